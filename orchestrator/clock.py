@@ -1,0 +1,100 @@
+"""Time at the edge: the clock that is read once per call, and the one place that waits.
+
+Everything below the surfaces gets ``at`` or a ``Clock`` passed in; tests pass a ``FakeClock`` of their own
+that implements the same three methods and fires timers by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+def rfc3339(at: datetime) -> str:
+    """An instant as RFC 3339 UTC with milliseconds, the form of every ``at`` on disk."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+class Timer(Protocol):
+    """A pending callback; ``cancel`` is idempotent."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Wall time for stamps, monotonic seconds for durations, timers for waits."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    def timer(self, delay: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class SystemClock:
+    """The real clock; ``timer`` needs a running event loop."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def timer(self, delay: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(max(0.0, delay), callback)
+
+
+class Signal:
+    """Wakes every waiter when something changed; carries no value, so a waiter re-reads the facts."""
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """Wake all current waiters; harmless without any."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    def arm(self) -> asyncio.Future[None]:
+        """A future the next ``notify`` completes: arm first, then look, then await (no lost wake-up)."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        return waiter
+
+    def disarm(self, waiter: asyncio.Future[None]) -> None:
+        self._waiters.discard(waiter)
+
+
+async def wait_until(
+    look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock
+) -> T | None:
+    """The first value of ``look`` that is not None, or None once ``clock.monotonic()`` reaches ``deadline``.
+
+    ``look`` is called at once, after every ``notify`` of ``signal`` and once more at the deadline.
+    """
+    while True:
+        waiter = signal.arm()
+        timer: Timer | None = None
+        try:
+            found = look()
+            if found is not None:
+                return found
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                return None
+
+            def expire(w: asyncio.Future[None] = waiter) -> None:
+                if not w.done():
+                    w.set_result(None)
+
+            timer = clock.timer(left, expire)
+            await waiter
+        finally:
+            signal.disarm(waiter)
+            if timer is not None:
+                timer.cancel()
