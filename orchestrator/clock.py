@@ -70,9 +70,7 @@ class Signal:
         self._waiters.discard(waiter)
 
 
-async def wait_until(
-    look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock
-) -> T | None:
+async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock) -> T | None:
     """The first value of ``look`` that is not None, or None once ``clock.monotonic()`` reaches ``deadline``.
 
     ``look`` is called at once, after every ``notify`` of ``signal`` and once more at the deadline.

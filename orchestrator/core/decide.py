@@ -1,0 +1,408 @@
+"""Which records a request deserves: the verbs of queue, delivery and supervision, without I/O.
+
+Every verb takes the folded `Agent` and plain values, and returns the drafts to write together with the facts of
+the answer, or raises. It never changes the state: the daemon writes the drafts and folds them with `state.apply`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orchestrator.core.events import TERMINAL, Draft
+from orchestrator.core.state import ENDED_LIVES, Agent, Task
+from orchestrator.errors import BadRequest, Conflict, NotReady
+
+TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+EVENT_TYPES = ("ack", "progress", "result", "error", "canceled", "ready", "heartbeat")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The configured bounds a decision needs; seconds."""
+
+    max_unfinished_tasks: int = 1000
+    redeliver_after_s: float = 2.0
+    max_redeliveries: int = 3
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to write, and what to answer once it is durable."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    answer: dict[str, Any] = field(default_factory=dict)
+
+
+def task_id_from(req: str) -> str:
+    """The id of a task whose caller gave none: the same for a re-sent call, different for any other."""
+    return "t-" + hashlib.sha256(req.encode()).hexdigest()[:12]
+
+
+def slug(name: str) -> str:
+    """The agent id a name asks for: ``[a-z0-9][a-z0-9-]{0,62}``; BadRequest ``bad_id`` when nothing is left."""
+    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60].strip("-")
+    if not made:
+        raise BadRequest("bad_id", f"the name {name!r} has no letter or digit to make an id of")
+    return made
+
+
+# -- the master's side ------------------------------------------------------------------------------------------
+
+
+def enqueue(agent: Agent, *, task_id: str, payload: Any, stored: Any, limits: Limits, req: str, at: str) -> Decision:
+    """Add a task; R-Q3: the answer has its position, 1 = head of the unfinished tasks.
+
+    ``stored`` is the payload already stored under this id (ignored when the id is new): the same payload is a
+    duplicate and answered as the first time, another is a Conflict.
+    """
+    if not TASK_ID.fullmatch(task_id):
+        raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
+    known = agent.unfinished.get(task_id) or agent.finished.get(task_id)
+    if known is not None:
+        if stored != payload:
+            raise Conflict("task_exists", f"task {task_id!r} exists with another payload")
+        state = known.state if isinstance(known, Task) else known.outcome
+        answer = {"position": known.position, "task_id": task_id, "state": state}
+        call = agent.calls.get(req)
+        if call is None or call.task_id != task_id:
+            answer["duplicate"] = True
+        return Decision(answer=answer)
+    _must_live(agent)
+    if len(agent.unfinished) >= limits.max_unfinished_tasks:
+        raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
+    position = len(agent.unfinished) + 1
+    draft = _asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position)
+    return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
+
+
+def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
+    """Ask a task to stop (R-C1); nothing is killed. Finished: Conflict with its outcome."""
+    task = agent.unfinished.get(task_id)
+    if task is None:
+        call = agent.calls.get(req)
+        if call is not None and call.type == "cancel":  # re-sent: it was canceled at once by the first sending
+            return Decision(answer={"ok": True, "state": "cancel_requested"})
+        ended = agent.finished.get(task_id)
+        if ended is None:
+            raise BadRequest("unknown_task", f"{agent.agent_id} has no task {task_id!r}")
+        raise Conflict("task_finished", f"task {task_id!r} has ended: {ended.outcome}", outcome=ended.outcome)
+    answer = {"ok": True, "state": "cancel_requested"}
+    if task.cancel_asked:
+        return Decision(answer=answer)
+    return Decision([_asked(agent, "cancel", at, req, task_id=task_id)], answer)
+
+
+def stop(agent: Agent, *, force: bool, req: str | None, at: str) -> list[Draft]:
+    """Ask the agent to end; repeated calls only wait on the first, unless they add force.
+
+    A running task is canceled with it, so that its agent learns at its next checkpoint and not only when done.
+    """
+    if agent.life == "deleted" or (agent.stop_asked and (agent.stop_force or not force)):
+        return []
+    fields = {"force": True} if force else {}
+    drafts = [_asked(agent, "stop", at, req, **fields)]
+    if agent.lease is not None and not agent.lease.cancel_asked:
+        drafts.append(_asked(agent, "cancel", at, None, task_id=agent.lease.task_id))
+    return drafts
+
+
+def _must_live(agent: Agent) -> None:
+    if agent.stop_asked or agent.life in ENDED_LIVES:
+        raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
+
+
+# -- the agent's side -------------------------------------------------------------------------------------------
+
+
+def check_epoch(agent: Agent, epoch: int) -> None:
+    """Refuse a call of an older life (design §5, Epochs)."""
+    if epoch != agent.epoch or agent.life == "exited":
+        raise Conflict("replaced", f"this is life {epoch} of {agent.agent_id}; life {agent.epoch} has taken over")
+    if agent.life in ENDED_LIVES:
+        raise Conflict("agent_ended", f"agent {agent.agent_id} is {agent.life}")
+
+
+def ready(agent: Agent, *, at: str, req: str | None) -> list[Draft]:
+    """The `ready` record of this epoch, if it has none yet."""
+    if agent.life != "starting":
+        return []
+    return [_happened(agent, "ready", at, by="agent", req=req)]
+
+
+class Offer(NamedTuple):
+    """What a waiting agent gets now: a command, or how long to wait before looking again."""
+
+    command: dict[str, Any] | None = None
+    drafts: tuple[Draft, ...] = ()
+    look_again_s: float | None = None  # None = only when something changes
+
+
+def next_command(
+    agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: Limits, at: str, req: str
+) -> Offer:
+    """The command a wait deserves, in the precedence stop, cancel, task (design §5).
+
+    ``visible_inbox``: the inbox seq that is durable; nothing later may be handed out. ``waited_s``: how long this
+    call has waited. ``told``: how often this life got its lease's cancel or un-acked task already.
+    """
+    if agent.stop_asked and agent.stop_asked <= visible_inbox:
+        return Offer({"kind": "stop"})
+    lease = agent.lease
+    if lease is None:
+        return _fresh(agent, visible_inbox, at, req)
+    # CLIs send emit_event and wait_for_command of one turn in parallel: give the terminal event its moment.
+    patience = limits.redeliver_after_s - waited_s
+    if lease.cancel_requested:
+        if told and patience > 0:
+            return Offer(look_again_s=patience)
+        if told <= limits.max_redeliveries:
+            return Offer({"kind": "cancel", "task_id": lease.task_id})
+        return _hold(agent, at)
+    if lease.state == "delivered":
+        if told > limits.max_redeliveries and patience > 0:
+            return Offer(look_again_s=patience)
+        return Offer(_task_command(lease))
+    if patience > 0:
+        return Offer(look_again_s=patience)
+    if lease.redeliveries >= limits.max_redeliveries:
+        return _hold(agent, at)
+    again = _delivered(agent, lease, at, req, redelivered=True)
+    return Offer({**_task_command(lease), "redelivered": True}, (again,))
+
+
+def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> Offer:
+    head = agent.head()
+    if head is None or head.seq > visible_inbox or head.cancel_asked or agent.life != "ready":
+        return Offer()
+    return Offer(_task_command(head), (_delivered(agent, head, at, req, redelivered=False),))
+
+
+def _hold(agent: Agent, at: str) -> Offer:
+    if agent.blocked or agent.life != "ready" or agent.lease is None:
+        return Offer()
+    draft = _happened(
+        agent, "blocked", at, by="orchestrator", reason="no terminal event", task_id=agent.lease.task_id
+    )
+    return Offer(drafts=(draft,))
+
+
+def _task_command(task: Task) -> dict[str, Any]:
+    return {"kind": "task", "task_id": task.task_id, "payload": task.payload, "attempt": task.attempt}
+
+
+def _delivered(agent: Agent, task: Task, at: str, req: str, *, redelivered: bool) -> Draft:
+    extra = {"redelivered": True} if redelivered else {}
+    return _happened(
+        agent,
+        "delivered",
+        at,
+        by="orchestrator",
+        req=req,
+        task_id=task.task_id,
+        attempt=task.attempt,
+        **extra,
+    )
+
+
+def emit(
+    agent: Agent, *, kind: str, task_id: str | None, payload: Any, done: bool | None, req: str, at: str
+) -> Decision:
+    """Take an event of the agent; the answer always has ``cancel_requested``, the agent's checkpoint (R-C2).
+
+    A terminal type implies ``done``. A second terminal event is a duplicate and not stored (R-Q2).
+    """
+    if kind not in EVENT_TYPES:
+        raise BadRequest("bad_event", f"event type {kind!r} is not one of {', '.join(EVENT_TYPES)}")
+    if done and kind not in TERMINAL:
+        raise BadRequest("bad_event", f"done: true belongs to {', '.join(sorted(TERMINAL))}, not to {kind}")
+    call = agent.calls.get(req)
+    if call is not None and call.type == kind:
+        return _told(agent, {"ok": True, "seq": call.seq})
+    first = ready(agent, at=at, req=req if kind == "ready" else None)
+    if kind in ("ready", "heartbeat"):
+        return _told(agent, {"ok": True}, first)
+    lease = agent.lease
+    task = _task_meant(agent, kind, task_id)
+    if task is None or (kind == "ack" and task.state == "running"):
+        return _told(agent, {"ok": True, "duplicate": True}, first)
+    fields: dict[str, Any] = {"task_id": task.task_id}
+    if payload is not None:
+        fields["payload"] = payload
+    if kind in TERMINAL:
+        fields["attempt"] = task.attempt
+    drafts = [*first, _happened(agent, kind, at, by="agent", req=req, **fields)]
+    if kind in TERMINAL and agent.blocked:
+        drafts.append(_happened(agent, "unblocked", at, by="orchestrator", reason="terminal event arrived"))
+    canceled = bool(lease and lease.cancel_requested and kind not in TERMINAL)
+    return Decision(drafts, {"ok": True, "cancel_requested": canceled})
+
+
+def _task_meant(agent: Agent, kind: str, task_id: str | None) -> Task | None:
+    """The task an event is about; None = it ended already (a duplicate)."""
+    lease = agent.lease
+    if task_id is None:
+        if lease is None:
+            raise BadRequest("no_lease", f"{agent.agent_id} holds no task; a {kind} event needs one")
+        return lease
+    if lease is not None and lease.task_id == task_id:
+        return lease
+    if task_id in agent.finished:
+        return None
+    head = agent.head()
+    if lease is None and kind in TERMINAL and head is not None and head.task_id == task_id:
+        return head
+    holds = f"holds {lease.task_id!r}" if lease else "holds no task"
+    raise BadRequest("not_your_task", f"{agent.agent_id} {holds}, not {task_id!r}", lease=lease and lease.task_id)
+
+
+def _told(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = None) -> Decision:
+    lease = agent.lease
+    return Decision(drafts or [], {**answer, "cancel_requested": bool(lease and lease.cancel_requested)})
+
+
+# -- supervision ------------------------------------------------------------------------------------------------
+
+
+def settle(agent: Agent, at: str) -> list[Draft]:
+    """The records that follow from what the logs already say, and that a crash may have cut off.
+
+    Called after every write and at start until it returns nothing. Derived: the answer to a cancel, the lease of
+    a lost agent, the unfinished tasks of a stopped one.
+    """
+    drafts: list[Draft] = []
+    for task_id in sorted(agent.cancels):
+        task = agent.unfinished[task_id]
+        if not task.cancel_requested:
+            drafts.append(_happened(agent, "cancel_requested", at, by="orchestrator", task_id=task_id))
+        elif task.state == "queued":
+            drafts.append(_ended(agent, task, "canceled", at, {"reason": "canceled before it was delivered"}))
+    if drafts:
+        return drafts
+    if agent.life == "stopped":
+        return [
+            _ended(agent, task, "canceled", at, {"reason": "the agent was deleted"})
+            for task in agent.unfinished.values()
+        ]
+    if agent.life in ("exited", "failed") and agent.lease is not None:
+        return [_lost(agent, agent.lease, at)]
+    return []
+
+
+def _lost(agent: Agent, task: Task, at: str) -> Draft:
+    policies = agent.policies
+    why = str((agent.exited or agent.failure or {}).get("reason", "the agent was lost"))
+    if task.cancel_requested:
+        return _ended(agent, task, "canceled", at, {"reason": f"cancel was requested, then {why}"})
+    if policies.get("on_lost", "requeue") == "requeue" and task.attempt < int(policies.get("max_attempts", 2)):
+        return _happened(
+            agent,
+            "requeued",
+            at,
+            by="orchestrator",
+            task_id=task.task_id,
+            attempt=task.attempt + 1,
+            reason=why,
+        )
+    lost = {"code": "agent_lost", "message": why, "attempt": task.attempt}
+    return _ended(agent, task, "error", at, lost)
+
+
+def exited(
+    agent: Agent, *, at: str, reason: str, code: int | None, signal: int | None, last_lines: list[str]
+) -> list[Draft]:
+    """The CLI's process is gone: one `exited` per epoch, or `stopped` when it was asked to."""
+    if agent.life not in ("starting", "ready"):
+        return []
+    return [
+        _happened(
+            agent,
+            "exited",
+            at,
+            by="orchestrator",
+            reason=reason,
+            code=code,
+            signal=signal,
+            last_lines=last_lines,
+        )
+    ]
+
+
+def after_exit(agent: Agent, *, at: str, may_relaunch: bool) -> list[Draft]:
+    """`restarted` or `failed`, by policy and by what the outbox says was tried already (design §6).
+
+    ``may_relaunch`` is False when there is nothing to launch into: the pane or the tmux server is gone.
+    """
+    if agent.life != "exited" or agent.stop_asked:
+        return []
+    policies, end = agent.policies, agent.exited or {}
+    restart, limit = policies.get("restart", "on-failure"), int(policies.get("max_restarts", 1))
+    wanted = restart == "always" or (restart == "on-failure" and end.get("code") != 0)
+    why = str(end.get("reason", "exited"))
+    if wanted and may_relaunch and len(agent.restarts) < limit:
+        return [_happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why)]
+    if not may_relaunch:
+        why += "; its pane is gone"
+    elif wanted and limit:
+        why += f"; relaunched {len(agent.restarts)} of {limit} times already"
+    else:
+        why += f"; restart = {restart!r}"
+    return [_happened(agent, "failed", at, by="orchestrator", reason=why, code="exited")]
+
+
+def failed(agent: Agent, *, at: str, reason: str, code: str) -> list[Draft]:
+    """The agent could not be launched."""
+    if agent.life not in ("starting", "exited"):
+        return []
+    return [_happened(agent, "failed", at, by="orchestrator", reason=reason, code=code)]
+
+
+def stopped(agent: Agent, *, at: str, how: str) -> list[Draft]:
+    """The process ended on request; the unfinished tasks end in `canceled` by `settle`, then `deleted` follows."""
+    if agent.life in ("stopped", "deleted"):
+        return []
+    return [_happened(agent, "stopped", at, by="orchestrator", how=how)]
+
+
+def deleted(agent: Agent, *, at: str) -> list[Draft]:
+    """The last record of an agent."""
+    if agent.life != "stopped":
+        return []
+    return [_happened(agent, "deleted", at, by="orchestrator")]
+
+
+def starting(agent_id: str, *, at: str, req: str, spec: dict[str, Any]) -> Draft:
+    """The intent of agent_create: everything a later life of the agent needs, and the call that asked for it."""
+    return _happened(Agent(agent_id), "starting", at, by="orchestrator", req=req, epoch=1, **spec)
+
+
+# -- drafts -----------------------------------------------------------------------------------------------------
+
+
+def _asked(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
+    record = {"at": at, "type": kind, "epoch": agent.epoch, **fields}
+    if req is not None:
+        record["req"] = req
+    return Draft("inbox", kind, record)
+
+
+def _happened(
+    agent: Agent,
+    kind: str,
+    at: str,
+    *,
+    by: str,
+    req: str | None = None,
+    epoch: int | None = None,
+    **fields: Any,
+) -> Draft:
+    record = {"at": at, "type": kind, "epoch": agent.epoch if epoch is None else epoch, **fields, "by": by}
+    if req is not None:
+        record["req"] = req
+    return Draft("outbox", kind, record)
+
+
+def _ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any]) -> Draft:
+    return _happened(agent, kind, at, by="orchestrator", task_id=task.task_id, payload=payload, attempt=task.attempt)

@@ -1,0 +1,341 @@
+"""The records: what each line of an inbox, an outbox and a broadcast log may say.
+
+Pure. The models are the authority on the wire form; `.agents-schema/*.json` is generated from them and every
+record a test writes is validated against them. The daemon itself builds and reads plain dicts (a million lines
+must fold in seconds), so these models run at the edges only.
+
+To change a record: add an optional key, never change the meaning of one. Anything else needs a new ``V``, a
+reader for the old one, and a fixture under tests/logs/, which must fold for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+V = 1
+
+TERMINAL = frozenset({"result", "error", "canceled"})
+"""Exactly one of these ends a task (R-Q2)."""
+
+UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
+"""May be lost by a power cut: redelivery covers them (design §4). All others are durable before they are seen."""
+
+INBOX_TYPES = frozenset({"task", "cancel", "stop"})
+OUTBOX_TYPES = frozenset(
+    {
+        "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
+        "requeued", "parked", "woken", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted",
+        "failed", "stopped", "deleted",
+    }
+)  # fmt: skip
+LIFECYCLE = frozenset(
+    {
+        "starting", "ready", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted", "failed",
+        "stopped", "deleted", "requeued",
+    }
+)  # fmt: skip
+BROADCAST_TYPES = TERMINAL | LIFECYCLE
+"""What the run's broadcast repeats (R-E2): every terminal event and every lifecycle change."""
+
+BROADCAST_PAYLOAD_BYTES = 2048
+"""Larger payloads stay in the outbox; the broadcast then says ``payload_bytes``."""
+
+
+class Draft(NamedTuple):
+    """A record a decision asks for, before the journal stamps ``v``, ``seq`` and ``crc``."""
+
+    log: Literal["inbox", "outbox"]
+    type: str
+    fields: dict[str, Any]
+
+
+At = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="RFC 3339 UTC, ms")]
+TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
+Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the line before this key")]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    v: Literal[1]
+    seq: Annotated[int, Field(ge=1, description="dense from 1 in each log; a gap means a lost write")]
+    at: At
+    epoch: Annotated[int, Field(ge=0, description="the agent's life that the record belongs to")]
+    req: Annotated[str | None, Field(description="connection id:request id of the call that caused it")] = None
+    crc: Crc
+
+
+class TaskAsked(_Record):
+    """A unit of work for the agent."""
+
+    type: Literal["task"]
+    task_id: TaskId
+    payload: Any = None
+    position: Annotated[int, Field(ge=1, description="1 = head of the agent's unfinished tasks then")]
+
+
+class CancelAsked(_Record):
+    """The task shall stop at its next checkpoint."""
+
+    type: Literal["cancel"]
+    task_id: TaskId
+
+
+class StopAsked(_Record):
+    """The agent shall end; force skips the grace."""
+
+    type: Literal["stop"]
+    force: bool = False
+
+
+class _Happened(_Record):
+    by: Literal["agent", "orchestrator"]
+
+
+class Starting(_Happened):
+    """First launch: the intent of agent_create, with everything a later life needs."""
+
+    type: Literal["starting"]
+    name: str
+    role: str
+    engine: str
+    run_id: str
+    cwd: str
+    policies: dict[str, Any]
+    env_names: list[str] = []
+
+
+class Ready(_Happened):
+    """The agent's first wait of this epoch; exactly one per epoch."""
+
+    type: Literal["ready"]
+
+
+class Delivered(_Happened):
+    """The lease began, or the same task was handed out again."""
+
+    type: Literal["delivered"]
+    task_id: TaskId
+    attempt: Annotated[int, Field(ge=1)]
+    redelivered: bool = False
+
+
+class Ack(_Happened):
+    """The agent has taken the task."""
+
+    type: Literal["ack"]
+    task_id: TaskId
+    payload: Any = None
+
+
+class Progress(_Happened):
+    """Work goes on."""
+
+    type: Literal["progress"]
+    task_id: TaskId
+    payload: Any = None
+
+
+class CancelRequested(_Happened):
+    """The cancel is known; the agent sees it at its next call."""
+
+    type: Literal["cancel_requested"]
+    task_id: TaskId
+
+
+class Ended(_Happened):
+    """The terminal event: exactly one per task."""
+
+    type: Literal["result", "error", "canceled"]
+    task_id: TaskId
+    attempt: Annotated[int, Field(ge=1)]
+    payload: Any = None
+
+
+class Requeued(_Happened):
+    """The lease of a lost agent went back to the head of the queue."""
+
+    type: Literal["requeued"]
+    task_id: TaskId
+    attempt: Annotated[int, Field(ge=2, description="the attempt that comes next")]
+    reason: str
+
+
+class Parked(_Happened):
+    """The agent ended its turn; its wake channel is proven."""
+
+    type: Literal["parked", "woken"]
+
+
+class Judged(_Happened):
+    """The agent's condition changed."""
+
+    type: Literal["stalled", "recovered", "blocked", "unblocked"]
+    reason: str = ""
+    task_id: TaskId | None = None
+
+
+class Exited(_Happened):
+    """The CLI's process ended."""
+
+    type: Literal["exited"]
+    reason: str
+    code: int | None = None
+    signal: int | None = None
+    last_lines: list[str] = []
+
+
+class Restarted(_Happened):
+    """The next life begins; ``epoch`` is the new one."""
+
+    type: Literal["restarted"]
+    reason: str
+
+
+class Failed(_Happened):
+    """No further life by policy; a human or the master must act."""
+
+    type: Literal["failed"]
+    reason: str
+    code: str = "launch_failed"
+
+
+class Stopped(_Happened):
+    """The process ended on request; ``how`` names the rung of the ladder."""
+
+    type: Literal["stopped"]
+    how: str
+
+
+class Deleted(_Happened):
+    """The agent is gone; its files stay."""
+
+    type: Literal["deleted"]
+
+
+InboxRecord = Annotated[TaskAsked | CancelAsked | StopAsked, Field(discriminator="type")]
+OutboxRecord = Annotated[
+    Starting
+    | Ready
+    | Delivered
+    | Ack
+    | Progress
+    | CancelRequested
+    | Ended
+    | Requeued
+    | Parked
+    | Judged
+    | Exited
+    | Restarted
+    | Failed
+    | Stopped
+    | Deleted,
+    Field(discriminator="type"),
+]
+
+
+class BroadcastRecord(BaseModel):
+    """One line of a run's digest; ``ref`` is the seq of the outbox record it repeats."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    v: Literal[1]
+    seq: Annotated[int, Field(ge=1)]
+    at: At
+    type: str
+    agent_id: str
+    ref: Annotated[int, Field(ge=1)]
+    epoch: Annotated[int, Field(ge=0)]
+    task_id: TaskId | None = None
+    by: Literal["agent", "orchestrator"]
+    payload: Any = None
+    payload_bytes: Annotated[int | None, Field(description="size of a payload too large to repeat here")] = None
+    reason: str | None = None
+    crc: Crc
+
+
+INBOX: TypeAdapter[Any] = TypeAdapter(InboxRecord)
+OUTBOX: TypeAdapter[Any] = TypeAdapter(OutboxRecord)
+BROADCAST: TypeAdapter[Any] = TypeAdapter(BroadcastRecord)
+
+
+class PathsOf(BaseModel):
+    """Where the agent's files lie, relative to the project."""
+
+    meta: str
+    inbox: str
+    outbox: str
+    artifacts: str
+
+
+class Meta(BaseModel):
+    """meta.json: what agent_get showed last; a cache, the records win."""
+
+    model_config = ConfigDict(extra="allow")
+    agent_id: str
+    name: str
+    role: str
+    engine: str
+    run_id: str
+    cwd: str
+    status: str
+    reason: str
+    epoch: int
+    tmux_pane_id: str | None
+    queue_depth: int
+    running_task_id: str | None
+    cancel_requested: bool
+    last_event_seq: int
+    finished: dict[str, int]
+    paths: PathsOf
+    created_at: str | None
+    policies: dict[str, Any]
+
+
+class WindowChange(BaseModel):
+    """What was there before we changed a window, so that it can be put back."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RunFile(BaseModel):
+    """run.json: which tmux window a team run lives in, and what we changed of it."""
+
+    model_config = ConfigDict(extra="forbid")
+    v: Literal[1]
+    run_id: str
+    created_at: At
+    tmux_socket: Annotated[str | None, Field(description="path of the server's socket")]
+    tmux_name: Annotated[str | None, Field(description="-L name, when we were outside tmux")] = None
+    server_pid: int
+    server_start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    window_id: str
+    master_pane: str
+    session: str
+    detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
+    changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None
+    agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
+    ended_at: At | None = None
+
+
+class LaunchFile(BaseModel):
+    """engine/launch.json (0600): what the launch stub executes for one epoch."""
+
+    model_config = ConfigDict(extra="forbid")
+    epoch: int
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    channel: str
+    secret: str
+
+
+SCHEMAS: dict[str, TypeAdapter[Any]] = {
+    "inbox": INBOX,
+    "outbox": OUTBOX,
+    "broadcast": BROADCAST,
+    "meta": TypeAdapter(Meta),
+    "run": TypeAdapter(RunFile),
+    "launch": TypeAdapter(LaunchFile),
+}
+"""File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config`."""

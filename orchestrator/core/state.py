@@ -1,0 +1,299 @@
+"""What the records mean: the transition tables, and `apply`, which folds a record into an agent's state.
+
+Two rules for editors of this file. All legal (state, record) pairs stand in `TASK_EDGES` and `LIFE_EDGES`; a pair
+that is absent is illegal. Nothing here reads a clock, a file or a random number; `decide.py` says which records a
+request deserves, the daemon writes them, and this file says what they did.
+
+The two logs of an agent are synced apart, so after a power cut one may be ahead of the other. Folding therefore
+never depends on how inbox and outbox lines interleaved: first the whole inbox, then the whole outbox gives the
+same state as the live order (a property test holds it). docs/lifecycle.md is generated from the tables.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orchestrator.core.events import TERMINAL
+from orchestrator.errors import Corrupt
+
+# (state of the task, outbox record) -> state. "queued" is entered by the inbox record `task`.
+TASK_EDGES: dict[tuple[str, str], str] = {
+    ("queued", "delivered"): "delivered",
+    ("queued", "cancel_requested"): "queued",
+    ("queued", "canceled"): "canceled",  # by the orchestrator at once: it never reaches the agent
+    ("queued", "result"): "result",  # the head's `delivered` was lost with the power, its outcome was not
+    ("queued", "error"): "error",  # same, or max_attempts reached
+    ("delivered", "delivered"): "delivered",  # handed out again before its ack
+    ("delivered", "ack"): "running",
+    ("delivered", "progress"): "running",  # any event of the lease implies its ack
+    ("delivered", "cancel_requested"): "delivered",
+    ("delivered", "requeued"): "queued",
+    ("delivered", "result"): "result",
+    ("delivered", "error"): "error",
+    ("delivered", "canceled"): "canceled",
+    ("running", "delivered"): "running",  # handed out again after its ack: `redelivered`
+    ("running", "progress"): "running",
+    ("running", "cancel_requested"): "running",
+    ("running", "requeued"): "queued",
+    ("running", "result"): "result",
+    ("running", "error"): "error",
+    ("running", "canceled"): "canceled",
+}
+
+# (state of the agent, outbox record) -> state
+LIFE_EDGES: dict[tuple[str, str], str] = {
+    ("new", "starting"): "starting",
+    ("starting", "ready"): "ready",
+    ("starting", "exited"): "exited",
+    ("starting", "failed"): "failed",  # its pane could not be made
+    ("starting", "stopped"): "stopped",
+    ("ready", "exited"): "exited",
+    ("ready", "blocked"): "ready",
+    ("ready", "unblocked"): "ready",
+    ("ready", "stalled"): "ready",
+    ("ready", "recovered"): "ready",
+    ("ready", "parked"): "ready",
+    ("ready", "woken"): "ready",
+    ("ready", "stopped"): "stopped",
+    ("exited", "restarted"): "starting",  # the only edge that begins a new epoch
+    ("exited", "failed"): "failed",
+    ("exited", "stopped"): "stopped",
+    ("failed", "stopped"): "stopped",
+    ("stopped", "deleted"): "deleted",
+}
+ENDED_LIVES = frozenset({"failed", "stopped", "deleted"})
+TASK_RECORDS = frozenset(record for _, record in TASK_EDGES)
+
+REMEMBERED_CALLS = 1000
+"""Per agent: how many answered calls a re-sent call can be matched with (relay.md §3 asks for this many)."""
+
+
+class Answered(NamedTuple):
+    """What a re-sent call is answered from: the record it caused the first time."""
+
+    type: str
+    task_id: str | None
+    seq: int
+    position: int | None
+
+
+@dataclass(slots=True)
+class Task:
+    """One unfinished task; derived, never serialised."""
+
+    task_id: str
+    seq: int  # of its inbox record
+    position: int
+    payload: Any
+    state: str = "queued"
+    attempt: int = 1
+    cancel_asked: bool = False  # the inbox says so
+    cancel_requested: bool = False  # the outbox says so
+    redeliveries: int = 0  # after its ack, in this epoch
+    held_epoch: int = 0  # the epoch that holds the lease
+
+
+class Finished(NamedTuple):
+    """What is remembered of a task that ended."""
+
+    seq: int  # of its inbox record
+    position: int
+    outcome: str
+    ref: int  # seq of its terminal event
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent as its records tell it.
+
+    Invariants: the lease is the first unfinished task in inbox order (FIFO, one at a time); ``epoch`` never
+    falls; a finished task never becomes unfinished.
+    """
+
+    agent_id: str
+    life: str = "new"
+    epoch: int = 0
+    spec: dict[str, Any] = field(default_factory=dict)  # the `starting` record
+    order: deque[Task] = field(default_factory=deque)  # inbox order; ended ones are dropped from the left
+    unfinished: dict[str, Task] = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)
+    lease: Task | None = None
+    cancels: set[str] = field(default_factory=set)  # asked for, not settled yet
+    stop_asked: int = 0  # seq of the inbox `stop`
+    stop_force: bool = False
+    blocked: str = ""
+    restarts: list[str] = field(default_factory=list)  # `at` of each
+    exited: dict[str, Any] | None = None  # the last `exited` record of the current life
+    failure: dict[str, Any] | None = None
+    calls: dict[str, Answered] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
+    created_at: str | None = None
+    ready_at: str | None = None
+    last_at: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        return str(self.spec.get("run_id", ""))
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.spec.get("policies", {})
+        return found
+
+    def head(self) -> Task | None:
+        """The first unfinished task in FIFO order: the lease, while there is one."""
+        while self.order and self.order[0].state in TERMINAL:
+            self.order.popleft()
+        return self.order[0] if self.order else None
+
+
+def apply(agent: Agent, log: str, record: dict[str, Any]) -> None:
+    """Fold one record; raises `Corrupt` and leaves the state unchanged when its (state, record) pair is illegal.
+
+    The caller knows file and line and adds them.
+    """
+    kind = record["type"]
+    if log == "inbox":
+        _INBOX[kind](agent, record)
+    else:
+        epoch = record["epoch"]
+        if epoch < agent.epoch or (epoch > agent.epoch and kind not in ("starting", "restarted")):
+            raise Corrupt("corrupt_log", f"record {kind!r} of epoch {epoch} in epoch {agent.epoch}")
+        if kind in TASK_RECORDS:
+            _task_happened(agent, kind, record)
+        else:
+            _life_happened(agent, kind, record)
+    req = record.get("req")
+    if req is not None:
+        agent.calls[req] = Answered(kind, record.get("task_id"), record["seq"], record.get("position"))
+        if len(agent.calls) > REMEMBERED_CALLS:
+            del agent.calls[next(iter(agent.calls))]
+    agent.last_at = max(agent.last_at or "", record["at"])
+
+
+def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
+    task_id = record["task_id"]
+    if task_id in agent.unfinished or task_id in agent.finished:
+        raise Corrupt("corrupt_log", f"task {task_id!r} was asked for twice")
+    task = Task(task_id, record["seq"], record["position"], record.get("payload"))
+    agent.unfinished[task_id] = task
+    agent.order.append(task)
+
+
+def _cancel_asked(agent: Agent, record: dict[str, Any]) -> None:
+    task = agent.unfinished.get(record["task_id"])
+    if task is not None:  # else it ended: the inbox is folded first, the outbox decides
+        task.cancel_asked = True
+        agent.cancels.add(task.task_id)
+
+
+def _stop_asked(agent: Agent, record: dict[str, Any]) -> None:
+    agent.stop_asked = agent.stop_asked or record["seq"]
+    agent.stop_force = agent.stop_force or bool(record.get("force"))
+
+
+_INBOX = {"task": _task_asked, "cancel": _cancel_asked, "stop": _stop_asked}
+
+
+def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
+    task_id = record["task_id"]
+    task = agent.unfinished.get(task_id)
+    if task is None:
+        known = "has ended already" if task_id in agent.finished else "was never asked for"
+        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which {known}")
+    after = TASK_EDGES.get((task.state, kind))
+    if after is None:
+        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which is {task.state}")
+    if kind in ("delivered", "result", "error") and task is not agent.head():
+        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which is not the head of the queue")
+    if kind == "delivered":
+        if task.state == "running":
+            task.redeliveries += 1
+        elif task.held_epoch != agent.epoch:
+            task.redeliveries = 0
+        task.held_epoch = agent.epoch
+        task.state = after
+        agent.lease = task
+    elif kind == "cancel_requested":
+        task.cancel_requested = True
+    elif kind == "requeued":
+        task.state = after
+        task.attempt = record["attempt"]
+        task.redeliveries = 0
+        agent.lease = None
+    elif after in TERMINAL:
+        task.state = after
+        task.payload = None
+        del agent.unfinished[task_id]
+        agent.finished[task_id] = Finished(task.seq, task.position, after, record["seq"])
+        agent.outcomes[after] += 1
+        agent.cancels.discard(task_id)
+        if agent.lease is task:
+            agent.lease = None
+            agent.blocked = ""
+    else:
+        task.state = after
+
+
+def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
+    after = LIFE_EDGES.get((agent.life, kind))
+    if after is None:
+        raise Corrupt("corrupt_log", f"record {kind!r} for an agent that is {agent.life}")
+    if kind == "starting":
+        agent.spec = record
+        agent.created_at = record["at"]
+    elif kind == "restarted":
+        agent.restarts.append(record["at"])
+        agent.exited = None
+        agent.blocked = ""
+    elif kind == "ready":
+        agent.ready_at = record["at"]
+    elif kind == "exited":
+        agent.exited = record
+        agent.blocked = ""
+    elif kind == "failed":
+        agent.failure = record
+    elif kind == "blocked":
+        agent.blocked = record.get("reason") or "blocked"
+    elif kind == "unblocked":
+        agent.blocked = ""
+    agent.epoch = record["epoch"]
+    agent.life = after
+
+
+class Presence(NamedTuple):
+    """What the daemon sees of the agent right now; never stored."""
+
+    waiting: bool = False  # inside wait_for_command
+    quiet_s: float | None = None  # since its last call in this daemon's life; None = none yet
+    process: str = "unknown"  # alive | gone | unknown
+
+
+def status(agent: Agent, seen: Presence) -> tuple[str, str]:
+    """The derived (status, reason); `unknown` is never shown as idle (design §6)."""
+    life = agent.life
+    if life in ("deleted", "failed"):
+        return life, str((agent.failure or {}).get("reason", ""))
+    if life == "stopped" or agent.stop_asked:
+        return "stopping", "asked to stop"
+    if life == "exited":
+        return "exited", str((agent.exited or {}).get("reason", ""))
+    if seen.process == "gone":
+        return "exited", "its process is gone"
+    if life in ("new", "starting"):
+        return "starting", "waiting for its first wait_for_command"
+    if agent.blocked:
+        return "blocked", agent.blocked
+    if agent.lease is not None:
+        return "busy", f"holds {agent.lease.task_id}"
+    if seen.waiting:
+        return "idle", "inside wait_for_command"
+    if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
+        return "idle", "between two calls"
+    return "unknown", "holds no task and is not waiting for one"
+
+
+BETWEEN_CALLS_S = 10.0
+"""A CLI needs a moment between two calls; a longer silence without a lease proves nothing."""

@@ -1,0 +1,139 @@
+"""The two tools of a sub-agent: wait_for_command and emit_event.
+
+Never reaches, even transitively, code that creates or kills agents (a test holds it): an agent that calls a
+master's tool by mistake finds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.core.engines import ENGINES
+from orchestrator.server.toolset import Arguments, Call, Tool
+from orchestrator.team import tasks
+
+ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
+"""Claude Code defers MCP tools behind a search; a loop that starts before its tools are known never starts."""
+
+AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
+
+
+class WaitArguments(Arguments):
+    """Arguments of wait_for_command."""
+
+    agent_id: AgentId
+    timeout_ms: Annotated[int, Field(ge=0, le=3_600_000, description="return by then; 0 = poll once")] = 45_000
+    cursor: Annotated[str | None, Field(max_length=64, description="the cursor of the previous answer")] = None
+
+
+class EmitArguments(Arguments):
+    """Arguments of emit_event."""
+
+    agent_id: AgentId
+    type: Annotated[
+        Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"],
+        Field(
+            description="ack when you take a task; progress while you work; one of result, error, canceled ends it"
+        ),
+    ]
+    task_id: Annotated[str | None, Field(max_length=128, description="the task you hold; may be left out")] = None
+    payload: Annotated[Any, Field(description="any JSON; write large output to a file in artifacts/ and name it")] = (
+        None
+    )
+    done: Annotated[bool | None, Field(description="true only with result, error or canceled (implied there)")] = None
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class WaitAnswer(_Answer):
+    """Answer of wait_for_command."""
+
+    status: Literal["command", "timeout"]
+    command: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description='{"kind":"task","task_id","payload","attempt"} | {"kind":"cancel","task_id"} | {"kind":"stop"}'
+        ),
+    ] = None
+    cursor: str
+    reminder: str
+
+
+class EmitAnswer(_Answer):
+    """Answer of emit_event."""
+
+    ok: bool
+    cancel_requested: Annotated[bool, Field(description="true: stop the task at the next safe point, emit canceled")]
+    seq: int | None = None
+    duplicate: bool | None = None
+    reminder: str
+
+
+async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
+    client = call.client
+    entry = tasks.check_identity(call.roster, arguments.agent_id, claimed=client.agent_id or "", secret=client.secret)
+    row = ENGINES.get(str(entry.state.spec.get("engine")))
+    cap = min(call.roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
+    return await tasks.wait_for_command(
+        call.roster,
+        arguments.agent_id,
+        client.epoch,
+        timeout_s=min(arguments.timeout_ms / 1000, cap),
+        age_s=call.age_s,
+        req=call.req,
+    )
+
+
+async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
+    client = call.client
+    tasks.check_identity(call.roster, arguments.agent_id, claimed=client.agent_id or "", secret=client.secret)
+    return await tasks.emit_event(
+        call.roster,
+        arguments.agent_id,
+        client.epoch,
+        kind=arguments.type,
+        task_id=arguments.task_id,
+        payload=arguments.payload,
+        done=arguments.done,
+        req=call.req,
+    )
+
+
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            name="wait_for_command",
+            title="Wait for the next command",
+            description=(
+                "Wait until the orchestrator has a command for you, or the timeout passes; then do what it says and "
+                "call this again, for ever. A command is a task (work on its payload), a cancel (stop that task, emit "
+                "canceled) or a stop (finish, call nothing more). On a timeout just call again."
+            ),
+            arguments=WaitArguments,
+            answer=WaitAnswer,
+            run=wait_for_command,
+            read_only=True,
+            idempotent=True,
+            meta=ALWAYS_LOADED,
+        ),
+        Tool(
+            name="emit_event",
+            title="Report on the task you hold",
+            description=(
+                "Report what happens with your task: ack when you take it, progress now and then, and exactly one of "
+                "result, error or canceled when it ends. Read cancel_requested in every answer: when it is true, stop "
+                "the task at the next safe point and emit canceled."
+            ),
+            arguments=EmitArguments,
+            answer=EmitAnswer,
+            run=emit_event,
+            idempotent=True,
+            meta=ALWAYS_LOADED,
+        ),
+    )
+}

@@ -1,0 +1,327 @@
+"""The daemon: the one process per project that owns the files, serves connections and supervises agents.
+
+Starts and stops everything else; holds no rule of its own. What it may touch: the run directory (through `door`),
+and all layers below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from orchestrator import project
+from orchestrator.clock import SystemClock, rfc3339
+from orchestrator.config import ConfigState, watch
+from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.server import agent_tools, door, master_tools
+from orchestrator.server.session import build, serve
+from orchestrator.server.toolset import Client, Tool
+from orchestrator.store.files import Paths
+from orchestrator.store.syncer import Syncer
+from orchestrator.team.processes import environ_of
+from orchestrator.team.roster import Origin, Roster
+from orchestrator.team.supervisor import Supervisor
+from orchestrator.team.windows import Windows
+
+log = structlog.get_logger()
+
+MAX_LINE = 64 * 1024 * 1024
+HELLO_S = 15.0
+DOOR_CHECK_S = 2.0
+CLEAN = "clean"
+FAILED_SYNC_STATUS = 74
+
+
+class Daemon:
+    """One project's daemon; `run` serves until told to end."""
+
+    def __init__(self, root: Path, opened: door.Door, state: ConfigState) -> None:
+        self.root = root
+        self.door = opened
+        self.configured = state
+        self.boot_id = secrets.token_hex(3)
+        self.clock = SystemClock()
+        self.began = time.monotonic()
+        self.started_at = rfc3339(self.clock.now())
+        self.syncer = Syncer(self._sync_failed)
+        self.roster = Roster(root, Paths(root), self.clock, self.syncer, lambda: state.current.config)
+        self.windows = Windows(self.roster)
+        self.supervisor = Supervisor(self.roster, self.windows)
+        self.master_tools = master_tools.build(self.supervisor)
+        self.clients: dict[Client, asyncio.StreamWriter] = {}
+        self.idle_since = time.monotonic()
+        self.ending = asyncio.Event()
+        self.why = ""
+
+    # -- the life of the daemon ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Load, serve, supervise; returns when the daemon shall end, with everything durable."""
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sign, self.end, signal.Signals(sign).name)
+        self.roster.load(clean=self._was_clean())
+        await self.supervisor.recover()
+        listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
+        # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
+        gc.collect()
+        gc.freeze()
+        watcher = asyncio.create_task(watch(self.root, dict(os.environ), self._reconfigured, state=self.configured))
+        log.info(
+            "ready", pid=os.getpid(), agents=len(self.roster.agents), seconds=round(time.monotonic() - self.began, 3)
+        )
+        while not self.ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ending.wait(), DOOR_CHECK_S)
+            self._look_around()
+        log.info("ending", why=self.why)
+        # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
+        # and the relays would pass it on instead of re-sending (relay.md §2).
+        for writer in self.clients.values():
+            writer.transport.abort()
+        listener.close()
+        watcher.cancel()
+        await self.supervisor.close()
+        await self.roster.flush()
+        self.roster.close()
+        self.syncer.close()
+        (self.door.directory / CLEAN).touch(mode=0o600)
+
+    def end(self, why: str) -> None:
+        """Ask the daemon to end."""
+        self.why = self.why or why
+        self.ending.set()
+
+    def _was_clean(self) -> bool:
+        """Whether the last daemon closed its logs in good order; asked once per life."""
+        try:
+            (self.door.directory / CLEAN).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _look_around(self) -> None:
+        if not self.door.still_ours():
+            self.end("lock or socket was removed or replaced")
+        busy = bool(self.clients) or self.supervisor.live_agents > 0
+        now = time.monotonic()
+        if busy:
+            self.idle_since = now
+        limit = self.configured.current.config.idle_exit_s
+        if limit and now - self.idle_since > limit:
+            self.end("idle")
+
+    def _sync_failed(self, error: Exception) -> None:
+        # Never retried and never gone over: what the kernel dropped must not be built on (fsyncgate).
+        log.critical("a sync failed; the daemon exits", error=str(error))
+        os._exit(FAILED_SYNC_STATUS)
+
+    def _reconfigured(self, state: ConfigState) -> None:
+        if state.error is not None:
+            log.warning("configuration not taken over", **state.error.as_dict())
+        else:
+            log.info("configuration reloaded")
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client: Client | None = None
+        try:
+            sock: socket.socket = writer.get_extra_info("socket")
+            if not door.peer_uid_ok(sock):
+                return
+            line = await asyncio.wait_for(reader.readline(), HELLO_S)
+            if not line:
+                return
+            client = await self._welcome(line, writer)
+            if client is None:
+                return
+            self.clients[client] = writer
+            await self._serve(client, reader, writer)
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
+            log.debug("connection ended", error=str(error))
+        except Exception:
+            log.exception("bug in a connection")
+        finally:
+            if client is not None:
+                self.clients.pop(client, None)
+            self.idle_since = time.monotonic()
+            writer.transport.abort()
+
+    async def _welcome(self, line: bytes, writer: asyncio.StreamWriter) -> Client | None:
+        """Answer the hello; None when the connection is not served."""
+        try:
+            hello = door.read_hello(line)
+            idle = not self.clients and self.supervisor.live_agents == 0
+            verdict = door.negotiate(hello, project.PROTO, idle)
+            if verdict == "yield":
+                self.end("a newer installation takes over")
+                return None
+            if isinstance(verdict, Conflict):
+                raise verdict
+            if Path(hello.project) != self.root:
+                raise BadRequest("bad_argument", f"this daemon serves {self.root}, not {hello.project}")
+        except OrchestratorError as error:
+            writer.write(orjson.dumps({"hello": {"error": error.as_dict()}}) + b"\n")
+            with contextlib.suppress(OSError):
+                await writer.drain()
+            return None
+        mine = {
+            "proto": project.PROTO,
+            "version": project.VERSION,
+            "install": project.INSTALL,
+            "pid": os.getpid(),
+            "boot": self.boot_id,
+        }
+        writer.write(orjson.dumps({"hello": mine}) + b"\n")
+        return self._client(hello)
+
+    def _client(self, hello: door.Hello) -> Client:
+        origin = Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, tuple(hello.pids))
+        client = Client(
+            origin,
+            hello.kind,
+            "master",
+            tuple(hello.toolsets),
+            boot=hello.boot,
+            since=rfc3339(self.clock.now()),
+            ages={orjson.dumps(key).decode(): age_ms / 1000 for key, age_ms in hello.pending},
+        )
+        if hello.agent is not None:
+            client.role = "agent"
+            client.agent_id, client.epoch, client.secret = hello.agent.id, hello.agent.epoch, hello.agent.secret
+        elif self._inside_agent(hello.pids):
+            client.role = "refused"
+            client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
+        return client
+
+    def _inside_agent(self, pids: tuple[int, ...] | list[int]) -> bool:
+        """Whether the connection's process descends from one of our panes (design §3)."""
+        ours = {entry.pid for entry in self.roster.agents.values() if entry.pid and entry.process == "alive"}
+        if ours.intersection(pids):
+            return True
+        return any("ORCHESTRATOR_AGENT_ID" in environ_of(pid) for pid in pids[:1])
+
+    def _tools(self, client: Client) -> dict[str, Tool]:
+        if client.role == "agent":
+            return agent_tools.TOOLS
+        if client.role == "master" and "team" in client.toolsets:
+            return self.master_tools
+        return {}
+
+    async def _serve(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        admin: dict[str, Callable[[], Any]] = {}
+        if client.kind == "cli" and client.role == "master":
+            admin = {"status": self.status, "stop": self.stop}
+        server, resources = build(client, self.roster, self._tools(client), admin)
+        if resources is not None:
+            self.roster.listeners.append(resources.changed)
+        try:
+            await serve(server, reader, writer, self.boot_id)
+        finally:
+            if resources is not None:
+                self.roster.listeners.remove(resources.changed)
+                resources.close()
+
+    # -- what only the command line asks ------------------------------------------------------------------------
+
+    async def status(self) -> dict[str, Any]:
+        """`orchestrator daemon status`."""
+        error = self.configured.error
+        return {
+            "pid": os.getpid(),
+            "socket": str(self.door.directory / "socket"),
+            "project": str(self.root),
+            "version": project.VERSION,
+            "proto": project.PROTO,
+            "install": project.INSTALL,
+            "started_at": self.started_at,
+            "uptime_s": round(time.monotonic() - self.began, 3),
+            "connections": [
+                {
+                    "conn": client.origin.conn,
+                    "kind": client.kind,
+                    "role": client.role,
+                    "agent_id": client.agent_id,
+                    "client": client.name,
+                    "pid": client.origin.pids[0] if client.origin.pids else None,
+                    "toolsets": list(client.toolsets),
+                    "since": client.since,
+                }
+                for client in self.clients
+            ],
+            "agents": {"total": len(self.roster.agents), "live": self.supervisor.live_agents},
+            "runs": [
+                {"run_id": run.run_id, "live": run.live, "agents": sorted(run.file["agents"])}
+                for run in self.roster.runs.values()
+            ],
+            "corrupt": {name: error.as_dict() for name, error in self.roster.corrupt.items()},
+            "notes": self.roster.notes,
+            "config_error": error.as_dict() if error else None,
+            "log": str(self.door.directory / "log"),
+        }
+
+    async def stop(self) -> dict[str, Any]:
+        """`orchestrator daemon stop`: the answer leaves before the sockets are aborted."""
+        asyncio.get_running_loop().call_later(0.05, self.end, "asked to stop")
+        return {"ok": True}
+
+
+def configure_log(level: str) -> None:
+    """Log lines to stderr, which is the run directory's log; secrets never get into one (no payload is logged)."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+
+
+def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -> int:
+    """Run the project's daemon until it ends; the exit status. Raises what keeps it from starting.
+
+    The descriptors are those of the relay that starts it; without them it takes lock and socket itself.
+    """
+    gc.disable()
+    if lock_fd is not None and socket_fd is not None:
+        opened = door.adopt(lock_fd, socket_fd, root)
+    else:
+        opened = door.start_as_foreground(root)
+    try:
+        state = ConfigState(root, dict(os.environ))
+    except OrchestratorError as error:
+        opened.write_failed(error.as_dict())
+        raise
+    opened.clear_failed()
+    configure_log(state.current.config.log_level)
+    gc.enable()
+    try:
+        asyncio.run(_run(root, opened, state))
+    except OSError as error:
+        raise Environment("daemon_failed", f"the daemon ended: {error}") from error
+    return 0
+
+
+async def _run(root: Path, opened: door.Door, state: ConfigState) -> None:
+    await Daemon(root, opened, state).run()

@@ -1,0 +1,228 @@
+"""The resources: an agent's outbox, meta and artifacts, a run's broadcast, and updates when they change.
+
+Updates go out in both protocol eras: `resources/subscribe` on a handshake connection, `subscriptions/listen` on a
+2026-07-28 one. They are cues without content, at most one per URI and `EVERY_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import mcp_types as types
+import orjson
+import structlog
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+
+from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.server.toolset import Client
+from orchestrator.team.roster import Entry, Roster
+from orchestrator.team.tasks import PAGE_BYTES, shown
+from orchestrator.team.views import artifact, artifacts, meta_of
+
+log = structlog.get_logger()
+Context = ServerRequestContext[Any, Any]
+
+EVERY_S = 0.2
+NDJSON = "application/x-ndjson"
+MAX_ARTIFACT = 256 * 1024
+TEMPLATES = (
+    ("agent://{id}/outbox{?tail}", "outbox", NDJSON, "what happened with the agent; the last ?tail= records (200)"),
+    ("agent://{id}/meta", "meta", "application/json", "what agent_get shows"),
+    ("agent://{id}/artifacts", "artifacts", "application/json", "the files the agent left behind"),
+    ("agent://{id}/artifacts/{name}", "artifact", "text/plain", "one of these files, its first 256 KiB"),
+    (
+        "run://{run_id}/broadcast{?tail}",
+        "broadcast",
+        NDJSON,
+        "the digest of a team run; the last ?tail= records (200)",
+    ),
+)
+
+
+class Resources:
+    """The resources of one master's connection, with its subscriptions."""
+
+    def __init__(self, client: Client, roster: Roster) -> None:
+        self._client = client
+        self._roster = roster
+        self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
+        self._listened: dict[str, int] = {}  # modern: URI -> open streams that want it
+        self._subscribed: dict[str, ServerSession] = {}  # handshake era
+        self._session: ServerSession | None = None
+        self._dirty: set[str] = set()
+        self._flush: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._known: frozenset[str] = frozenset(roster.agents)
+
+    def handlers(self) -> dict[str, Any]:
+        """The SDK handlers of this connection."""
+        return {
+            "on_list_resources": self.listed,
+            "on_list_resource_templates": self.templates,
+            "on_read_resource": self.read,
+            "on_subscribe_resource": self.subscribe,
+            "on_unsubscribe_resource": self.unsubscribe,
+            "on_subscriptions_listen": self.listen,
+        }
+
+    async def listed(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
+        self._session = ctx.session
+        found: list[types.Resource] = []
+        for entry in self._roster.agents.values():
+            base = f"agent://{entry.agent_id}"
+            found.append(types.Resource(uri=f"{base}/outbox", name=f"{entry.agent_id} outbox", mime_type=NDJSON))
+            found += [
+                types.Resource(uri=f"{base}/{part}", name=f"{entry.agent_id} {part}", mime_type="application/json")
+                for part in ("meta", "artifacts")
+            ]
+        found += [
+            types.Resource(uri=f"run://{run_id}/broadcast", name=f"{run_id} broadcast", mime_type=NDJSON)
+            for run_id in self._roster.runs
+        ]
+        return types.ListResourcesResult(resources=found)
+
+    async def templates(self, _ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
+        rows = [
+            types.ResourceTemplate(uri_template=uri, name=name, mime_type=mime, description=about)
+            for uri, name, mime, about in TEMPLATES
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=rows)
+
+    async def read(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        self._session = ctx.session
+        uri = str(params.uri)
+        try:
+            contents = await asyncio.to_thread(self._artifact, uri) or self._content(uri)
+        except OrchestratorError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, error.as_dict()) from None
+        return types.ReadResourceResult(contents=[contents])
+
+    def _content(self, uri: str) -> types.TextResourceContents:
+        scheme, owner, path, tail = _parts(uri)
+        if scheme == "run" and path == ["broadcast"]:
+            run = self._roster.runs.get(owner)
+            if run is None:
+                raise BadRequest("unknown_run", f"no team run is called {owner!r}")
+            return _text(uri, NDJSON, _lines(run.journal.tail(tail, 8 * PAGE_BYTES)))
+        if scheme == "agent" and path == ["outbox"]:
+            return _text(uri, NDJSON, _lines(self._roster.entry(owner).outbox.tail(tail, 8 * PAGE_BYTES)))
+        if scheme == "agent" and path == ["meta"]:
+            meta = meta_of(self._roster, self._roster.entry(owner))
+            return _text(uri, "application/json", orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
+        raise BadRequest("unknown_resource", f"no resource has the URI {uri!r}")
+
+    def _artifact(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
+        scheme, owner, path, _ = _parts(uri)
+        if scheme != "agent" or path[:1] != ["artifacts"]:
+            return None
+        entry = self._roster.entry(owner)
+        if len(path) == 1:
+            return _text(uri, "application/json", orjson.dumps(artifacts(self._roster, entry)).decode())
+        data = artifact(self._roster, entry, "/".join(path[1:]), MAX_ARTIFACT)
+        try:
+            return _text(uri, "text/plain", data.decode())
+        except UnicodeDecodeError:
+            blob = base64.b64encode(data).decode()
+            return types.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+
+    # -- updates ------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        self._session = ctx.session
+        self._subscribed[str(params.uri)] = ctx.session
+        self._after_restart(str(params.uri))
+        return types.EmptyResult()
+
+    async def unsubscribe(self, _ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._subscribed.pop(str(params.uri), None)
+        return types.EmptyResult()
+
+    async def listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
+        for uri in uris:
+            self._listened[uri] = self._listened.get(uri, 0) + 1
+            self._after_restart(uri)
+        try:
+            return await self._listen(ctx, params)
+        finally:
+            for uri in uris:
+                self._listened[uri] -= 1
+                if not self._listened[uri]:
+                    del self._listened[uri]
+
+    def _after_restart(self, uri: str) -> None:
+        # Changes during the gap are lost by the protocol, so each subscription hears of one (design §3).
+        if self._client.boot > 1:
+            self._mark(uri)
+
+    def changed(self, entry: Entry) -> None:
+        """An agent's records became visible: mark the subscribed URIs that show them."""
+        bases = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
+        bases.add(f"run://{entry.run_id}/broadcast")
+        for uri in (*self._subscribed, *self._listened):
+            if uri.split("?", 1)[0] in bases:
+                self._mark(uri)
+        agents = frozenset(self._roster.agents)
+        if agents != self._known:
+            self._known = agents
+            self._mark("")
+
+    def _mark(self, uri: str) -> None:
+        self._dirty.add(uri)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(EVERY_S, self._send)
+
+    def _send(self) -> None:
+        self._flush = None
+        dirty, self._dirty = self._dirty, set()
+        task = asyncio.create_task(self._tell(dirty))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _tell(self, uris: set[str]) -> None:
+        with contextlib.suppress(Exception):  # the client is going away; there is no replay by protocol
+            for uri in uris:
+                if uri in self._subscribed:
+                    await self._subscribed[uri].send_resource_updated(uri)
+                if uri in self._listened:
+                    await self._bus.publish(ResourceUpdated(uri=uri))
+            if "" in uris:
+                await self._bus.publish(ResourcesListChanged())
+                if self._session is not None:
+                    await self._session.send_resource_list_changed()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._flush is not None:
+            self._flush.cancel()
+        for task in self._sending:
+            task.cancel()
+
+
+def _parts(uri: str) -> tuple[str, str, list[str], int]:
+    """(scheme, agent or run id, path segments, tail); BadRequest on anything else."""
+    split = urlsplit(uri)
+    path = [unquote(part) for part in split.path.split("/") if part]
+    asked = parse_qs(split.query).get("tail", ["200"])[-1]
+    if not asked.isdecimal() or not 1 <= int(asked) <= 10_000:
+        raise BadRequest("bad_argument", f"tail must be a number from 1 to 10000, not {asked!r}")
+    return split.scheme, unquote(split.netloc), path, int(asked)
+
+
+def _lines(records: list[dict[str, Any]]) -> str:
+    return "".join(orjson.dumps(shown(record)).decode() + "\n" for record in records)
+
+
+def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:
+    return types.TextResourceContents(uri=uri, mime_type=mime, text=text)
+

@@ -1,0 +1,166 @@
+"""One connection: socket lines to the SDK's streams, and the SDK server made for that client.
+
+The low-level `Server` is used because the high-level one masks errors, ignores unknown arguments and JSON-parses
+strings (libraries.md §1.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import mcp_types as types
+import structlog
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.shared.message import SessionMessage
+from pydantic import BaseModel
+
+from orchestrator import project
+from orchestrator.core.prompts import render
+from orchestrator.data import prompt
+from orchestrator.errors import OrchestratorError
+from orchestrator.server.resources import Resources
+from orchestrator.server.toolset import Client, Tool, call_tool
+from orchestrator.team.roster import Roster
+
+log = structlog.get_logger()
+Context = ServerRequestContext[Any, Any]
+
+INSTRUCTIONS = {
+    "master": (
+        "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give work "
+        "with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. The prompt lead_team explains."
+    ),
+    "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
+    "refused": "This connection offers no tools.",
+}
+PROMPTS = {
+    "lead_team": "How to lead a team of agents with these tools",
+    "agent_loop": "The loop a sub-agent follows",
+}
+
+
+class EmptyParams(types.RequestParams):
+    """Parameters of the command line's own methods, which take none."""
+
+
+Admin = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapping[str, Admin]) -> tuple[Any, Any]:
+    """The SDK server for one client, and its resources (None for agents)."""
+    resources = Resources(client, roster) if client.role == "master" else None
+
+    async def list_tools(_ctx: Context, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool.listed() for tool in tools.values()])
+
+    async def call(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        return await call_tool(tools, client, roster, ctx, params)
+
+    async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
+        names = PROMPTS if client.role == "master" else {"agent_loop": PROMPTS["agent_loop"]}
+        return types.ListPromptsResult(prompts=[types.Prompt(name=n, description=d) for n, d in names.items()])
+
+    async def get_prompt(_ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        return prompt_text(client, roster, params.name)
+
+    handlers: dict[str, Any] = {
+        "on_list_tools": list_tools,
+        "on_call_tool": call,
+        "on_list_prompts": list_prompts,
+        "on_get_prompt": get_prompt,
+    }
+    if resources is not None:
+        handlers |= resources.handlers()
+    server: Server[Any] = Server(
+        "orchestrator",
+        version=project.VERSION,
+        title="orchestrator",
+        instructions=INSTRUCTIONS[client.role],
+        **handlers,
+    )
+    for name, run in admin.items():
+        server.add_request_handler(f"orchestrator/{name}", EmptyParams, _admin_handler(run))
+    return server, resources
+
+
+def _admin_handler(run: Admin) -> Callable[[Context, BaseModel], Awaitable[dict[str, Any]]]:
+    async def handle(_ctx: Context, _params: BaseModel) -> dict[str, Any]:
+        return await run()
+
+    return handle
+
+
+def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptResult:
+    """A prompt with its placeholders filled; an unknown name is an invalid-params error."""
+    if name not in PROMPTS:
+        raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(PROMPTS)}")
+    values = {"project": str(roster.root), "agent_id": client.agent_id or "<agent_id>", "role": "", "artifacts": ""}
+    entry = roster.agents.get(client.agent_id or "")
+    if entry is not None:
+        values["role"] = str(entry.state.spec.get("role", ""))
+        values["artifacts"] = str(roster.paths.artifacts(entry.agent_id))
+    text = render(prompt(name), values)
+    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+    return types.GetPromptResult(description=PROMPTS[name], messages=[message])
+
+
+def invalid_params(message: str, error: OrchestratorError | None = None) -> Exception:
+    """The JSON-RPC error for what is no tool: -32602 with our code in ``data``."""
+    from mcp.shared.exceptions import MCPError  # noqa: PLC0415
+
+    return MCPError(types.INVALID_PARAMS, message, error.as_dict() if error else None)
+
+
+async def serve(server: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, boot_id: str) -> None:
+    """Serve one connection until it ends.
+
+    Ids of our own requests carry the daemon's boot id, because the SDK counts from 1 in every life: the answer to
+    a question of a dead daemon must not be taken for the answer to a new one (relay.md §2).
+    """
+    into, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    write_stream, outof = anyio.create_memory_object_stream[SessionMessage](64)
+
+    async def receive() -> None:
+        async with into:
+            while line := await reader.readline():
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError as error:
+                    await into.send(error)
+                    continue
+                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                    own = str(message.id).removeprefix(f"{boot_id}:")
+                    if own == str(message.id):
+                        continue
+                    message.id = int(own)
+                await into.send(SessionMessage(message))
+
+    async def send() -> None:
+        async with outof:
+            async for item in outof:
+                message = item.message
+                if isinstance(message, types.JSONRPCRequest):
+                    message.id = f"{boot_id}:{message.id}"
+                writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await writer.drain()
+
+    tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
+    try:
+        options = server.create_initialization_options(
+            NotificationOptions(resources_changed=True, tools_changed=True, prompts_changed=False)
+        )
+        await server.run(read_stream, write_stream, options)
+    except* (ConnectionError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    finally:
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for stream in (into, read_stream, write_stream, outof):
+            stream.close()

@@ -1,0 +1,236 @@
+"""What a tool is, and how a call reaches it: strict arguments, one error boundary, progress while it lasts.
+
+Shared by the master's and the agents' tools; knows nothing of either. Everything a model reads comes from here:
+an expected error becomes an error result with kind, code, message and next step, anything else `internal`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+import orjson
+import structlog
+from mcp.server.context import ServerRequestContext
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.team.roster import Origin, Roster
+
+log = structlog.get_logger()
+
+INJECTED_ARGUMENTS = frozenset({"wait_for_previous"})
+"""Arguments that clients add to every tool (Gemini CLI); dropped. Any other unknown argument is refused."""
+
+PROGRESS_EVERY_S = 10.0
+"""Keeps the idle timers of clients that look at progress from ending a long call (other-clis.md §1)."""
+
+
+class Arguments(BaseModel):
+    """Base of a tool's arguments: strict types, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(eq=False)
+class Client:
+    """One connection: who it is and what it may use. ``ages`` are the seconds its re-sent requests have waited."""
+
+    origin: Origin
+    kind: str
+    role: str  # master | agent | refused
+    toolsets: tuple[str, ...]
+    boot: int = 1
+    agent_id: str | None = None
+    epoch: int = 0
+    secret: str = ""
+    why_refused: OrchestratorError | None = None
+    ages: dict[str, float] = field(default_factory=dict)
+    name: str = ""
+    since: str = ""
+
+
+@dataclass
+class Call:
+    """One tools/call: its client, its key for exactly-once, its age, and a way to show progress."""
+
+    client: Client
+    roster: Roster
+    req: str
+    age_s: float
+    tell: Callable[[str], None]
+
+
+Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A row of a toolset. ``run`` gets the validated arguments and returns the structured answer."""
+
+    name: str
+    title: str
+    description: str
+    arguments: type[Arguments]
+    answer: type[BaseModel]
+    run: Run
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def listed(self) -> types.Tool:
+        """The tool as tools/list shows it."""
+        return types.Tool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=input_schema(self.arguments),
+            output_schema=self.answer.model_json_schema(schema_generator=_Plain),
+            annotations=types.ToolAnnotations(
+                title=self.title,
+                read_only_hint=self.read_only,
+                destructive_hint=self.destructive,
+                idempotent_hint=self.idempotent,
+                open_world_hint=False,
+            ),
+            _meta=dict(self.meta) or None,
+        )
+
+
+class _Plain(GenerateJsonSchema):
+    """JSON Schema without null branches and titles: some clients drop or reject ``anyOf`` (gemini-cli.md §4)."""
+
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        inner: dict[str, Any] = self.generate_inner(schema["schema"])
+        return inner
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  (the signature is pydantic's)
+        return False
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        if made.get("default", 0) is None:
+            del made["default"]
+        return made
+
+
+def input_schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """The input schema of a tool, with definitions inlined and without titles."""
+    schema = arguments.model_json_schema(schema_generator=_Plain)
+    schema.pop("title", None)
+    schema.pop("description", None)
+    made: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+    return made
+
+
+def _inlined(node: Any, defs: dict[str, Any]) -> Any:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            target = dict(defs[node["$ref"].rsplit("/", 1)[1]])
+            target.pop("title", None)
+            return _inlined({**target, **{k: v for k, v in node.items() if k != "$ref"}}, defs)
+        return {key: _inlined(value, defs) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_inlined(item, defs) for item in node]
+    return node
+
+
+def checked(model: type[Arguments], given: Mapping[str, Any] | None) -> Any:
+    """The validated arguments; BadRequest ``bad_argument`` names every wrong one."""
+    arguments = {key: value for key, value in (given or {}).items() if key not in INJECTED_ARGUMENTS}
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        wrong = []
+        for item in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
+            where = ".".join(str(part) for part in item["loc"]) or "arguments"
+            wrong.append(f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}")
+        raise BadRequest("bad_argument", "; ".join(wrong)) from None
+
+
+def answered(structured: dict[str, Any], *, error: bool = False) -> types.CallToolResult:
+    """A tool's result: the same JSON as text (what Gemini and opencode show) and structured (Claude, Codex)."""
+    text = orjson.dumps(structured).decode()
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], structured_content=structured, is_error=error
+    )
+
+
+def refused(error: OrchestratorError) -> types.CallToolResult:
+    """An expected error as a model reads it."""
+    return answered({"error": error.as_dict()}, error=True)
+
+
+def _allowed(tools: Mapping[str, Tool], client: Client, name: str) -> Tool:
+    if client.why_refused is not None:
+        raise client.why_refused
+    tool = tools.get(name)
+    if tool is None:
+        raise BadRequest("unknown_tool", f"no tool is called {name!r} here; there are: {', '.join(tools)}")
+    return tool
+
+
+async def call_tool(
+    tools: Mapping[str, Tool],
+    client: Client,
+    roster: Roster,
+    ctx: ServerRequestContext[Any, Any],
+    params: types.CallToolRequestParams,
+) -> types.CallToolResult:
+    """Run one tools/call inside the error boundary."""
+    if ctx.session.client_params is not None:
+        client.name = ctx.session.client_params.client_info.name
+    key = orjson.dumps(ctx.request_id).decode()
+    age = client.ages.pop(key, 0.0)
+    try:
+        tool = _allowed(tools, client, params.name)
+        arguments = checked(tool.arguments, params.arguments)
+        async with _progress(ctx, age) as tell:
+            call = Call(client, roster, f"{client.origin.conn}:{key}", age, tell)
+            return answered(await tool.run(call, arguments))
+    except OrchestratorError as error:
+        return refused(error)
+    except Exception:
+        log.exception("bug in a tool", tool=params.name)
+        return refused(Environment("internal", f"{params.name} failed for a reason nobody foresaw"))
+
+
+@contextlib.asynccontextmanager
+async def _progress(ctx: ServerRequestContext[Any, Any], age_s: float) -> Any:
+    """Send progress every few seconds, and at once when the tool has something to tell.
+
+    The value is the time since the client first sent the request: it must rise, also over a restart of the daemon.
+    """
+    token = (ctx.meta or {}).get("progress_token") if ctx.meta else None
+    if token is None:
+        yield lambda _message: None
+        return
+    began = time.monotonic() - age_s
+    news = asyncio.Event()
+    message: str | None = None
+
+    def tell(text: str) -> None:
+        nonlocal message
+        message = text
+        news.set()
+
+    async def tick() -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), PROGRESS_EVERY_S)
+            news.clear()
+            with contextlib.suppress(Exception):
+                await ctx.session.report_progress(round(time.monotonic() - began, 3), None, message)
+
+    ticker = asyncio.create_task(tick())
+    try:
+        yield tell
+    finally:
+        ticker.cancel()

@@ -1,0 +1,301 @@
+"""The agents' verbs for surfaces: create, get, list, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.clock import rfc3339, wait_until
+from orchestrator.core import decide, engines
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.store.files import confine
+from orchestrator.team.broadcast import Run
+from orchestrator.team.processes import environ_of
+from orchestrator.team.roster import Entry, Origin, Roster
+from orchestrator.team.supervisor import Supervisor, check_program
+from orchestrator.team.views import meta_of, paths_of, row, status_of
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a caller asks for; ``cwd`` relative to the project or inside it."""
+
+    name: str
+    role: str
+    cwd: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    engine: str | None = None
+
+
+async def create(
+    supervisor: Supervisor,
+    origin: Origin,
+    specs: Sequence[Spec],
+    *,
+    req: str,
+    client_name: str,
+    wait_s: float,
+    tell: Tell,
+    many: bool = False,
+) -> list[dict[str, Any] | OrchestratorError]:
+    """Create agents: intents, panes, then all programs in parallel (R-AC1); answers in input order.
+
+    Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
+    an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first.
+    """
+    making = asyncio.get_running_loop().create_task(
+        _make(supervisor, origin, specs, req=req, client_name=client_name, many=many)
+    )
+    # A client that vanishes must not leave half a team: the making goes on, only the waiting ends.
+    made = await asyncio.shield(making)
+    deadline = supervisor.roster.clock.monotonic() + wait_s
+    return list(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)))
+
+
+async def _make(
+    supervisor: Supervisor, origin: Origin, specs: Sequence[Spec], *, req: str, client_name: str, many: bool
+) -> list[Entry | OrchestratorError]:
+    roster = supervisor.roster
+    made: list[Entry | OrchestratorError | None] = []
+    plans: list[tuple[int, str, dict[str, Any], Spec]] = []
+    inherited = environ_of(origin.pids[0]) if origin.pids else {}
+    for at, spec in enumerate(specs):
+        key = f"{req}#{at}" if many else req
+        known = roster.by_req.get(key)
+        made.append(roster.agents[known] if known else None)
+        if known is None:
+            try:
+                plans.append((at, key, _planned(roster, spec, client_name, inherited), spec))
+            except OrchestratorError as error:
+                made[at] = error
+    if plans:
+        try:
+            await _place(supervisor, origin, plans, made, inherited)
+        except OrchestratorError as error:
+            for at, *_ in plans:
+                made[at] = made[at] or error
+    return [
+        one if one is not None else Environment("internal", "an agent was neither made nor refused") for one in made
+    ]
+
+
+def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, str]) -> dict[str, Any]:
+    """Everything that can be wrong with a spec is found here, before anything is written."""
+    decide.slug(spec.name)
+    config = roster.config()
+    row_ = (
+        engines.engine(spec.engine)
+        if spec.engine
+        else engines.engine(engines.default_engine(config.engine, client_name))
+    )
+    check_program(row_, spec.env.get("PATH", inherited.get("PATH", "")))
+    cwd = confine(roster.root, spec.cwd or ".", what="cwd")
+    if not Path(cwd).is_dir():
+        raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory")
+    for name, value in spec.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise BadRequest("bad_argument", f"{name!r} is no name of an environment variable")
+        if name.startswith("ORCHESTRATOR_"):
+            raise BadRequest("bad_argument", f"{name} is set by orchestrator itself")
+    policies = {
+        "restart": config.restart,
+        "max_restarts": config.max_restarts,
+        "on_lost": config.on_lost,
+        "max_attempts": config.max_attempts,
+    }
+    return {
+        "name": spec.name,
+        "role": spec.role,
+        "engine": row_.name,
+        "cwd": str(cwd),
+        "policies": policies,
+        "env_names": sorted(spec.env),
+    }
+
+
+async def _place(
+    supervisor: Supervisor,
+    origin: Origin,
+    plans: list[tuple[int, str, dict[str, Any], Spec]],
+    made: list[Entry | OrchestratorError | None],
+    inherited: dict[str, str],
+) -> None:
+    roster, windows = supervisor.roster, supervisor.windows
+    if roster.root in (Path("/"), Path.home()):
+        raise BadRequest("no_project", f"{roster.root} is no project")
+    place = await windows.place_of(origin, make=True)
+    assert place is not None
+    run = await windows.run_for(place)
+    fits, why = await windows.room(run, len(plans))
+    entries: list[Entry] = []
+    for count, (at, key, fields, spec) in enumerate(plans):
+        if count >= fits:
+            made[at] = Environment("no_room", why)
+            continue
+        try:
+            agent_id = roster.new_id(spec.name)
+            draft = decide.starting(
+                agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**fields, "run_id": run.run_id}
+            )
+            entry = await roster.create(agent_id, draft)
+            supervisor.write_launch(entry, 1, inherited, spec.env)
+        except OrchestratorError as error:
+            made[at] = error
+            continue
+        made[at] = entry
+        entries.append(entry)
+    if entries:
+        await supervisor.launch(run, entries)
+    elif not any(entry.live for entry in roster.agents.values() if entry.run_id == run.run_id):
+        await windows.end_run(run)
+
+
+async def _answer(
+    supervisor: Supervisor, made: Entry | OrchestratorError, deadline: float, tell: Tell
+) -> dict[str, Any] | OrchestratorError:
+    if isinstance(made, OrchestratorError):
+        return made
+    roster, clock, entry = supervisor.roster, supervisor.roster.clock, made
+
+    def look() -> bool | None:
+        life = entry.state.life
+        return True if life == "ready" or life in ("failed", "stopped", "deleted") or entry.state.stop_asked else None
+
+    tell(f"{entry.agent_id}: starting {entry.state.spec['engine']} in pane {entry.pane_id}")
+    await wait_until(look, entry.changed, deadline, clock)
+    state = entry.state
+    if state.life == "failed":
+        failure, ended = state.failure or {}, state.exited or {}
+        error = _as_error(entry, failure, ended.get("last_lines", []))
+        await end(supervisor, entry, force=True, req=None)
+        return error
+    if state.life in ("stopped", "deleted") and state.ready_at is None:
+        return _as_error(entry, state.failure or {}, (state.exited or {}).get("last_lines", []))
+    await roster.durable(entry)
+    ready = state.life == "ready"
+    tell(f"{entry.agent_id}: {'ready' if ready else 'still starting'}")
+    answer = {
+        "agent_id": entry.agent_id,
+        "tmux_pane_id": entry.pane_id,
+        "paths": paths_of(roster.paths, entry.agent_id),
+        "ready": ready,
+        "status": status_of(entry, clock)[0],
+        "run_id": entry.run_id,
+        "epoch": state.epoch,
+        "engine": state.spec["engine"],
+    }
+    if not ready:
+        answer["note"] = f"still starting; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
+    run = roster.runs.get(entry.run_id)
+    attach = supervisor.windows.attach_command(run) if run else None
+    if attach:
+        answer["attach"] = attach
+    return answer
+
+
+def _as_error(entry: Entry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
+    code = failure.get("code", "launch_failed")
+    code = code if code in ("no_room", "no_tmux", "tmux_failed") else "launch_failed"
+    reason = failure.get("reason") or "it was deleted while it started"
+    facts: dict[str, Any] = {"agent_id": entry.agent_id}
+    if last_lines:
+        facts["last_lines"] = last_lines
+    return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)
+
+
+async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | None) -> None:
+    """Write the stop and let the supervisor carry it out."""
+    roster = supervisor.roster
+    at = rfc3339(roster.clock.now())
+    await roster.commit(entry, decide.stop(entry.state, force=force, req=req, at=at))
+    supervisor.tend(entry)
+
+
+async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
+    """End an agent (R-AC2): graceful by default, its unfinished tasks end in `canceled`, its files stay.
+
+    Returns once the agent is deleted; repeated or re-sent calls wait for the same end.
+    """
+    roster, clock = supervisor.roster, supervisor.roster.clock
+    entry = roster.entry(agent_id)
+    before = entry.outbox.last_seq
+    if entry.state.life != "deleted":
+        tell(f"{agent_id}: asked to stop")
+        await end(supervisor, entry, force=force, req=req)
+    config = roster.config()
+    deadline = clock.monotonic() + config.stop_grace_s + config.kill_grace_s + 20.0
+    await wait_until(lambda: True if entry.state.life == "deleted" else None, entry.changed, deadline, clock)
+    if entry.state.life != "deleted":
+        raise Environment(
+            "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
+        )
+    await roster.durable(entry)
+    canceled: list[str] = []
+    seq = before
+    while True:
+        records, more = entry.outbox.since(seq, 1000, 1 << 20)
+        canceled += [record["task_id"] for record in records if record["type"] == "canceled"]
+        if not more or not records:
+            break
+        seq = records[-1]["seq"]
+    return {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
+
+
+async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | None) -> dict[str, Any]:
+    """The agent's meta; with ``wait_s`` once it has left `starting`, or has passed ``since_seq``."""
+    entry = roster.entry(agent_id)
+
+    def look() -> bool | None:
+        if since_seq is not None:
+            return True if entry.outbox.visible_seq > since_seq else None
+        return True if entry.state.life != "starting" else None
+
+    if wait_s > 0:
+        await wait_until(look, entry.changed, roster.clock.monotonic() + wait_s, roster.clock)
+    return meta_of(roster, entry)
+
+
+async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str | None) -> list[dict[str, Any]]:
+    """The rows of agent_list; ``current_window`` is the run of the caller's tmux window."""
+    roster = supervisor.roster
+    entries = list(roster.agents.values())
+    if scope != "all" or run_id is not None:
+        if scope == "run" and run_id is None:
+            raise BadRequest("bad_argument", "scope run needs run_id", "agent_list(scope='all') shows every run_id")
+        try:
+            run = await run_of(supervisor, origin, run_id)
+        except BadRequest:
+            if run_id is not None:
+                raise
+            return []
+        entries = [entry for entry in entries if entry.run_id == run.run_id]
+    if scope != "all":
+        entries = [entry for entry in entries if entry.live]
+    return [row(roster, entry) for entry in entries]
+
+
+async def run_of(supervisor: Supervisor, origin: Origin, run_id: str | None) -> Run:
+    """The named run, else the one of the caller's window, else the only live one, else the newest."""
+    roster = supervisor.roster
+    if run_id is not None:
+        found = roster.runs.get(run_id)
+        if found is None:
+            raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
+        return found
+    try:
+        place = await supervisor.windows.place_of(origin, make=False)
+    except Environment:
+        place = None
+    if place is not None:
+        here = await supervisor.windows.run_at(place)
+        if here is not None:
+            return here
+        past = [run for run in roster.runs.values() if run.file["window_id"] == place.pane.window_id]
+        if past:
+            return max(past, key=lambda run: str(run.file["created_at"]))
+    raise BadRequest("unknown_run", "there is no team run in this window", "create an agent first, or pass run_id")

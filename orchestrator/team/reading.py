@@ -1,0 +1,140 @@
+"""The team as its files tell it, for when no daemon answers. Never writes; a status is `unknown` unless it is final.
+
+Everything is folded from the logs, the truth; meta.json and run.json only add what the logs do not say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core import state
+from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
+from orchestrator.store.files import Paths, check_id
+from orchestrator.store.reading import read_all
+from orchestrator.team.broadcast import run_file
+from orchestrator.team.tasks import PAGE_BYTES, shown
+from orchestrator.team.views import full_of, row_of
+
+FINAL = ("deleted", "failed")
+
+
+def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
+    """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
+    check_id(agent_id, "agent_id")
+    if not paths.outbox(agent_id).exists():
+        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+    agent, last = state.Agent(agent_id), 0
+    for log, path, types in (
+        ("inbox", paths.inbox(agent_id), INBOX_TYPES),
+        ("outbox", paths.outbox(agent_id), OUTBOX_TYPES),
+    ):
+        if not path.exists():
+            continue
+        last = 0
+        for record in read_all(path, types):
+            last = record["seq"]
+            try:
+                state.apply(agent, log, record)
+            except Corrupt as error:
+                raise Corrupt(error.code, f"{path}:{last}: {error.message}", file=str(path), line=last) from None
+    return agent, last
+
+
+def _status(agent: state.Agent) -> tuple[str, str]:
+    status = state.status(agent, state.Presence())
+    return status if status[0] in FINAL else ("unknown", "no daemon runs: what the files say")
+
+
+def _pane(paths: Paths, agent: state.Agent) -> str | None:
+    try:
+        pane: str | None = run_file(paths, agent.run_id)["agents"].get(agent.agent_id)
+    except OrchestratorError:
+        return None
+    return pane
+
+
+def agents(root: Path) -> list[dict[str, Any]]:
+    """The rows of agent_list for the whole project; an unreadable agent is a row with status `failed`."""
+    paths = Paths(root)
+    rows = []
+    for agent_id in _ids(paths):
+        try:
+            agent, last = folded(paths, agent_id)
+            rows.append(row_of(agent, _status(agent), _pane(paths, agent), last))
+        except OrchestratorError as error:
+            blank = state.Agent(agent_id)
+            rows.append(row_of(blank, ("failed", error.message), None, 0))
+    return rows
+
+
+def agent(root: Path, agent_id: str) -> dict[str, Any]:
+    """The meta of agent_get."""
+    paths = Paths(root)
+    found, last = folded(paths, agent_id)
+    return full_of(found, _status(found), _pane(paths, found), last, paths)
+
+
+def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[str, Any]:
+    """As events_read, without waiting."""
+    paths = Paths(root)
+    check_id(agent_id, "agent_id")
+    if not paths.outbox(agent_id).exists():
+        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+    return {"agent_id": agent_id, **_page(paths.outbox(agent_id), OUTBOX_TYPES, since_seq, max_events)}
+
+
+def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -> dict[str, Any]:
+    """As broadcast_read, without waiting; without ``run_id`` that of the newest run."""
+    paths = Paths(root)
+    if run_id is None:
+        known = runs(root)
+        if not known:
+            raise BadRequest("unknown_run", "this project has no team run")
+        run_id = str(known[-1]["run_id"])
+    check_id(run_id, "run_id")
+    if not paths.run_json(run_id).exists():
+        raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
+    return {"run_id": run_id, **_page(paths.broadcast(run_id), BROADCAST_TYPES, since_seq, max_events)}
+
+
+def runs(root: Path) -> list[dict[str, Any]]:
+    """Every run, oldest first: ``{run_id, created_at, window_id, tmux_socket, agents, ended_at}``."""
+    paths = Paths(root)
+    if not paths.runs.is_dir():
+        return []
+    found = []
+    for directory in sorted(paths.runs.iterdir()):
+        if not (directory / "run.json").is_file():
+            continue
+        try:
+            file = run_file(paths, directory.name)
+        except OrchestratorError:
+            continue
+        keys = ("run_id", "created_at", "window_id", "tmux_socket", "ended_at")
+        found.append({**{key: file.get(key) for key in keys}, "agents": sorted(file["agents"])})
+    return sorted(found, key=lambda run: str(run["created_at"]))
+
+
+def _ids(paths: Paths) -> list[str]:
+    if not paths.agents.is_dir():
+        return []
+    return sorted(
+        entry.name for entry in paths.agents.iterdir() if entry.is_dir() and (entry / "outbox.jsonl").exists()
+    )
+
+
+def _page(path: Path, types: frozenset[str], since_seq: int, max_events: int) -> dict[str, Any]:
+    events_: list[dict[str, Any]] = []
+    size, more = 0, False
+    if path.exists():
+        for record in read_all(path, types):
+            if record["seq"] <= since_seq:
+                continue
+            if len(events_) >= max_events or size > PAGE_BYTES:
+                more = True
+                break
+            events_.append(shown(record))
+            size += len(str(record))
+    return {"events": events_, "last_seq": events_[-1]["seq"] if events_ else since_seq, "more": more}

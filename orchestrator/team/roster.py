@@ -1,0 +1,374 @@
+"""The team in memory: every agent with its logs and its folded state, every run with its broadcast.
+
+The one place where drafts become records: `write` appends them, folds them, adds what follows from them
+(`decide.settle`), and publishes to the run's broadcast once they are durable. Touches the store; knows no tmux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from orchestrator.clock import Clock, Signal, rfc3339
+from orchestrator.config import Config
+from orchestrator.core import decide, state
+from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, UNSYNCED, Draft
+from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
+from orchestrator.store.files import Paths, check_id, ensure_agents_dir
+from orchestrator.store.journal import Journal
+from orchestrator.store.syncer import Syncer
+from orchestrator.team.broadcast import Run, open_runs
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a connection comes from, as its hello tells: used to find the master's pane."""
+
+    conn: str
+    cwd: str
+    tmux: str | None = None
+    tmux_pane: str | None = None
+    tty: str | None = None
+    pids: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class Waiting:
+    """One wait_for_command call under way."""
+
+    superseded: bool = False
+
+
+class Entry:
+    """One agent as the daemon holds it. ``changed`` is notified on every change of records or presence."""
+
+    def __init__(self, agent_id: str) -> None:
+        self.agent_id = agent_id
+        self.state = state.Agent(agent_id)
+        self.changed = Signal()
+        self.unpublished: deque[dict[str, Any]] = deque()
+        self.waiting: Waiting | None = None
+        self.last_call: float | None = None
+        self.last_call_at: str | None = None
+        self.told: tuple[tuple[int, str, bool], int] | None = None
+        self.process = "unknown"
+        self.pid: int | None = None
+        self.pane_id: str | None = None
+        self.secret: str | None = None
+        self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
+        self.logs: dict[str, Journal] = {}
+
+    @property
+    def inbox(self) -> Journal:
+        return self.logs["inbox"]
+
+    @property
+    def outbox(self) -> Journal:
+        return self.logs["outbox"]
+
+    @property
+    def run_id(self) -> str:
+        return self.state.run_id
+
+    @property
+    def live(self) -> bool:
+        """Whether the agent still needs supervision: it was not deleted."""
+        return self.state.life != "deleted"
+
+    def presence(self, clock: Clock) -> state.Presence:
+        quiet = None if self.last_call is None else clock.monotonic() - self.last_call
+        return state.Presence(self.waiting is not None, quiet, self.process)
+
+    def touch(self, clock: Clock) -> None:
+        """Note a call of the agent."""
+        self.last_call = clock.monotonic()
+        self.last_call_at = rfc3339(clock.now())
+        self.changed.notify()
+
+
+@dataclass
+class Roster:
+    """All agents and runs of one project.
+
+    ``corrupt`` holds, per agent id, why its files cannot be trusted; the rest of the team works on.
+    ``activity`` is notified whenever any agent changes.
+    """
+
+    root: Path
+    paths: Paths
+    clock: Clock
+    syncer: Syncer
+    config: Callable[[], Config]
+    agents: dict[str, Entry] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
+    by_req: dict[str, str] = field(default_factory=dict)
+    listeners: list[Callable[[Entry], None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what loading repaired, for the log and for status
+
+    # -- reading what is on disk --------------------------------------------------------------------------------
+
+    def load(self, *, clean: bool) -> None:
+        """Fold every log of the project; a corrupt agent is set aside with file and line."""
+        for run_id, found in open_runs(self.paths, self.syncer, self.config().durability, clean=clean).items():
+            if isinstance(found, Run):
+                self.runs[run_id] = found
+            else:
+                self.corrupt[run_id] = found
+        if not self.paths.agents.is_dir():
+            return
+        for directory in sorted(self.paths.agents.iterdir()):
+            if directory.is_dir() and not directory.is_symlink() and (directory / "outbox.jsonl").exists():
+                self._load_agent(directory.name, clean=clean)
+        self._publish_missing()
+        for entry in self.agents.values():
+            self.write(entry, [])
+
+    def _load_agent(self, agent_id: str, *, clean: bool) -> None:
+        entry = Entry(agent_id)
+        try:
+            check_id(agent_id, "agent id")
+            self._open(entry, clean=clean)
+            run = self.runs.get(entry.run_id)
+            ref = run.refs.get(agent_id, 0) if run else 0
+            if ref > entry.outbox.last_seq:
+                raise Corrupt(
+                    "corrupt_log",
+                    f"{entry.outbox.path}: the broadcast tells of record {ref}, the log ends at {entry.outbox.last_seq}",
+                    file=str(entry.outbox.path),
+                    line=entry.outbox.last_seq,
+                )
+        except OrchestratorError as error:
+            log.warning("agent set aside", agent=agent_id, **error.as_dict())
+            self.corrupt[agent_id] = error
+            for journal in entry.logs.values():
+                journal.close()
+            return
+        if entry.state.life == "new":
+            # Its directory was made, its intent never became durable: the call was never answered.
+            for journal in entry.logs.values():
+                journal.close()
+            return
+        self.adopt(entry)
+
+    def _open(self, entry: Entry, *, clean: bool, create: bool = True) -> None:
+        directory = self.paths.agent_dir(entry.agent_id)
+        for name, types in (("inbox", INBOX_TYPES), ("outbox", OUTBOX_TYPES)):
+            line = 0
+
+            def fold(record: dict[str, Any], name: str = name) -> None:
+                nonlocal line
+                line += 1
+                try:
+                    state.apply(entry.state, name, record)
+                except Corrupt as error:
+                    path = directory / f"{name}.jsonl"
+                    raise Corrupt(error.code, f"{path}:{line}: {error.message}", file=str(path), line=line) from None
+
+            journal = Journal.open(
+                directory / f"{name}.jsonl",
+                syncer=self.syncer,
+                types=types,
+                durability=self.config().durability,
+                clean=clean,
+                on_record=fold,
+                create=create,
+            )
+            if journal.repaired is not None:
+                self.notes.append(f"{journal.path}: {journal.repaired}")
+                log.warning("torn tail cut off", path=str(journal.path), repair=str(journal.repaired))
+            entry.logs[name] = journal
+
+    def _publish_missing(self) -> None:
+        """What a crash kept from the broadcast, in order of (`at`, agent, `ref`) (design §4)."""
+        missing: list[tuple[str, str, int, dict[str, Any], Entry]] = []
+        for entry in self.agents.values():
+            run = self.runs.get(entry.run_id)
+            if run is None:
+                continue
+            seq = run.refs.get(entry.agent_id, 0)
+            while seq < entry.outbox.last_seq:
+                batch, _ = entry.outbox.since(seq, 1000, 1 << 24)
+                if not batch:
+                    break
+                missing += [
+                    (record["at"], entry.agent_id, record["seq"], record, entry)
+                    for record in batch
+                    if record["type"] in BROADCAST_TYPES
+                ]
+                seq = batch[-1]["seq"]
+        for _, _, _, record, entry in sorted(missing, key=lambda item: item[:3]):
+            self.runs[entry.run_id].publish(entry.agent_id, record)
+
+    # -- the agents ---------------------------------------------------------------------------------------------
+
+    def entry(self, agent_id: str) -> Entry:
+        """The agent of that id; BadRequest ``unknown_agent``, or why its files cannot be trusted."""
+        check_id(agent_id, "agent_id")
+        if agent_id in self.corrupt:
+            raise self.corrupt[agent_id]
+        found = self.agents.get(agent_id)
+        if found is None:
+            raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+        return found
+
+    def adopt(self, entry: Entry) -> None:
+        """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""
+        self.agents[entry.agent_id] = entry
+        req = entry.state.spec.get("req")
+        if req:
+            self.by_req[req] = entry.agent_id
+        entry.inbox.signal = _Hook(lambda: self._seen(entry))
+        entry.outbox.signal = _Hook(lambda: self._seen(entry))
+
+    def new_id(self, name: str) -> str:
+        """The slug of the name, or with -2, -3 … when taken; ids are never reused."""
+        base = decide.slug(name)
+        candidate, n = base, 1
+        while candidate in self.agents or candidate in self.corrupt or self.paths.agent_dir(candidate).exists():
+            n += 1
+            candidate = f"{base[: 62 - len(str(n))]}-{n}"
+        return candidate
+
+    async def create(self, agent_id: str, starting: Draft) -> Entry:
+        """Make the agent's directory and write its intent; returns once that is durable."""
+        ensure_agents_dir(self.paths)
+        directory = self.paths.agent_dir(agent_id)
+        try:
+            directory.mkdir(mode=0o700, parents=True)
+            self.paths.artifacts(agent_id).mkdir(mode=0o700)
+            self.paths.engine_dir(agent_id).mkdir(mode=0o700)
+        except OSError as error:
+            raise Environment("io_failed", f"cannot make {directory}: {error.strerror}") from None
+        entry = Entry(agent_id)
+        self._open(entry, clean=True)
+        self.adopt(entry)
+        try:
+            await self.commit(entry, [starting])
+        except OrchestratorError:
+            self._forget(entry)
+            raise
+        return entry
+
+    def _forget(self, entry: Entry) -> None:
+        """Undo an agent whose intent was not stored: nothing of it may be seen."""
+        del self.agents[entry.agent_id]
+        for journal in entry.logs.values():
+            journal.close()
+        directory = self.paths.agent_dir(entry.agent_id)
+        for path in (directory / "inbox.jsonl", directory / "outbox.jsonl"):
+            if path.exists() and path.stat().st_size == 0:
+                path.unlink()
+        for path in (directory / "artifacts", directory / "engine", directory):
+            try:
+                path.rmdir()
+            except OSError:
+                return
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        """Append the drafts and all that follows from them, fold them, and return the drafts' records.
+
+        Synchronous, so nothing comes between a decision and its records. A failed append raises Environment and
+        leaves the state as the records before it say; the next write settles what is missing.
+        """
+        written = self._append(entry, drafts)
+        for _ in range(4):  # cancel -> cancel_requested -> canceled is the longest chain
+            more = decide.settle(entry.state, rfc3339(self.clock.now()))
+            if not more:
+                break
+            self._append(entry, more)
+        entry.changed.notify()
+        return written
+
+    def _append(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        written: list[dict[str, Any]] = []
+        for draft in drafts:
+            sync = draft.type not in UNSYNCED
+            journal = entry.logs[draft.log]
+            # The line is on disk before it is folded; the fold cannot fail, for the decision came from this state.
+            (record,) = journal.append([draft.fields], sync=sync)
+            state.apply(entry.state, draft.log, record)
+            if sync:
+                entry.due[draft.log] = record["seq"]
+            if draft.log == "outbox" and draft.type in BROADCAST_TYPES:
+                entry.unpublished.append(record)
+            written.append(record)
+        return written
+
+    async def commit(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        """`write`, then wait until everything decided about this agent so far is durable."""
+        written = self.write(entry, drafts)
+        await self.durable(entry)
+        return written
+
+    async def durable(self, entry: Entry) -> None:
+        """Wait for the syncs of what was written; nothing is answered before (design §4)."""
+        due = entry.due
+        await entry.inbox.synced(due["inbox"])
+        await entry.outbox.synced(due["outbox"])
+
+    def _seen(self, entry: Entry) -> None:
+        """Records of the agent became visible: tell the broadcast, then whoever waits."""
+        visible = entry.outbox.visible_seq
+        run = self.runs.get(entry.run_id)
+        while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
+            if run is not None:
+                try:
+                    run.publish(entry.agent_id, entry.unpublished[0])
+                except OrchestratorError as error:
+                    # The disk is full: the record itself is safe in the outbox; try again when it changes.
+                    log.warning("broadcast delayed", agent=entry.agent_id, **error.as_dict())
+                    self.clock.timer(1.0, lambda: self._seen(entry))
+                    break
+            entry.unpublished.popleft()
+        entry.changed.notify()
+        for listener in self.listeners:
+            listener(entry)
+
+    def close(self) -> None:
+        """Close every log; await `flush` before for a clean end."""
+        for entry in self.agents.values():
+            for journal in entry.logs.values():
+                journal.close()
+        for run in self.runs.values():
+            run.journal.close()
+
+    async def flush(self) -> None:
+        """Make everything written so far durable."""
+        journals = [journal for entry in self.agents.values() for journal in entry.logs.values()]
+        journals += [run.journal for run in self.runs.values()]
+        await asyncio.gather(*(journal.synced(journal.last_seq) for journal in journals))
+
+
+class _Hook(Signal):
+    """The journal's signal, with one listener that runs before the waiters wake."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__()
+        self._first = first
+
+    def notify(self) -> None:
+        self._first()
+        super().notify()
+
+
+def payload_bytes(payload: Any, limit: int) -> int:
+    """The size of a payload as JSON; BadRequest ``payload_too_large`` over the limit."""
+    try:
+        size = len(orjson.dumps(payload))
+    except (TypeError, orjson.JSONEncodeError) as error:
+        raise BadRequest("bad_argument", f"the payload is not JSON: {error}") from None
+    if size > limit:
+        raise BadRequest("payload_too_large", f"the payload has {size} bytes, {limit} are allowed")
+    return size

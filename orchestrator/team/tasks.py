@@ -1,0 +1,259 @@
+"""The queue and the delivery protocol: enqueue, cancel, wait_for_command, emit_event, and reading the logs.
+
+Serves the master's and the agents' tools. Must never reach, even transitively, code that creates or kills agents:
+the agents' side of the server loads this module and no more (design §12).
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import orjson
+
+from orchestrator.clock import rfc3339, wait_until
+from orchestrator.core import decide
+from orchestrator.core.prompts import reminder
+from orchestrator.errors import BadRequest, Conflict
+from orchestrator.store.files import check_id
+from orchestrator.store.journal import Journal
+from orchestrator.team.broadcast import Run
+from orchestrator.team.roster import Entry, Roster, Waiting, payload_bytes
+
+PAGE_BYTES = 10_000
+"""Answers to models are paged at 10 KB (design §4)."""
+
+
+def limits(roster: Roster) -> decide.Limits:
+    """The bounds of the current configuration."""
+    config = roster.config()
+    return decide.Limits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
+
+
+def _now(roster: Roster) -> str:
+    return rfc3339(roster.clock.now())
+
+
+# -- the master's side ------------------------------------------------------------------------------------------
+
+
+async def enqueue(roster: Roster, agent_id: str, *, task_id: str | None, payload: Any, req: str) -> dict[str, Any]:
+    """Queue a task for an agent; ``{position, task_id, state, duplicate?}`` once it is durable (R-Q3)."""
+    payload_bytes(payload, roster.config().max_payload_bytes)
+    entry = roster.entry(agent_id)
+    task_id = task_id if task_id is not None else decide.task_id_from(req)
+    decision = decide.enqueue(
+        entry.state,
+        task_id=task_id,
+        payload=payload,
+        stored=_stored(entry, task_id),
+        limits=limits(roster),
+        req=req,
+        at=_now(roster),
+    )
+    await roster.commit(entry, decision.drafts)
+    return decision.answer
+
+
+def _stored(entry: Entry, task_id: str) -> Any:
+    task = entry.state.unfinished.get(task_id)
+    if task is not None:
+        return task.payload
+    ended = entry.state.finished.get(task_id)
+    if ended is None:
+        return None
+    records, _ = entry.inbox.since(ended.seq - 1, 1, 1)
+    return records[0].get("payload") if records else None
+
+
+async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
+    """Ask a task to stop; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
+    entry = roster.entry(agent_id)
+    decision = decide.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
+    await roster.commit(entry, decision.drafts)
+    task = entry.state.unfinished.get(task_id)
+    ended = entry.state.finished.get(task_id)
+    return {**decision.answer, "task_state": task.state if task else ended.outcome if ended else "unknown"}
+
+
+async def events_read(
+    roster: Roster, agent_id: str, *, since_seq: int, max_events: int, wait_s: float
+) -> dict[str, Any]:
+    """The outbox records behind ``since_seq`` (R-E3): ``{agent_id, events, last_seq, more}``.
+
+    ``last_seq`` is what to pass next time. Waits up to ``wait_s`` for the first record when there is none.
+    """
+    entry = roster.entry(agent_id)
+    return {"agent_id": agent_id, **await _page(roster, entry.outbox, since_seq, max_events, wait_s)}
+
+
+async def broadcast_read(
+    roster: Roster, run: Run, *, since_seq: int, max_events: int, wait_s: float
+) -> dict[str, Any]:
+    """The broadcast records of a run behind ``since_seq`` (R-E2)."""
+    return {"run_id": run.run_id, **await _page(roster, run.journal, since_seq, max_events, wait_s)}
+
+
+async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: int, wait_s: float) -> dict[str, Any]:
+    if since_seq > journal.last_seq:
+        raise BadRequest(
+            "bad_argument",
+            f"since_seq {since_seq} is beyond the end: the last seq is {journal.last_seq}",
+            "pass the last_seq of the previous answer, or 0",
+            last_seq=journal.last_seq,
+        )
+    if wait_s > 0 and journal.visible_seq <= since_seq:
+        await journal.wait_for(since_seq, roster.clock.monotonic() + wait_s, roster.clock)
+    records, more = journal.since(since_seq, max_events, PAGE_BYTES)
+    last = records[-1]["seq"] if records else since_seq
+    return {"events": [shown(record) for record in records], "last_seq": last, "more": more}
+
+
+def shown(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as models see it: without the bookkeeping that only the file needs, large payloads cut."""
+    out = {key: value for key, value in record.items() if key not in ("v", "crc", "req")}
+    payload = out.get("payload")
+    if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
+        text = orjson.dumps(payload).decode()
+        out["payload"] = {"cut": True, "bytes": len(text), "begins": text[: PAGE_BYTES // 2]}
+    return out
+
+
+# -- the agent's side -------------------------------------------------------------------------------------------
+
+
+async def wait_for_command(
+    roster: Roster, agent_id: str, epoch: int, *, timeout_s: float, age_s: float, req: str
+) -> dict[str, Any]:
+    """Long-poll for the next command (R-L1); returns by ``timeout_s`` at the latest, counted from the first sending.
+
+    ``{status: "command", command, cursor, reminder}`` or ``{status: "timeout", cursor, reminder}``. A second
+    concurrent wait of the agent ends the first with a timeout. Nothing is consumed by a client that vanishes: the
+    lease stays, and the next wait gets the same task again.
+    """
+    entry = roster.entry(agent_id)
+    decide.check_epoch(entry.state, epoch)
+    clock = roster.clock
+    began = clock.monotonic() - age_s
+    if entry.waiting is not None:
+        entry.waiting.superseded = True
+    call = entry.waiting = Waiting()
+    entry.touch(clock)
+    try:
+        await roster.commit(entry, decide.ready(entry.state, at=_now(roster), req=None))
+        command = await _next(roster, entry, call, epoch, began=began, deadline=began + timeout_s, req=req)
+    finally:
+        if entry.waiting is call:
+            entry.waiting = None
+        entry.touch(clock)
+    tail = {"cursor": secrets.token_hex(6), "reminder": _reminder(entry)}
+    if command is None:
+        return {"status": "timeout", **tail}
+    if command["kind"] == "task":
+        command = {**command, "artifacts": str(roster.paths.artifacts(agent_id))}
+    return {"status": "command", "command": command, **tail}
+
+
+async def _next(
+    roster: Roster, entry: Entry, call: Waiting, epoch: int, *, began: float, deadline: float, req: str
+) -> dict[str, Any] | None:
+    clock = roster.clock
+    look_at = deadline
+
+    def look() -> dict[str, Any] | None:
+        nonlocal look_at
+        look_at = deadline
+        if call.superseded:
+            return {}
+        decide.check_epoch(entry.state, epoch)
+        key = _lease_key(entry)
+        told = entry.told[1] if entry.told is not None and entry.told[0] == key else 0
+        offer = decide.next_command(
+            entry.state,
+            visible_inbox=entry.inbox.visible_seq,
+            waited_s=clock.monotonic() - began,
+            told=told,
+            limits=limits(roster),
+            at=_now(roster),
+            req=req,
+        )
+        if offer.drafts:
+            roster.write(entry, list(offer.drafts))
+        if offer.command is not None:
+            key = _lease_key(entry)
+            if key is not None:
+                entry.told = (key, told + 1)
+        elif offer.look_again_s is not None:
+            look_at = clock.monotonic() + offer.look_again_s
+        return offer.command
+
+    while True:
+        # `look` may ask to be called again before the deadline: then the wait ends there and starts over.
+        command = look()
+        if command is None and clock.monotonic() < deadline:
+            first = min(look_at, deadline)
+            command = await wait_until(look, entry.changed, first, clock)
+        if command is not None:
+            return command or None
+        if clock.monotonic() >= deadline:
+            return None
+
+
+def _lease_key(entry: Entry) -> tuple[int, str, bool] | None:
+    lease = entry.state.lease
+    return None if lease is None else (entry.state.epoch, lease.task_id, lease.cancel_requested)
+
+
+async def emit_event(
+    roster: Roster,
+    agent_id: str,
+    epoch: int,
+    *,
+    kind: str,
+    task_id: str | None,
+    payload: Any,
+    done: bool | None,
+    req: str,
+) -> dict[str, Any]:
+    """Record what an agent reports (R-L2); ``{ok, seq?, duplicate?, cancel_requested, reminder}`` once durable.
+
+    Exactly one terminal event per task is stored (R-Q2); a second one is answered as a duplicate.
+    """
+    if payload is not None:
+        payload_bytes(payload, roster.config().max_payload_bytes)
+    entry = roster.entry(agent_id)
+    decide.check_epoch(entry.state, epoch)
+    entry.touch(roster.clock)
+    decision = decide.emit(
+        entry.state, kind=kind, task_id=task_id, payload=payload, done=done, req=req, at=_now(roster)
+    )
+    records = roster.write(entry, decision.drafts)
+    answer = dict(decision.answer)
+    for record in records:
+        if record["type"] == kind:
+            answer["seq"] = record["seq"]
+    await roster.durable(entry)
+    lease = entry.state.lease
+    answer["cancel_requested"] = bool(lease and lease.cancel_requested)
+    answer["reminder"] = _reminder(entry)
+    return answer
+
+
+def _reminder(entry: Entry) -> str:
+    lease = entry.state.lease
+    if lease is None:
+        return reminder(entry.agent_id, None, False)
+    return reminder(entry.agent_id, lease.task_id, lease.cancel_requested)
+
+
+def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) -> Entry:
+    """The agent a connection speaks for: its id must be the connection's, proven by the secret of its epoch."""
+    check_id(agent_id, "agent_id")
+    if agent_id != claimed:
+        raise BadRequest("not_an_agent", f"this connection speaks for {claimed!r}, not for {agent_id!r}")
+    entry = roster.entry(agent_id)
+    if entry.secret is None or not secrets.compare_digest(entry.secret, secret):
+        if entry.state.epoch > 0:
+            raise Conflict("replaced", f"the secret is not that of the current life of {agent_id}")
+        raise BadRequest("not_an_agent", f"the secret is not that of {agent_id}")
+    return entry

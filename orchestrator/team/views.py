@@ -1,0 +1,102 @@
+"""How an agent looks from outside: the rows of agent_list and the meta of agent_get. Reads only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core import state
+from orchestrator.store.files import Paths, list_artifacts, read_artifact
+from orchestrator.team.roster import Entry, Roster
+
+SHOWN_TASKS = 50
+
+
+def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int) -> dict[str, Any]:
+    """One row of agent_list (R-AC3)."""
+    lease = agent.lease
+    return {
+        "agent_id": agent.agent_id,
+        "name": agent.spec.get("name", agent.agent_id),
+        "role": agent.spec.get("role", ""),
+        "engine": agent.spec.get("engine", ""),
+        "status": status[0],
+        "reason": status[1],
+        "tmux_pane_id": pane_id,
+        "queue_depth": len(agent.unfinished) - (1 if lease is not None else 0),
+        "running_task_id": lease.task_id if lease is not None else None,
+        "cancel_requested": bool(lease is not None and lease.cancel_requested),
+        "last_event_seq": last_seq,
+        "run_id": agent.run_id,
+    }
+
+
+def full_of(
+    agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int, paths: Paths
+) -> dict[str, Any]:
+    """The meta of agent_get."""
+    tasks = [
+        {
+            "task_id": task.task_id,
+            "state": task.state,
+            "position": place,
+            "attempt": task.attempt,
+            "cancel_requested": task.cancel_requested,
+        }
+        for place, task in enumerate(agent.unfinished.values(), 1)
+        if place <= SHOWN_TASKS
+    ]
+    return {
+        **row_of(agent, status, pane_id, last_seq),
+        "cwd": agent.spec.get("cwd", ""),
+        "epoch": agent.epoch,
+        "tasks": tasks,
+        "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
+        "finished": dict(agent.outcomes),
+        "paths": paths_of(paths, agent.agent_id),
+        "created_at": agent.created_at,
+        "ready_at": agent.ready_at,
+        "policies": agent.policies,
+        "env_names": agent.spec.get("env_names", []),
+    }
+
+
+def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
+    """The agent's files, absolute, as a model or a human opens them."""
+    return {
+        "meta": str(paths.meta(agent_id)),
+        "inbox": str(paths.inbox(agent_id)),
+        "outbox": str(paths.outbox(agent_id)),
+        "artifacts": str(paths.artifacts(agent_id)),
+    }
+
+
+def status_of(entry: Entry, clock: Clock) -> tuple[str, str]:
+    """The derived (status, reason) right now."""
+    return state.status(entry.state, entry.presence(clock))
+
+
+def row(roster: Roster, entry: Entry) -> dict[str, Any]:
+    """The agent's row with its status now."""
+    return row_of(entry.state, status_of(entry, roster.clock), entry.pane_id, entry.outbox.visible_seq)
+
+
+def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
+    """The agent's meta with its status now, its process and its last call."""
+    status = status_of(entry, roster.clock)
+    meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
+    run = roster.runs.get(entry.run_id)
+    meta["window_id"] = run.file.get("window_id") if run else None
+    meta["pid"] = entry.pid
+    meta["last_call_at"] = entry.last_call_at
+    return meta
+
+
+def artifacts(roster: Roster, entry: Entry) -> list[dict[str, Any]]:
+    """The files the agent left behind: ``[{name, bytes, modified_at}]``."""
+    return list_artifacts(roster.paths.artifacts(entry.agent_id))
+
+
+def artifact(roster: Roster, entry: Entry, name: str, limit: int) -> bytes:
+    """The first ``limit`` bytes of one of them; BadRequest ``path_escape`` for anything outside."""
+    return read_artifact(roster.paths.artifacts(entry.agent_id), name, limit)

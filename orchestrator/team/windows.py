@@ -1,0 +1,382 @@
+"""The team's panes: which window a run lives in, making and removing panes, the border lines.
+
+Between the supervisor and `term`: every tmux call runs in a thread, and those of one run one after the other, so
+that no two plans are made from the same picture of a window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from orchestrator import project
+from orchestrator.clock import Timer, rfc3339
+from orchestrator.core import decide
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.store.files import ensure_agents_dir
+from orchestrator.team.broadcast import Run, open_run
+from orchestrator.team.processes import environ_of
+from orchestrator.team.roster import Entry, Origin, Roster
+from orchestrator.team.views import status_of
+from orchestrator.term import borders, panes, splits, tmux
+from orchestrator.term.layout import Limits
+from orchestrator.term.panes import NewPane, PaneInfo, TaggedPane
+from orchestrator.term.tmux import Socket
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+BORDER_EVERY_S = 0.25
+GLYPHS = {
+    "idle": "○", "busy": "●", "parked": "○", "starting": "◐", "stopping": "◐", "blocked": "!", "stalled": "!",
+    "exited": "✕", "failed": "✕", "deleted": "✕", "unknown": "?",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux."""
+
+    socket: Socket
+    pane: PaneInfo
+    detached: bool
+
+
+class Windows:
+    """The tmux side of a roster."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._making = asyncio.Lock()
+        self._shown: dict[str, str] = {}
+        self._repaint: Timer | None = None
+        self._painting: set[asyncio.Task[None]] = set()
+
+    # -- finding the window -------------------------------------------------------------------------------------
+
+    async def place_of(self, origin: Origin, *, make: bool) -> Place | None:
+        """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
+
+        With ``make`` the detached session is created once when there is none; else None.
+        """
+        return await asyncio.to_thread(self._place_of, origin, make)
+
+    def _place_of(self, origin: Origin, make: bool) -> Place | None:
+        value = origin.tmux
+        if not value:
+            # Some CLIs scrub the environment of their MCP servers, not their own.
+            value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
+        if value:
+            socket = tmux.from_env(value)
+            try:
+                pane = panes.find_master(socket, list(origin.pids), origin.tmux_pane, origin.tty)
+            except Environment as error:
+                if not error.facts.get("server_gone"):
+                    raise
+                pane = None
+            if pane is not None:
+                return Place(socket, pane, detached=False)
+        return self._detached(make)
+
+    def _detached(self, make: bool) -> Place | None:
+        config = self._roster.config()
+        socket = Socket(name=config.tmux_socket or None)
+        name = self.session_name()
+        if not make:
+            try:
+                pane = splits.find_detached(socket, name)
+            except Environment:
+                return None
+            return Place(socket, pane, detached=True) if pane is not None else None
+        pane = splits.make_detached(
+            socket,
+            name,
+            project.own_command("broadcast", "--follow"),
+            str(self._roster.root),
+            width=config.session_width,
+            height=config.session_height,
+        )
+        return Place(socket, pane, detached=True)
+
+    def session_name(self) -> str:
+        """The name of the one session outside tmux: the project's name and a hash of its path."""
+        root = self._roster.root
+        digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
+        try:
+            name = decide.slug(root.name)[:24]
+        except BadRequest:
+            name = "project"
+        return f"orchestrator-{name}-{digest}"
+
+    def attach_command(self, run: Run) -> str | None:
+        """How a human sees a detached run; None inside tmux."""
+        if not run.file.get("detached"):
+            return None
+        name = run.file.get("tmux_name")
+        return f"tmux {'-L ' + name + ' ' if name else ''}attach -t {run.file['session']}"
+
+    async def run_at(self, place: Place) -> Run | None:
+        """The live run of that window, on that life of the tmux server."""
+        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        for run in self._roster.runs.values():
+            file = run.file
+            if (
+                run.live
+                and file["window_id"] == place.pane.window_id
+                and (file["server_pid"], file["server_start"]) == (server.pid, server.start_time)
+            ):
+                return run
+        return None
+
+    async def run_for(self, place: Place) -> Run:
+        """The live run of that window, or a new one; the master's pane in it is the caller's."""
+        async with self._making:
+            found = await self.run_at(place)
+            if found is None:
+                return await self._new_run(place)
+            if found.file["master_pane"] != place.pane.pane_id:
+                found.file["master_pane"] = place.pane.pane_id
+                await asyncio.to_thread(found.save)
+            return found
+
+    async def _new_run(self, place: Place) -> Run:
+        roster = self._roster
+        now = roster.clock.now()
+        run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        path = await asyncio.to_thread(
+            tmux.run, place.socket, "display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}"
+        )
+        file: dict[str, Any] = {
+            "v": 1,
+            "run_id": run_id,
+            "created_at": rfc3339(now),
+            "tmux_socket": path,
+            "tmux_name": place.socket.name,
+            "server_pid": server.pid,
+            "server_start": server.start_time,
+            "window_id": place.pane.window_id,
+            "master_pane": place.pane.pane_id,
+            "session": place.pane.session_name,
+            "detached": place.detached,
+            "changed": None,
+            "agents": {},
+            "ended_at": None,
+        }
+        ensure_agents_dir(roster.paths)
+        try:
+            roster.paths.run_dir(run_id).mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise Environment("io_failed", f"cannot make the run's directory: {error.strerror}") from None
+        run = open_run(roster.paths, run_id, file, roster.syncer, roster.config().durability, clean=True)
+        await asyncio.to_thread(run.save)
+        roster.runs[run_id] = run
+        return run
+
+    @staticmethod
+    def socket_of(run: Run) -> Socket:
+        return Socket(path=run.file["tmux_socket"])
+
+    async def same_server(self, run: Run) -> bool:
+        """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
+        try:
+            server = await asyncio.to_thread(tmux.server_identity, self.socket_of(run))
+        except Environment:
+            return False
+        return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
+
+    # -- panes --------------------------------------------------------------------------------------------------
+
+    def limits(self) -> Limits:
+        config = self._roster.config()
+        return Limits(config.min_pane_width, config.min_pane_height, config.master_share)
+
+    def _lock(self, run: Run) -> asyncio.Lock:
+        return self._locks.setdefault(run.run_id, asyncio.Lock())
+
+    def _agents_of(self, run: Run) -> list[str]:
+        return list(run.file["agents"].values())
+
+    async def room(self, run: Run, count: int) -> tuple[int, str]:
+        """How many of ``count`` more agents fit now, and why not more."""
+        overflow = self._roster.config().overflow == "window"
+        if overflow:
+            return count, ""
+        return await asyncio.to_thread(
+            splits.room, self.socket_of(run), run.file["master_pane"], self._agents_of(run), count, self.limits()
+        )
+
+    async def make(self, run: Run, wanted: Sequence[NewPane]) -> list[str | Environment]:
+        """Panes for new agents, tagged and with their final size; a pane id or the error for each."""
+        async with self._lock(run):
+            socket = self.socket_of(run)
+            await self._borders_on(run, len(wanted))
+            outcome = await asyncio.to_thread(
+                splits.create_agents,
+                socket,
+                run.file["master_pane"],
+                self._agents_of(run),
+                wanted,
+                self.limits(),
+                overflow=self._roster.config().overflow == "window",
+            )
+            for new, made in zip(wanted, outcome, strict=True):
+                if isinstance(made, str):
+                    run.file["agents"][new.agent_id] = made
+            await asyncio.to_thread(run.save)
+            return outcome
+
+    async def _borders_on(self, run: Run, count: int) -> None:
+        mode = self._roster.config().border
+        socket, window = self.socket_of(run), run.file["window_id"]
+        if mode is False or run.file["changed"] is not None:
+            return
+        there = [info.pane_id for info in await asyncio.to_thread(panes.list_panes, socket, window)]
+        own = [run.file["master_pane"], *self._agents_of(run)]
+        if not borders.borders_wanted(mode, there, own) or not count:
+            return
+        run.file["changed"] = await asyncio.to_thread(borders.set_borders, socket, window)
+        await asyncio.to_thread(run.save)
+
+    async def tagged(self, run: Run) -> dict[str, TaggedPane]:
+        """The run's panes by agent; empty when its tmux server is gone."""
+        try:
+            if not await self.same_server(run):
+                return {}
+            found = await asyncio.to_thread(panes.list_tagged, self.socket_of(run))
+        except Environment as error:
+            if error.facts.get("server_gone"):
+                return {}
+            raise
+        return {pane.agent_id: pane for pane in found if pane.run_id == run.run_id}
+
+    async def adopt_stub(self, run: Run, entry: Entry, argv: Sequence[str]) -> str | None:
+        """Tag the pane that was split for this launch by a daemon that died before it could tag it."""
+        socket = self.socket_of(run)
+        info = await asyncio.to_thread(panes.find_stub, socket, argv)
+        if info is None:
+            return None
+        async with self._lock(run):
+            await asyncio.to_thread(panes.tag, socket, info.pane_id, entry.agent_id, run.run_id, entry.state.epoch)
+            run.file["agents"][entry.agent_id] = info.pane_id
+            await asyncio.to_thread(run.save)
+            await self._arrange(run)
+        return info.pane_id
+
+    async def release(self, run: Run, channel: str) -> None:
+        """Let the launch stub go."""
+        await asyncio.to_thread(panes.release, self.socket_of(run), channel)
+
+    async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
+        """Start the next life of an agent in its dead pane."""
+        return await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
+
+    async def last_lines(self, run: Run, pane_id: str, count: int = 12) -> list[str]:
+        """What the pane shows at its end; nothing when it is gone."""
+        try:
+            return await asyncio.to_thread(panes.capture, self.socket_of(run), pane_id, count)
+        except OrchestratorError:
+            return []
+
+    async def remove(self, run: Run, agent_id: str) -> None:
+        """Close the agent's pane, even out the others, and put the window back when it was the last."""
+        async with self._lock(run):
+            pane_id = run.file["agents"].get(agent_id)
+            socket = self.socket_of(run)
+            same = await self.same_server(run)
+            if same and pane_id is not None:
+                await asyncio.to_thread(panes.kill, socket, pane_id, agent_id, run.run_id)
+            run.file["agents"].pop(agent_id, None)
+            if same and run.file["agents"]:
+                await self._arrange(run)
+            await asyncio.to_thread(run.save)
+
+    async def _arrange(self, run: Run) -> None:
+        try:
+            await asyncio.to_thread(
+                splits.arrange,
+                self.socket_of(run),
+                run.file["window_id"],
+                run.file["master_pane"],
+                self._agents_of(run),
+                self.limits(),
+            )
+        except Environment as error:
+            if not (error.facts.get("missing") or error.facts.get("server_gone")):
+                raise
+
+    async def end_run(self, run: Run) -> None:
+        """The last agent left: put back what we changed of the window, end our own session (design §6, §7)."""
+        async with self._lock(run):
+            if not run.live:
+                return
+            if await self.same_server(run):
+                socket = self.socket_of(run)
+                if run.file["changed"] is not None:
+                    await asyncio.to_thread(
+                        borders.restore_window, socket, run.file["window_id"], run.file["changed"]
+                    )
+                if run.file["detached"]:
+                    await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
+            run.file["changed"] = None
+            run.file["ended_at"] = rfc3339(self._roster.clock.now())
+            await asyncio.to_thread(run.save)
+
+    # -- border lines -------------------------------------------------------------------------------------------
+
+    def repaint(self, _entry: Entry | None = None) -> None:
+        """Bring the border lines up to date soon; many changes make one tmux call."""
+        if self._repaint is None:
+            self._repaint = self._roster.clock.timer(BORDER_EVERY_S, self._start_painting)
+
+    def _start_painting(self) -> None:
+        self._repaint = None
+        task = asyncio.get_running_loop().create_task(self._paint())
+        self._painting.add(task)
+        task.add_done_callback(self._painting.discard)
+
+    async def _paint(self) -> None:
+        for run in list(self._roster.runs.values()):
+            if not run.live or run.file["changed"] is None:
+                continue
+            lines: dict[str, str] = {}
+            for agent_id, pane_id in run.file["agents"].items():
+                entry = self._roster.agents.get(agent_id)
+                if entry is not None:
+                    text = border_line(entry, status_of(entry, self._roster.clock)[0])
+                    if self._shown.get(pane_id) != text:
+                        lines[pane_id] = text
+            if not lines:
+                continue
+            try:
+                await asyncio.to_thread(borders.set_line, self.socket_of(run), lines)
+                self._shown.update(lines)
+            except OrchestratorError as error:
+                log.debug("border lines not painted", run=run.run_id, **error.as_dict())
+
+    def close(self) -> None:
+        """Paint no more."""
+        if self._repaint is not None:
+            self._repaint.cancel()
+        for task in self._painting:
+            task.cancel()
+
+
+def border_line(entry: Entry, status: str) -> str:
+    """Agent, role, status, task, queue depth: what a human sees above the pane. Pure."""
+    state = entry.state
+    parts = [entry.agent_id, str(state.spec.get("role", "")), f"{GLYPHS.get(status, '?')} {status}"]
+    lease = state.lease
+    if lease is not None:
+        parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))
+    queued = len(state.unfinished) - (1 if lease is not None else 0)
+    if queued:
+        parts.append(f"{queued} queued")
+    return " " + " · ".join(part for part in parts if part) + " "

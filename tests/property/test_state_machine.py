@@ -1,0 +1,150 @@
+"""State-aware random histories of one agent: what must hold after every step, and that the steps got somewhere."""
+
+from collections import Counter
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from tests.desk import Desk, essence, refold
+
+from orchestrator.core import decide
+from orchestrator.core.events import TERMINAL
+
+reached = Counter()
+
+
+class Team(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.desk = Desk()
+        self.desk.start(max_restarts=50, max_attempts=3)
+        self.desk.ready()
+        self.count = 0
+        self.asked = []
+
+    @property
+    def agent(self):
+        return self.desk.agent
+
+    def works(self):
+        return self.agent.life == "ready"
+
+    @rule()
+    def get_ready(self):
+        self.desk.ready()
+
+    @precondition(lambda self: self.agent.life in ("starting", "ready", "exited") and not self.agent.stop_asked)
+    @rule(many=st.integers(1, 3))
+    def enqueue(self, many):
+        for _ in range(many):
+            self.count += 1
+            self.desk.enqueue(f"t{self.count}", self.count)
+            self.asked.append(f"t{self.count}")
+
+    @precondition(lambda self: self.works() and len(self.agent.unfinished) > 1)
+    @rule(told=st.integers(0, 5), waited=st.sampled_from([0.0, 1.0, 2.0]))
+    def wait_with_a_choice(self, told, waited):
+        reached["wait with a choice"] += 1
+        head = self.agent.head().task_id
+        command = self.desk.wait(told=told, waited_s=waited)
+        if command and command["kind"] == "task":
+            assert command["task_id"] == head
+
+    @precondition(lambda self: self.works())
+    @rule()
+    def wait(self):
+        self.desk.wait()
+
+    @precondition(lambda self: self.agent.lease is not None and self.works())
+    @rule(kind=st.sampled_from(["ack", "progress", "heartbeat"]))
+    def tell(self, kind):
+        reached[f"{kind} of a {self.agent.lease.state} task"] += 1
+        self.desk.emit(kind)
+
+    @precondition(lambda self: self.agent.lease is not None and self.works())
+    @rule(kind=st.sampled_from(sorted(TERMINAL)))
+    def report(self, kind):
+        reached[f"{kind} of a {self.agent.lease.state} task"] += 1
+        self.desk.emit(kind)
+
+    @precondition(lambda self: self.agent.unfinished)
+    @rule(data=st.data())
+    def cancel(self, data):
+        task = data.draw(st.sampled_from(sorted(self.agent.unfinished)))
+        reached[f"cancel of a {self.agent.unfinished[task].state} task"] += 1
+        self.desk.cancel(task)
+
+    @precondition(lambda self: self.agent.finished and self.works())
+    @rule(data=st.data(), kind=st.sampled_from(sorted(TERMINAL)))
+    def report_again(self, data, kind):
+        task = data.draw(st.sampled_from(sorted(self.agent.finished)))
+        before = len(self.desk.logs["outbox"])
+        assert self.desk.emit(kind, task)["duplicate"]
+        assert len(self.desk.logs["outbox"]) == before
+        reached["second terminal event"] += 1
+
+    @precondition(lambda self: self.agent.life in ("starting", "ready") and not self.agent.stop_asked)
+    @rule(code=st.sampled_from([1] * 6 + [None, 0]), relaunch=st.sampled_from([True] * 9 + [False]))
+    def exit(self, code, relaunch):
+        if self.agent.lease is not None:
+            reached[f"exit with a {self.agent.lease.state} lease"] += 1
+        self.desk.exit(code=code, relaunch=relaunch)
+
+    @precondition(lambda self: self.count > 12 and self.agent.life != "deleted")
+    @rule()
+    def delete(self):
+        self.desk.write(decide.stop(self.agent, force=False, req="c:s", at=self.desk.at()))
+        self.desk.write(decide.stopped(self.agent, at=self.desk.at(), how="x"))
+        self.desk.write(decide.deleted(self.agent, at=self.desk.at()))
+        assert not self.agent.unfinished
+        reached["deleted"] += 1
+
+    @invariant()
+    def at_most_one_lease_and_it_is_the_head(self):
+        held = [t for t in self.agent.unfinished.values() if t.state in ("delivered", "running")]
+        assert len(held) <= 1
+        assert (held[0] if held else None) is self.agent.lease
+        if held:
+            assert self.agent.head() is held[0]
+
+    @invariant()
+    def no_task_is_lost_and_none_ends_twice(self):
+        ends = Counter(r["task_id"] for r in self.desk.logs["outbox"] if r["type"] in TERMINAL)
+        assert all(n == 1 for n in ends.values())
+        assert set(self.asked) == set(self.agent.unfinished) | set(ends)
+        assert set(ends) == set(self.agent.finished)
+
+    @invariant()
+    def nothing_is_left_to_settle(self):
+        assert not decide.settle(self.agent, self.desk.at())
+
+    @invariant()
+    def a_restart_sees_the_same(self):
+        assert essence(refold(self.desk)) == essence(self.agent)
+
+    def teardown(self):
+        runs, first = [], {}
+        for record in self.desk.logs["outbox"]:
+            if record["type"] == "delivered" and record["attempt"] == 1 and not record.get("redelivered"):
+                first.setdefault(record["task_id"], record["seq"])
+                runs.append(record["task_id"])
+        order = [t for t in self.asked if t in first]
+        assert [t for t in dict.fromkeys(runs)] == order
+
+
+def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():
+    reached.clear()
+    run_state_machine_as_test(
+        Team,
+        settings=settings(
+            max_examples=300, stateful_step_count=50, deadline=None, derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    wanted = {
+        "wait with a choice": 100, "exit with a running lease": 10, "exit with a delivered lease": 10,
+        "cancel of a running task": 10, "cancel of a queued task": 10, "second terminal event": 10, "deleted": 5,
+        "result of a delivered task": 10,
+    }
+    short = {name: (reached[name], least) for name, least in wanted.items() if reached[name] < least}
+    assert not short, short
