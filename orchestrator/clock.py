@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 def rfc3339(at: datetime) -> str:
     """An instant as RFC 3339 UTC with milliseconds, the form of every ``at`` on disk."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 class Timer(Protocol):

@@ -102,7 +102,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "daemon_down": (NotReady, "the daemon does not answer", "the call is retried; orchestrator daemon status says why"),
     "daemon_stopped": (NotReady, "the daemon was stopped by hand", "run: orchestrator daemon start"),
     # who: the operator
-    "no_room": (Environment, "the window is too small for another agent pane", "enlarge the window, delete an agent, or set overflow = \"window\""),
+    "no_room": (Environment, "the window is too small for another agent pane", 'enlarge the window, delete an agent, or set overflow = "window"'),
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
     "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
     "disk_full": (Environment, "the disk is full; nothing was stored", "free space, then repeat the call"),

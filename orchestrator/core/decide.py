@@ -266,6 +266,11 @@ def _told(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = Non
 # -- supervision ------------------------------------------------------------------------------------------------
 
 
+def unsettled(agent: Agent) -> bool:
+    """Whether `settle` may have something to say: the cheap question asked after every write."""
+    return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped")
+
+
 def settle(agent: Agent, at: str) -> list[Draft]:
     """The records that follow from what the logs already say, and that a crash may have cut off.
 

@@ -326,7 +326,6 @@ class LaunchFile(BaseModel):
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    channel: str
     secret: str
 
 

@@ -62,7 +62,7 @@ class Resources:
         self._sending: set[asyncio.Task[None]] = set()
         self._known: frozenset[str] = frozenset(roster.agents)
 
-    def handlers(self) -> dict[str, Any]:
+    def served(self) -> dict[str, Any]:
         """The SDK handlers of this connection."""
         return {
             "on_list_resources": self.listed,

@@ -68,20 +68,20 @@ def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapp
     async def get_prompt(_ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         return prompt_text(client, roster, params.name)
 
-    handlers: dict[str, Any] = {
+    served: dict[str, Any] = {
         "on_list_tools": list_tools,
         "on_call_tool": call,
         "on_list_prompts": list_prompts,
         "on_get_prompt": get_prompt,
     }
     if resources is not None:
-        handlers |= resources.handlers()
+        served |= resources.served()
     server: Server[Any] = Server(
         "orchestrator",
         version=project.VERSION,
         title="orchestrator",
         instructions=INSTRUCTIONS[client.role],
-        **handlers,
+        **served,
     )
     for name, run in admin.items():
         server.add_request_handler(f"orchestrator/{name}", EmptyParams, _admin_handler(run))

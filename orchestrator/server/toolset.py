@@ -20,6 +20,7 @@ from mcp.server.context import ServerRequestContext
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from orchestrator import steps
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.team.roster import Origin, Roster
 
@@ -194,7 +195,9 @@ async def call_tool(
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
             call = Call(client, roster, f"{client.origin.conn}:{key}", age, tell)
-            return answered(await tool.run(call, arguments))
+            result = await tool.run(call, arguments)
+            steps.passed(f"answer:{params.name}")
+            return answered(result)
     except OrchestratorError as error:
         return refused(error)
     except Exception:

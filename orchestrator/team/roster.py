@@ -10,12 +10,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import structlog
 
+from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
 from orchestrator.core import decide, state
@@ -58,7 +60,7 @@ class Entry:
         self.unpublished: deque[dict[str, Any]] = deque()
         self.waiting: Waiting | None = None
         self.last_call: float | None = None
-        self.last_call_at: str | None = None
+        self.last_call_wall: datetime | None = None
         self.told: tuple[tuple[int, str, bool], int] | None = None
         self.process = "unknown"
         self.pid: int | None = None
@@ -91,7 +93,7 @@ class Entry:
     def touch(self, clock: Clock) -> None:
         """Note a call of the agent."""
         self.last_call = clock.monotonic()
-        self.last_call_at = rfc3339(clock.now())
+        self.last_call_wall = clock.now()
         self.changed.notify()
 
 
@@ -283,11 +285,13 @@ class Roster:
         leaves the state as the records before it say; the next write settles what is missing.
         """
         written = self._append(entry, drafts)
-        for _ in range(4):  # cancel -> cancel_requested -> canceled is the longest chain
+        while decide.unsettled(entry.state):
             more = decide.settle(entry.state, rfc3339(self.clock.now()))
             if not more:
                 break
             self._append(entry, more)
+        if entry.unpublished and entry.unpublished[0]["seq"] <= entry.outbox.visible_seq:
+            self._seen(entry)  # visible at once: durability = "os"
         entry.changed.notify()
         return written
 
@@ -297,7 +301,9 @@ class Roster:
             sync = draft.type not in UNSYNCED
             journal = entry.logs[draft.log]
             # The line is on disk before it is folded; the fold cannot fail, for the decision came from this state.
+            steps.passed(f"{draft.log}:{draft.type}:before")
             (record,) = journal.append([draft.fields], sync=sync)
+            steps.passed(f"{draft.log}:{draft.type}:after")
             state.apply(entry.state, draft.log, record)
             if sync:
                 entry.due[draft.log] = record["seq"]

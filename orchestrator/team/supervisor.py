@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import secrets
 import shutil
 import signal
@@ -19,7 +18,7 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator import project
+from orchestrator import project, steps
 from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, engines
 from orchestrator.errors import Environment, OrchestratorError
@@ -61,10 +60,11 @@ class Supervisor:
         """The pane's own command: our stub, which execs the CLI once the pane is ready (design §7)."""
         return project.own_command("launch", agent_id, str(epoch), "--project", str(self.roster.root))
 
-    def channel(self, agent_id: str, epoch: int) -> str:
-        """The tmux wait-for channel that lets the stub go."""
-        digest = hashlib.sha256(str(self.roster.root).encode()).hexdigest()[:8]
-        return f"orchestrator-{digest}-{agent_id}-{epoch}"
+    async def release(self, entry: Entry) -> None:
+        """Let the launch stub of the current epoch go; a level, so that it may be repeated (tmux wait-for may not)."""
+        path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
+        await asyncio.to_thread(replace, path, epoch, mode=0o600)
+        steps.passed("launch:released")
 
     def write_launch(self, entry: Entry, epoch: int, inherited: Mapping[str, str], extra: Mapping[str, str]) -> None:
         """Write engine/launch.json (0600) with a fresh secret for this epoch."""
@@ -84,11 +84,11 @@ class Supervisor:
             "argv": engines.argv_of(row, project.own_command()),
             "env": env,
             "cwd": spec["cwd"],
-            "channel": self.channel(entry.agent_id, epoch),
             "secret": secret,
         }
         replace(self.roster.paths.launch(entry.agent_id), orjson.dumps(launch), mode=0o600)
         entry.secret = secret
+        steps.passed("launch:written")
 
     def read_launch(self, entry: Entry) -> dict[str, Any]:
         """What launch.json says; empty when there is none."""
@@ -116,7 +116,7 @@ class Supervisor:
         for entry, made in zip(entries, outcome, strict=True):
             if isinstance(made, str):
                 entry.pane_id = made
-                await self.windows.release(run, self.channel(entry.agent_id, entry.state.epoch))
+                await self.release(entry)
             else:
                 failures[entry.agent_id] = made
                 await self.roster.commit(
@@ -202,7 +202,7 @@ class Supervisor:
             await self._exited(entry, run, pane)
             return True
         if agent.life == "starting":
-            await self.windows.release(run, self.channel(entry.agent_id, agent.epoch))
+            await self.release(entry)
         self._watch(entry, pane.pid)
         return False
 
@@ -244,7 +244,7 @@ class Supervisor:
             str(agent.spec["cwd"]),
         )
         if await self.windows.respawn(run, pane.pane_id, new):
-            await self.windows.release(run, self.channel(entry.agent_id, agent.epoch))
+            await self.release(entry)
 
     # -- noticing an exit ---------------------------------------------------------------------------------------
 
@@ -303,9 +303,11 @@ class Supervisor:
         agent = entry.state
         if agent.life != "stopped":
             how = await self._end_process(entry, run)
+            steps.passed("delete:process-ended")
             entry.process = "gone"
             await self.roster.commit(entry, decide.stopped(agent, at=self._at(), how=how))
         await self.windows.remove(run, entry.agent_id)
+        steps.passed("delete:pane-removed")
         await self.roster.commit(entry, decide.deleted(agent, at=self._at()))
         entry.pane_id = None
         watching = self._watching.pop(entry.agent_id, None)
@@ -324,7 +326,7 @@ class Supervisor:
         if began is None:
             return "gone already"
         if entry.state.life == "starting":
-            await self.windows.release(run, self.channel(entry.agent_id, entry.state.epoch))
+            await self.release(entry)
         asked = not entry.state.stop_force and entry.state.life == "ready"
         if asked and await self._gone_within(entry, pid, began, config.stop_grace_s):
             return "stopped by itself"

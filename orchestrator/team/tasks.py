@@ -6,6 +6,7 @@ the agents' side of the server loads this module and no more (design §12).
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from typing import Any
 
@@ -19,6 +20,10 @@ from orchestrator.store.files import check_id
 from orchestrator.store.journal import Journal
 from orchestrator.team.broadcast import Run
 from orchestrator.team.roster import Entry, Roster, Waiting, payload_bytes
+
+# Engines stop an agent that repeats identical calls: each answer gives it another cursor to pass.
+_NONCE = secrets.token_hex(4)
+_COUNT = itertools.count(secrets.randbelow(1 << 20))
 
 PAGE_BYTES = 10_000
 """Answers to models are paged at 10 KB (design §4)."""
@@ -146,7 +151,7 @@ async def wait_for_command(
         if entry.waiting is call:
             entry.waiting = None
         entry.touch(clock)
-    tail = {"cursor": secrets.token_hex(6), "reminder": _reminder(entry)}
+    tail = {"cursor": f"{_NONCE}{next(_COUNT):x}", "reminder": _reminder(entry)}
     if command is None:
         return {"status": "timeout", **tail}
     if command["kind"] == "task":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, rfc3339
 from orchestrator.core import state
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
 from orchestrator.team.roster import Entry, Roster
@@ -88,7 +88,7 @@ def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
     run = roster.runs.get(entry.run_id)
     meta["window_id"] = run.file.get("window_id") if run else None
     meta["pid"] = entry.pid
-    meta["last_call_at"] = entry.last_call_at
+    meta["last_call_at"] = rfc3339(entry.last_call_wall) if entry.last_call_wall is not None else None
     return meta
 
 

@@ -270,10 +270,6 @@ class Windows:
             await self._arrange(run)
         return info.pane_id
 
-    async def release(self, run: Run, channel: str) -> None:
-        """Let the launch stub go."""
-        await asyncio.to_thread(panes.release, self.socket_of(run), channel)
-
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
         return await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)

@@ -1,0 +1,45 @@
+# The words of the project; CI uses the same ones. ARGS goes to the program behind a target:
+#   make demo ARGS=--keep      make test ARGS='-k worker'
+PY = .venv/bin/python
+ARGS =
+
+.PHONY: setup venv check test demo bench soak lock dist clean
+
+setup:            ## .venv with the locked packages, and tmux
+	@sh tools/setup.sh
+
+venv:
+	@sh tools/setup.sh venv
+
+check: venv       ## format, lint, types, spelling, generated files
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(PY) -m codespell_lib
+	$(PY) tools/generate.py --check
+
+test: setup       ## every test but the long forms
+	$(PY) -m pytest -m "not slow" $(ARGS)
+
+demo: setup       ## the main job on real input
+	@$(PY) -P -m orchestrator demo $(ARGS)
+
+bench: setup      ## figures, measured side by side in one run
+	$(PY) benchmarks/run.py $(ARGS)
+
+soak: setup       ## the long forms of the tests
+	$(PY) -m pytest -m slow $(ARGS)
+
+lock: venv        ## requirements.lock anew from pyproject.toml
+	$(PY) -m piptools compile --quiet --upgrade --generate-hashes --extra dev --build-deps-for editable \
+	  --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  -o requirements.lock pyproject.toml
+
+dist: venv        ## wheel and sdist in dist/
+	rm -rf dist
+	$(PY) -m build --no-isolation
+
+clean:            ## what the other targets left, but .venv
+	@if [ -d .demo ] && [ -x $(PY) ]; then $(PY) -P -m orchestrator demo --end; fi
+	rm -rf .demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -type d -prune -exec rm -rf {} +

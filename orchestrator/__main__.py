@@ -1,0 +1,67 @@
+"""The entry point: hands over to relay or launch stub before anything heavy is imported, else to the command line.
+
+It touches descriptors 0 and 1 for the relay, and turns what must not reach a user (a traceback) into a line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+INTERNAL = 5  # the exit code of Environment; a bug is reported like it
+
+
+def main() -> int:
+    """Run the command of ``sys.argv``; returns its exit status."""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    try:
+        if command == "mcp":
+            wire_in, wire_out = take_wire()
+            from orchestrator import relay  # noqa: PLC0415 - after the wire is safe
+
+            return relay.main(sys.argv[2:], wire_in, wire_out)
+        if command == "launch":
+            from orchestrator import launch  # noqa: PLC0415 - one command, one import
+
+            return launch.main(sys.argv[2:])
+        from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy
+
+        return command_line() or 0
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not meet the pipe again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception as error:  # noqa: BLE001 - the last line of defence against a traceback
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else "?"
+        text = f"orchestrator: internal error, please report it: {type(error).__name__}: {error} ({place})\n"
+        sys.stderr.write(text)
+        return INTERNAL
+
+
+def take_wire() -> tuple[int, int]:
+    """Move stdin and stdout to private descriptors and leave harmless ones behind.
+
+    After it, fd 0 is empty and fd 1 is stderr, so that nothing that prints can reach the client.
+    """
+    wire = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # started without a stderr
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+    os.close(null)
+    if sys.stdout is not None:  # None when started without one
+        sys.stdout.flush()  # what was printed before we ran, by a site hook
+    return wire
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""The command line: every command in one tree, and the one place where an error becomes an exit status.
+
+Importing this loads typer and the standard library only; a command loads what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator import project
+from orchestrator.cli import agents, config_cmd, daemon, doctor, events, options, output, schema, status, tasks
+from orchestrator.cli.options import Json
+from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
+
+BUG = 70
+INTERRUPTED = 130
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = options.app("Lead a team of command-line AI agents in tmux panes, with every fact in plain JSONL files.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        output.say(f"orchestrator {project.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    root: Annotated[
+        str, typer.Option("--project", "-C", metavar="DIR", help="The project; default: found from the cwd upwards.")
+    ] = "",
+    _: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if root:
+        if not Path(root).is_dir():
+            raise BadRequest("bad_argument", f"--project {root!r} is not a directory")
+        os.environ["ORCHESTRATOR_PROJECT"] = str(Path(root).resolve())
+
+
+@options.command(
+    app,
+    "mcp",
+    "claude mcp add orchestrator -- orchestrator mcp\norchestrator mcp --toolsets team",
+    context_settings=PASSED_ON,
+    add_help_option=False,
+)
+def mcp(rest: typer.Context) -> None:
+    """Serve MCP on stdin and stdout.
+
+    This is what an AI CLI is told to start. Options: --toolsets LIST, --project DIR.
+    """
+    root = os.environ.get("ORCHESTRATOR_PROJECT")
+    _become("mcp", *(["--project", root] if root else []), *rest.args)
+
+
+@options.command(
+    app, "launch", "orchestrator launch builder 1 --project .", context_settings=PASSED_ON, add_help_option=False
+)
+def launch(rest: typer.Context) -> None:
+    """Become an agent's CLI in its pane.
+
+    The daemon starts this, nobody else.
+    """
+    _become("launch", *rest.args)
+
+
+def _become(*args: str) -> None:
+    """Start over as a command that must not share a process with this one: its stdout is a wire."""
+    sys.stdout.flush()
+    os.execv(sys.executable, project.own_command(*args))  # noqa: S606  (an argv list)
+
+
+@options.command(app, "worker", "orchestrator agent create builder --role builds --engine shell  # starts one")
+def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error boundary)
+    """Work off an agent's tasks: the shell engine.
+
+    The daemon starts this in an agent's pane.
+    """
+    from orchestrator import worker as loop  # noqa: PLC0415
+
+    raise typer.Exit(loop.main())
+
+
+@options.command(app, "demo", "orchestrator demo --keep")
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the panes and say how to attach.")] = False,
+    as_json: Json = False,  # noqa: ARG001  (read by the error boundary)
+) -> None:
+    """Run a team of three shell agents on real tasks.
+
+    Shows their progress, ends with a table, and leaves nothing running unless --keep.
+    """
+    options.refuse_agents()
+    from orchestrator.cli import demo as scene  # noqa: PLC0415
+
+    raise typer.Exit(scene.main(keep=keep))
+
+
+app.add_typer(agents.app, name="agent")
+app.add_typer(tasks.app, name="task")
+events.add_to(app)
+status.add_to(app)
+app.add_typer(daemon.app, name="daemon")
+app.add_typer(config_cmd.app, name="config")
+doctor.add_to(app)
+schema.add_to(app)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's own); the exit status. Never raises, never shows a traceback."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in args
+    try:
+        code = app(args or ["--help"], prog_name="orchestrator", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except OrchestratorError as error:
+        return _report(error, as_json=as_json)
+    except project.RunDirUnsafe as error:
+        return _report(Environment("run_dir_unsafe", str(error)), as_json=as_json)
+    except typer.TyperException as error:
+        return _usage(error, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _close_stdout()
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _report(Environment("io_failed", f"{where}{error.strerror or error}"), as_json=as_json)
+    except Exception as error:  # noqa: BLE001  (the boundary: what is left is a bug of ours)
+        return _bug(error, as_json=as_json)
+
+
+def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None) -> int:
+    if as_json:
+        output.print_json({"error": error.as_dict()})
+    else:
+        output.warn(f"orchestrator: {error.message}" + (f"\n  {error.next_step}" if error.next_step else ""))
+    if code is not None:
+        return code
+    return BUG if error.code == "internal" else EXIT_CODES[type(error)]
+
+
+def _usage(error: typer.TyperException, *, as_json: bool) -> int:
+    text = error.format_message()
+    if not as_json and text.startswith("Usage:"):  # a group without a command: its help says more than an error
+        output.warn(text)
+        return EXIT_CODES[BadRequest]
+    command = getattr(getattr(error, "ctx", None), "command_path", "orchestrator")
+    return _report(BadRequest("bad_argument", text, f"see: {command} --help"), as_json=as_json)
+
+
+def _bug(error: Exception, *, as_json: bool) -> int:
+    """Keep the traceback in the log, show a sentence."""
+    log = "the log could not be written"
+    with contextlib.suppress(Exception):
+        from orchestrator.cli.link import marker, project_here  # noqa: PLC0415
+
+        path = marker(project_here(), project.LOG)
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a") as file:  # noqa: PTH123
+            file.write("".join(traceback.format_exception(error)))
+        log = f"please report it with {path}"
+    return _report(
+        Environment("internal", f"a bug in orchestrator: {type(error).__name__}", log), as_json=as_json, code=BUG
+    )
+
+
+def _close_stdout() -> None:
+    """The reader of the pipe has left; without this the interpreter's last flush would complain."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

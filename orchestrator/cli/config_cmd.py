@@ -1,0 +1,64 @@
+"""Commands about configuration: show every value and where it comes from. Reads only."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from orchestrator.cli import options, output
+from orchestrator.cli.link import project_here
+from orchestrator.cli.options import Json, Settings
+from orchestrator.project import PER_CONNECTION
+
+NOTE = "values come from the env block of each MCP client's server entry, and hold for that connection only"
+
+app = options.app("The settings, and where each comes from.")
+
+
+@options.command(app, "show", "orchestrator config show\norchestrator config show --set idle_exit_s=60")
+def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
+    """Show every setting and its source.
+
+    Then the variables that hold for one connection only.
+    """
+    from orchestrator import config  # noqa: PLC0415  (loads pydantic)
+
+    place = project_here()
+    loaded = config.load(place.root, os.environ, options.pairs(settings, "--set"))
+    keys: dict[str, dict[str, Any]] = {
+        key: {
+            "value": getattr(loaded.config, key),
+            "default": field.default,
+            "unit": config.unit(key),
+            "source": loaded.sources[key],
+            "env": config.env_name(key),
+            "per_connection": False,
+            "description": field.description,
+        }
+        for key, field in config.Config.model_fields.items()
+    }
+    files = {"user": str(config.user_file(os.environ)), "project": str(config.project_file(place.root))}
+    if as_json:
+        rows = [{"name": name, "per_connection": True} for name in PER_CONNECTION]
+        output.print_json(
+            {"project": str(place.root), "files": files, "keys": keys, "per_connection": rows, "note": NOTE}
+        )
+        return
+    output.table(
+        ["KEY", "VALUE", "UNIT", "SOURCE", "MEANING"],
+        [
+            [key, _shown(row["value"]), row["unit"], row["source"], str(row["description"])]
+            for key, row in keys.items()
+        ],
+    )
+    output.say("")
+    output.say(f"project file: {files['project']}\nuser file:    {files['user']}")
+    output.say(f"\nper connection ({NOTE}):")
+    for name in PER_CONNECTION:
+        output.say(f"  {name}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return '""' if value == "" else str(value)

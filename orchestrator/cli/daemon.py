@@ -1,0 +1,230 @@
+"""Commands about the daemon: run, start, stop, status, restart.
+
+Writes the markers of the run directory; ends only a process that holds the project's own lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator import project
+from orchestrator.cli import options, output
+from orchestrator.cli.link import Link, marker, project_here
+from orchestrator.cli.options import Json, Settings
+from orchestrator.errors import Environment, NotReady
+from orchestrator.project import Project
+
+END_S = 15.0  # a stop flushes every log and ends supervision
+KILL_S = 5.0
+_LOOK_AGAIN_S = 0.05
+
+app = options.app("The one process per project that owns the files.")
+
+
+@options.command(app, "run", "orchestrator daemon run --set log_level=debug")
+def run(
+    root: Annotated[
+        str, typer.Option("--project", metavar="DIR", help="The project; default: that of the cwd.")
+    ] = "",
+    lock_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+    socket_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+    settings: Settings = [],  # noqa: B006
+    as_json: Json = False,  # noqa: ARG001  (read by the error boundary)
+) -> None:
+    """Run the daemon in the foreground.
+
+    For a service, or to see it work.
+    """
+    place = project.named_project(Path(root)) if root else project_here()
+    _apply(place, settings)
+    from orchestrator.server import daemon  # noqa: PLC0415  (loads the MCP SDK)
+
+    inherited = lock_fd >= 0 and socket_fd >= 0
+    code = daemon.main(place.root, lock_fd if inherited else None, socket_fd if inherited else None)
+    raise typer.Exit(code)
+
+
+@options.command(app, "start", "orchestrator daemon start")
+def start(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
+    """Start the daemon, and lift an earlier stop.
+
+    Nothing happens if it runs already.
+    """
+    options.refuse_agents()
+    place = project_here()
+    _apply(place, settings)
+    _show_start(_start(place), as_json=as_json)
+
+
+@options.command(app, "stop", "orchestrator daemon stop")
+def stop(as_json: Json = False) -> None:
+    """Stop the daemon until start.
+
+    Agents keep their panes, and wait for it.
+    """
+    options.refuse_agents()
+    place = project_here()
+    pid = _stop(place)
+    if as_json:
+        output.print_json({"ok": True, "was_running": pid is not None, "pid": pid, "project": str(place.root)})
+    else:
+        output.say("the daemon was not running" if pid is None else f"the daemon (pid {pid}) has stopped")
+        output.say("it stays stopped until: orchestrator daemon start")
+
+
+@options.command(app, "restart", "orchestrator daemon restart")
+def restart(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
+    """Stop the daemon and start it again.
+
+    Clients and agents do not notice.
+    """
+    options.refuse_agents()
+    place = project_here()
+    _apply(place, settings)
+    _stop(place)
+    _show_start(_start(place), as_json=as_json)
+
+
+@options.command(app, "status", "orchestrator daemon status --json | jq .pid")
+def status(as_json: Json = False) -> None:
+    """Show the running daemon.
+
+    Exit 4 if none runs.
+    """
+    options.refuse_agents()  # an agent's own session must not be answered on a second connection
+    place = project_here()
+    with Link(place, start=False) as link:
+        found = link.ask("orchestrator/status", {})
+    if as_json:
+        output.print_json(found)
+        return
+    for key in ("pid", "project", "socket", "log", "version", "install", "started_at"):
+        output.say(f"{key + ':':<13}{found.get(key, '-')}")
+    agents = found.get("agents") or {}
+    output.say(f"{'agents:':<13}{agents.get('live', 0)} live of {agents.get('total', 0)}")
+    for one in found.get("connections") or []:
+        who = one.get("agent_id") or one.get("client") or ""
+        output.say(f"{'connection:':<13}{one.get('kind')} {who} pid {one.get('pid')} since {one.get('since')}")
+    error = found.get("config_error")
+    if error:
+        output.say(f"{'config:':<13}not taken over: {error.get('message')}")
+
+
+def _apply(place: Project, settings: list[str]) -> None:
+    """Hand ``--set`` values to the daemon, by its environment; refuses what is no setting before anything starts."""
+    given = options.pairs(settings, "--set")
+    if not given:
+        return
+    from orchestrator import config  # noqa: PLC0415
+
+    config.load(place.root, os.environ, given)
+    os.environ.update({config.env_name(key.replace("-", "_")): value for key, value in given.items()})
+
+
+def _start(place: Project) -> dict[str, Any]:
+    for name in (project.STOPPED, project.FAILED):
+        marker(place, name).unlink(missing_ok=True)
+    with Link(place, start=True) as link:
+        return link.ask("orchestrator/status", {})
+
+
+def _show_start(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(found)
+    else:
+        output.say(f"the daemon runs: pid {found.get('pid')}, project {found.get('project')}")
+
+
+def _stop(place: Project) -> int | None:
+    """Stop the daemon and leave the marker; the pid of the one that ran, None without any."""
+    mark = marker(place, project.STOPPED)
+    lock = marker(place, project.LOCK)
+    # The marker first: between the end of the daemon and a later marker, a relay would start another.
+    os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not _held(lock):
+        return None
+    pid: int | None = None
+    try:
+        with Link(place, start=False, survive=False) as link:
+            pid = int(link.daemon.get("pid") or 0) or None
+            link.ask("orchestrator/stop", {})
+    except (NotReady, Environment):
+        pass  # it ended before it answered, or hangs: the lock tells which
+    if _within(END_S if pid else KILL_S, lambda: not _held(lock)):
+        return pid or 0
+    holders = _holders(lock)
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for holder in holders:
+            _signal(holder, sign)
+        if holders and _within(KILL_S, lambda: not _held(lock)):
+            return holders[0]
+    raise Environment(
+        "daemon_failed",
+        f"the daemon of {place.root} does not end; its lock {lock} is held",
+        f"end the process that has {lock} open (pid {', '.join(map(str, holders)) or 'unknown'})",
+    )
+
+
+def _held(lock: Path) -> bool:
+    """Whether a daemon lives: it holds its lock from start to end."""
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _holders(lock: Path) -> list[int]:
+    """Our daemons that have the lock file open. /proc/locks names the relay that took the lock, not the heir."""
+    try:
+        wanted = lock.stat()
+    except OSError:
+        return []
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"daemon" in words and any(_same(fd, wanted) for fd in (entry / "fd").iterdir()):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _same(fd: Path, wanted: os.stat_result) -> bool:
+    try:
+        found = fd.stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _signal(pid: int, sign: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, sign)
+
+
+def _within(seconds: float, fact: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not fact():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_AGAIN_S)
+    return True

@@ -1,0 +1,264 @@
+"""``orchestrator demo``: a scripted master leads three shell agents through thirty jobs on a copy of this repository.
+
+It speaks to the team as any master does: an MCP client over stdio. Touches ``.demo/`` of the repository, the run
+directory of the copy, and tmux: panes of the user's own window, or a private server outside tmux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator import project
+from orchestrator.cli import output
+from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
+from orchestrator.cli.demo_place import Place, checkout, end, environment, kept, prepare
+from orchestrator.cli.link import error_from
+from orchestrator.cli.options import refuse_agents
+from orchestrator.errors import OrchestratorError
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+LIMIT_S = 300.0  # for the thirty jobs; they need about half a minute on two cores
+TERMINAL = ("result", "error", "canceled")
+GLYPHS = {"result": "✓", "error": "✕", "canceled": "-"}
+
+
+@dataclass
+class Outcome:
+    """What the demo found: the terminal event of each task, and every difference from what was expected."""
+
+    ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    differs: list[str] = field(default_factory=list)
+    agents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    run_id: str = ""
+    seconds: float = 0.0
+
+
+def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> int:
+    """Run the demo; 0 when every task ended as expected, 1 otherwise, 130 after Ctrl-C.
+
+    ``keep`` leaves panes and daemon running; ``end_kept`` ends what earlier demos left, and does nothing else.
+    ``as_json`` prints one JSON object at the end and the progress on stderr.
+    """
+    refuse_agents()
+    say = output.warn if as_json else output.say
+    root = checkout()
+    if end_kept:
+        return _end_kept(root, say)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    place = prepare(root)
+    outcome = Outcome()
+    interrupted = True
+    try:
+        asyncio.run(_lead(place, outcome, keep, say))
+        interrupted = False
+    except KeyboardInterrupt:
+        say("interrupted: ending the agents")
+    except BaseExceptionGroup as several:  # the SDK and both watchers wrap what they raise
+        interrupted, keep = False, False
+        raise _told(several) from several
+    finally:
+        keep = keep and not interrupted
+        if not keep:
+            signal.signal(signal.SIGINT, lambda *_: None)  # cleaning up is bounded; let it finish
+            outcome.differs += [f"process {pid} was still running" for pid in end(place)]
+    if interrupted:
+        return 130
+    _show(place, outcome, keep, as_json)
+    return 1 if outcome.differs else 0
+
+
+def _end_kept(root: Path, say: Callable[[str], None]) -> int:
+    left = []
+    for place in kept(root):
+        left += end(place)
+        say(f"ended the demo of {place.home.name}")
+    for pid in left:
+        say(f"process {pid} was still running")
+    return 1 if left else 0
+
+
+def _told(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first expected error inside, else the first of all."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [several]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+        else:
+            leaves.append(one)
+    return next((one for one in leaves if isinstance(one, OrchestratorError)), leaves[0])
+
+
+async def _lead(place: Place, outcome: Outcome, keep: bool, say: Callable[[str], None]) -> None:
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415 half a second that no other command pays
+
+    command = project.own_command("mcp", "--project", str(place.repo))
+    env = environment(place)
+    server = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=place.repo)
+    began = time.monotonic()
+    async with Client(server) as master:
+        await _create(master, outcome, say)
+        say(f"3 agents ready after {time.monotonic() - began:.1f} s")
+        attach = next((agent["attach"] for agent in outcome.agents.values() if agent.get("attach")), None)
+        say(f"watch them: {attach}" if attach else "watch them in the panes of this window")
+        work = jobs(sys.executable)
+        for number in range(len(work) // len(AGENTS)):
+            for job in work[number :: len(work) // len(AGENTS)]:
+                payload = {"command": job.command, "timeout_s": LIMIT_S, "env": {"PYTHONUNBUFFERED": "1"}}
+                task = {"task_id": job.task_id, "payload": payload}
+                queued = await _call(master, "task_enqueue", agent_id=_id(outcome, job), task=task)
+                if queued["position"] > number + 1:
+                    outcome.differs.append(f"{job.task_id} was queued at position {queued['position']}")
+        say(f"{len(work)} tasks queued, ten for each agent")
+        try:
+            async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as both:
+                both.create_task(_cancel(master, outcome, next(j for j in work if j.outcome == "canceled"), say))
+                both.create_task(_watch(master, outcome, work, say))
+        except TimeoutError:
+            outcome.differs.append(f"not all tasks had ended after {LIMIT_S:.0f} s")
+        outcome.seconds = time.monotonic() - began
+        _compare(outcome, work)
+        if not keep:
+            ids = [agent["agent_id"] for agent in outcome.agents.values()]
+            await asyncio.gather(*(_call(master, "agent_delete", agent_id=agent_id) for agent_id in ids))
+
+
+async def _create(master: Client, outcome: Outcome, say: Callable[[str], None]) -> None:
+    say(f"creating the agents {', '.join(name for name, _ in AGENTS)}")
+    wanted = [{"name": name, "role": role, "engine": "shell"} for name, role in AGENTS]
+    told = await _call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
+    for (name, _), agent in zip(AGENTS, told["agents"], strict=True):
+        if "error" in agent:
+            raise error_from(agent["error"])
+        outcome.agents[name] = agent
+        outcome.run_id = agent["run_id"]
+    late = [name for name, agent in outcome.agents.items() if not agent["ready"]]
+    for name in late:
+        await _call(master, "agent_get", agent_id=outcome.agents[name]["agent_id"], wait_ms=45_000)
+
+
+async def _watch(master: Client, outcome: Outcome, work: list[Job], say: Callable[[str], None]) -> None:
+    """Follow the team's broadcast until every task has its terminal event."""
+    by_id = {job.task_id: job for job in work}
+    since = 0
+    while len(outcome.ended) < len(work):
+        page = await _call(
+            master, "broadcast_read", run_id=outcome.run_id, since_seq=since, max_events=50, wait_ms=20_000
+        )
+        since = page["last_seq"]
+        for event in page["events"]:
+            job = by_id.get(str(event.get("task_id")))
+            if event["type"] not in TERMINAL or job is None:
+                if event["type"] in {"exited", "failed", "blocked", "requeued"}:
+                    say(f"        {event['agent_id']}: {event['type']}")
+                continue
+            if "payload" not in event:  # too large for the digest
+                whole = {"agent_id": event["agent_id"], "since_seq": event["ref"] - 1, "max_events": 1}
+                event["payload"] = (await _call(master, "events_read", **whole))["events"][0].get("payload")
+            if job.task_id in outcome.ended:
+                outcome.differs.append(f"{job.task_id} has two terminal events")
+            outcome.ended[job.task_id] = event
+            count, glyph = f"[{len(outcome.ended):>2}/{len(work)}]", GLYPHS[event["type"]]
+            told = f"{job.task_id:<9} {event['type']:<8} {_seconds(event):>6} s"
+            say(f"{count} {glyph} {told}  {job.title}")
+
+
+async def _cancel(master: Client, outcome: Outcome, job: Job, say: Callable[[str], None]) -> None:
+    """Cancel the long job once it is at work, as its progress events tell."""
+    agent_id, since = _id(outcome, job), 0
+    while True:
+        page = await _call(master, "events_read", agent_id=agent_id, since_seq=since, wait_ms=20_000)
+        since = page["last_seq"]
+        own = [event["type"] for event in page["events"] if event.get("task_id") == job.task_id]
+        if "progress" in own:
+            await _call(master, "task_cancel", agent_id=agent_id, task_id=job.task_id)
+            say(f"        {job.task_id} is at work: cancel requested")
+            return
+        if set(own) & set(TERMINAL):
+            return
+
+
+def _compare(outcome: Outcome, work: list[Job]) -> None:
+    for job in work:
+        event = outcome.ended.get(job.task_id)
+        found = event["type"] if event else "no terminal event"
+        if found != job.outcome:
+            said = (event or {}).get("payload") or {}
+            lines = "; ".join(said.get("last_lines", [])[-3:]) if isinstance(said, dict) else ""
+            outcome.differs.append(f"{job.task_id} ({job.title}): {found}, expected {job.outcome}. {lines}")
+
+
+async def _call(master: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    answer = await master.call_tool(tool, arguments)
+    told: dict[str, Any] = answer.structured_content or {}
+    if answer.is_error:
+        found = told.get("error")
+        raise error_from(found if isinstance(found, dict) else {"message": f"{tool} failed"})
+    return told
+
+
+def _id(outcome: Outcome, job: Job) -> str:
+    return str(outcome.agents[job.agent]["agent_id"])
+
+
+def _seconds(event: dict[str, Any] | None) -> str:
+    payload = (event or {}).get("payload") or {}
+    found = payload.get("duration_s") if isinstance(payload, dict) else None
+    return f"{found:.1f}" if isinstance(found, int | float) else "-"
+
+
+def _show(place: Place, outcome: Outcome, stays: bool, as_json: bool) -> None:
+    rows = []
+    for job in jobs(sys.executable):
+        event = outcome.ended.get(job.task_id) or {}
+        payload = event.get("payload") if isinstance(event.get("payload"), dict) else {}
+        rows.append(
+            {
+                "task_id": job.task_id,
+                "agent": job.agent,
+                "title": job.title,
+                "outcome": event.get("type"),
+                "expected": job.outcome,
+                "seconds": (payload or {}).get("duration_s"),
+                "output": (payload or {}).get("artifact"),
+            }
+        )
+    if as_json:
+        files = {"project": str(place.repo), "run_id": outcome.run_id}
+        facts = {"ok": not outcome.differs, "differs": outcome.differs, "seconds": round(outcome.seconds, 1)}
+        output.print_json({**facts, "tasks": rows, "files": files, "kept": stays})
+        return
+    cells = [
+        [
+            str(row["task_id"]), str(row["agent"]), str(row["title"]), str(row["outcome"] or "-"),
+            "-" if row["seconds"] is None else f"{row['seconds']:.1f}", str(row["output"] or "-"),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    output.say("")
+    output.table(["task", "agent", "job", "outcome", "seconds", "output"], cells)
+    output.say("")
+    output.say(f"{len(outcome.ended)} tasks ended in {outcome.seconds:.1f} s. Files, under {place.repo}:")
+    output.say("  .agents/agents/<agent>/inbox.jsonl       what was asked of each agent")
+    output.say("  .agents/agents/<agent>/outbox.jsonl      what happened")
+    output.say("  .agents/agents/<agent>/artifacts/        each task's output")
+    output.say(f"  .agents/run/{outcome.run_id}/broadcast.jsonl   the team's digest")
+    if stays:
+        attach = next((agent["attach"] for agent in outcome.agents.values() if agent.get("attach")), None)
+        output.say(f"The agents are still there: {attach or 'in the panes of this window'}")
+        output.say("End them with: make demo ARGS=--end   (or: orchestrator demo --end)")
+    else:
+        output.say("Nothing is left running.")
+    for line in outcome.differs:
+        output.say(f"NOT AS EXPECTED: {line}")

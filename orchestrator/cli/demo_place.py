@@ -1,0 +1,168 @@
+"""Where the demo happens: a copy of this repository, and how everything that ran there is ended.
+
+Touches ``.demo/`` of the repository, the copy's run directory, and its private tmux server; ends only processes
+whose project is the copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator import project
+from orchestrator.errors import Environment
+
+GONE_S = 20.0  # for everything of ours to have ended
+TOOLS = ("ruff", "mypy", "pytest", "codespell_lib")
+NOT_COPIED = (
+    ".git", ".venv", ".demo", ".agents", "dist", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """One demo on disk: ``home`` holds ``repo`` (the copy, its project) and ``demo.json``."""
+
+    home: Path
+    tmux_socket: str  # the private server's name; "" inside the user's tmux
+
+    @property
+    def repo(self) -> Path:
+        return self.home / "repo"
+
+
+def checkout() -> Path:
+    """The repository this code stands in; Environment errors say what the demo needs and does not find."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "pyproject.toml").is_file() or not (root / "tests").is_dir():
+        raise Environment(
+            "engine_missing",
+            "the demo checks orchestrator's own repository, and this installation has none",
+            "clone the repository and run: make demo",
+        )
+    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Environment("engine_missing", f"the demo's jobs need {', '.join(missing)}", "run: make setup")
+    if shutil.which("tmux") is None:
+        raise Environment("no_tmux", "tmux is not installed")
+    return root
+
+
+def prepare(root: Path) -> Place:
+    """A copy of the repository as it stands, so that neither the user's tree nor a real team is touched."""
+    home = root / ".demo" / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
+    place = Place(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
+    try:
+        shutil.copytree(root, place.repo, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        (place.repo / ".agents").mkdir()
+        socket = f'tmux_socket = "{place.tmux_socket}"\n' if place.tmux_socket else ""
+        (place.repo / ".agents" / "config.toml").write_text(f"# written by orchestrator demo\n{socket}")
+        (home / "demo.json").write_text(json.dumps({"tmux_socket": place.tmux_socket}) + "\n")
+    except OSError as error:
+        raise Environment("io_failed", f"the demo cannot write its copy of the repository: {error}") from error
+    return place
+
+
+def environment(place: Place) -> dict[str, str]:
+    """The environment of everything the demo starts: its project is the copy, whatever ours is."""
+    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.repo)}
+
+
+def kept(root: Path) -> list[Place]:
+    """The earlier demos of which something may still run."""
+    found = []
+    for told in sorted((root / ".demo").glob("*/demo.json")):
+        place = Place(told.parent, str(json.loads(told.read_text())["tmux_socket"]))
+        if living(place):
+            found.append(place)
+    return found
+
+
+def end(place: Place) -> list[str]:
+    """Delete the agents, stop the daemon, end the private tmux server; what still runs after that."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
+        if living(place):
+            listed = _own(place, "agent", "list", "--all", "--json")
+            rows = json.loads(listed.stdout or "{}").get("agents", [])
+            live = [row["agent_id"] for row in rows if row["status"] not in {"deleted", "failed"}]
+            deleting = [_start(place, "agent", "delete", agent_id) for agent_id in live]
+            for process in deleting:
+                process.wait(GONE_S)
+            _own(place, "daemon", "stop")
+    if place.tmux_socket:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            shown = ("tmux", "-L", place.tmux_socket)
+            asked = subprocess.run(
+                [*shown, "display-message", "-p", "#{socket_path}"],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
+            subprocess.run([*shown, "kill-server"], capture_output=True, timeout=10, check=False)
+            if asked.returncode == 0 and asked.stdout.strip():
+                Path(asked.stdout.strip()).unlink(missing_ok=True)  # tmux leaves it behind
+    until = time.monotonic() + GONE_S
+    while (left := living(place)) and time.monotonic() < until:
+        time.sleep(0.05)
+    for pid in left:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    if not left:
+        with contextlib.suppress(project.RunDirUnsafe, OSError):
+            shutil.rmtree(project.run_dir(place.repo))
+    return [str(pid) for pid in left]
+
+
+def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        project.own_command(*arguments),
+        env=environment(place),
+        cwd=place.repo,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=GONE_S,
+        start_new_session=True,  # a second Ctrl-C must not stop the cleaning up
+        check=False,
+    )
+
+
+def _start(place: Place, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        project.own_command(*arguments),
+        env=environment(place),
+        cwd=place.repo,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def living(place: Place) -> list[int]:
+    """Every process that works in the demo's project: named in its command line or its environment."""
+    mark = os.fsencode(str(place.repo))
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
+            words += [
+                word.partition(b"=")[2]
+                for word in Path(entry.path, "environ").read_bytes().split(b"\0")
+                if word.startswith(b"ORCHESTRATOR_PROJECT=")
+            ]
+            if mark in words:
+                found.append(int(entry.name))
+    return found

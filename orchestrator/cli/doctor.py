@@ -1,0 +1,211 @@
+"""The command that checks everything a team needs and says what is wrong. Changes nothing in the project."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import typer
+
+from orchestrator import project
+from orchestrator.cli import options, output
+from orchestrator.cli.facts import daemon_if_any
+from orchestrator.cli.link import failed_start, project_here
+from orchestrator.cli.options import Json
+from orchestrator.errors import EXIT_CODES, Corrupt, Environment, OrchestratorError
+from orchestrator.project import Project
+
+PYTHON = (3, 11)
+TMUX = (3, 2)
+OWN_ENV = {*project.AGENT_ENV, "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_AGENT_MCP", "ORCHESTRATOR_RUN_BASE"}
+
+
+@dataclass
+class Finding:
+    """One checked fact: ``level`` is ``ok``, ``note`` (worth knowing) or ``bad``; a bad one has a next step."""
+
+    check: str
+    level: str
+    message: str
+    next_step: str = ""
+    file: str | None = None
+    line: int | None = None
+    corrupt: bool = False
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check everything a team needs.
+
+    Python, tmux, project, run directory, daemon, settings, engines and every line of every log. Changes nothing.
+    Exit 6 if a log is corrupt, 5 if something else is wrong.
+    """
+    place = project_here()
+    found: list[Finding] = []
+    for check in CHECKS:
+        try:
+            found.extend(check(place))
+        except OrchestratorError as error:
+            found.append(_bad(check.__name__.strip("_"), error))
+        except project.RunDirUnsafe as error:
+            found.append(_bad(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
+    bad = [one for one in found if one.level == "bad"]
+    if as_json:
+        output.print_json({"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]})
+    else:
+        for one in found:
+            output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[one.level] } {one.check}: {one.message}")
+            if one.next_step and one.level != "ok":
+                output.say(f"    {one.next_step}")
+        output.say("nothing is wrong" if not bad else f"{len(bad)} wrong")
+    if bad:
+        raise typer.Exit(EXIT_CODES[Corrupt if any(one.corrupt for one in bad) else Environment])
+
+
+def add_to(app: Any) -> None:
+    """Declare the command on the top-level app."""
+    options.command(app, "doctor", "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'")(
+        doctor
+    )
+
+
+def _bad(check: str, error: OrchestratorError) -> Finding:
+    file, line = error.facts.get("file"), error.facts.get("line")
+    return Finding(check, "bad", error.message, error.next_step, file, line, corrupt=isinstance(error, Corrupt))
+
+
+def _python(_: Project) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < PYTHON:
+        yield Finding("python", "bad", f"{version} is too old", "use Python 3.11 or newer")
+    else:
+        yield Finding("python", "ok", f"{version} at {sys.executable}, orchestrator {project.version()}")
+
+
+def _tmux(_: Project) -> Iterator[Finding]:
+    program = shutil.which("tmux")
+    if program is None:
+        raise Environment("no_tmux", "tmux is not on PATH")
+    try:
+        shown = subprocess.run(
+            [program, "-V"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Environment("no_tmux", f"{program} does not run: {error}") from error
+    number = re.search(r"(\d+)\.(\d+)", shown)
+    if number and (int(number[1]), int(number[2])) < TMUX:
+        yield Finding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
+        return
+    where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: a session is made for the team"
+    yield Finding("tmux", "ok", f"{shown or 'unknown version'} at {program}, {where}")
+
+
+def _project(place: Project) -> Iterator[Finding]:
+    if place.kind == "none":
+        step = "start in the directory the team is to work in"
+        yield Finding("project", "bad", f"{place.root} is / or the home directory: agents are refused here", step)
+        return
+    yield Finding("project", "ok", f"{place.root} (found by: {place.kind})")
+    folder = place.root / ".agents"
+    existing = folder if folder.exists() else place.root
+    if os.access(existing, os.W_OK | os.X_OK):
+        yield Finding("files", "ok", f"{folder} " + ("is writable" if folder.exists() else "does not exist yet"))
+    else:
+        yield Finding("files", "bad", f"{existing} is not writable", "fix its owner or mode")
+
+
+def _daemon(place: Project) -> Iterator[Finding]:
+    directory = project.run_dir(place.root)
+    yield Finding("run directory", "ok", str(directory))
+    link = daemon_if_any(place)
+    if link is not None:
+        with link:
+            found = link.ask("orchestrator/status", {})
+        yield Finding(
+            "daemon", "ok", f"pid {found.get('pid')}, version {found.get('version')}, log {found.get('log')}"
+        )
+        if found.get("config_error"):
+            error = found["config_error"]
+            yield Finding(
+                "daemon", "bad", f"runs with older settings: {error['message']}", error.get("next_step", "")
+            )
+        for note in found.get("notes") or []:
+            yield Finding("daemon", "note", f"repaired at its start: {note}")
+        return
+    if os.environ.get("ORCHESTRATOR_AGENT_ID"):
+        yield Finding("daemon", "note", "not asked: this runs inside an agent")
+        return
+    failed = failed_start(place)
+    if failed is not None:
+        yield _bad("daemon", failed)
+    elif (directory / project.STOPPED).exists():
+        yield Finding("daemon", "note", "stopped by hand", "orchestrator daemon start")
+    else:
+        yield Finding("daemon", "note", "not running; it is started when needed")
+
+
+def _config(place: Project) -> Iterator[Finding]:
+    from orchestrator import config  # noqa: PLC0415  (loads pydantic)
+
+    loaded = config.load(place.root, os.environ)
+    given = sum(source != config.DEFAULT for source in loaded.sources.values())
+    yield Finding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
+    known = {config.env_name(key) for key in config.KEYS}
+    for name in sorted(os.environ):
+        if name.startswith(config.ENV_PREFIX) and name not in known | OWN_ENV:
+            near = difflib.get_close_matches(name, known, n=1)
+            step = f"did you mean {near[0]}?" if near else ""
+            yield Finding("config", "note", f"{name} is set, but is no setting", step)
+
+
+def _engines(_: Project) -> Iterator[Finding]:
+    from orchestrator.core.engines import ENGINES  # noqa: PLC0415
+
+    for row in ENGINES.values():
+        missing = bool(row.program) and shutil.which(row.program) is None
+        yield Finding(
+            f"engine {row.name}",
+            "note" if missing else "ok",
+            f"{row.program} is not installed" if missing else row.about,
+        )
+
+
+def _logs(place: Project) -> Iterator[Finding]:
+    from orchestrator.team import reading  # noqa: PLC0415
+
+    count = 0
+    for row in reading.agents(place.root):
+        count += 1
+        try:
+            reading.agent(place.root, row["agent_id"])  # folds inbox and outbox: every line is verified
+        except OrchestratorError as error:
+            yield _bad("logs", error)
+    for run in _runs(place):
+        count += 1
+        try:
+            reading.broadcast(place.root, run, _BEYOND, 1)  # passes over every line, returns none
+        except OrchestratorError as error:
+            yield _bad("logs", error)
+    for torn in sorted((place.root / ".agents").glob("*/*/*.torn")):
+        yield Finding("logs", "note", f"{torn}: an unfinished last line, kept after a crash; nobody ever saw it")
+    yield Finding("logs", "ok", f"{count} agents and team runs looked through")
+
+
+def _runs(place: Project) -> list[str]:
+    """Run ids by directory: an unreadable run.json must not hide its broadcast."""
+    folder = place.root / ".agents" / "run"
+    return (
+        sorted(entry.name for entry in folder.iterdir() if (entry / "run.json").is_file()) if folder.is_dir() else []
+    )
+
+
+_BEYOND = 2**62
+CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
+    _python, _tmux, _project, _daemon, _config, _engines, _logs,
+)  # fmt: skip

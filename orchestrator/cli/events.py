@@ -1,0 +1,48 @@
+"""Commands that print logs: an agent's events and a team run's broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.cli import options, output
+from orchestrator.cli.facts import Log
+from orchestrator.cli.link import project_here
+from orchestrator.cli.options import AgentId, Follow, Json, Last, RunId, Since
+from orchestrator.cli.runs import choose_run
+
+
+def events(
+    agent_id: AgentId, since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False
+) -> None:
+    """Print what happened with an agent.
+
+    With --json one record per line.
+    """
+    _print(Log(project_here(), agent_id=agent_id).records(since, last, follow=follow), as_json=as_json)
+
+
+def broadcast(
+    run: RunId = "", since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False
+) -> None:
+    """Print the digest of a team run.
+
+    It holds every terminal event and every lifecycle change. With --json one record per line.
+    """
+    place = project_here()
+    run_id = choose_run(place, run)
+    _print(Log(place, run_id=run_id).records(since, last, follow=follow), as_json=as_json)
+
+
+def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:
+    for record in records:
+        if as_json:
+            output.print_json(record)
+        else:
+            output.say(output.event_line(record))
+
+
+def add_to(app: Any) -> None:
+    """Declare the commands on the top-level app."""
+    options.command(app, "events", "orchestrator events builder -n 20 -f")(events)
+    options.command(app, "broadcast", "orchestrator broadcast -f --json | jq .type")(broadcast)

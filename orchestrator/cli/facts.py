@@ -1,0 +1,151 @@
+"""Where reading commands get their facts: from the daemon if one answers, else from the files.
+
+Reads only, and never starts a daemon. Both sources answer the same questions with the same shapes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator import project
+from orchestrator.cli.link import Link
+from orchestrator.errors import NotReady, OrchestratorError
+from orchestrator.project import Project
+
+PAGE = 1000
+FOLLOW_MS = 30_000
+_LOOK_AGAIN_S = 0.25
+
+
+class Facts(Protocol):
+    """A source of facts; shapes are those of the tools of the same names."""
+
+    live: bool
+
+    def agents(self) -> list[dict[str, Any]]: ...
+    def agent(self, agent_id: str) -> dict[str, Any]: ...
+    def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]: ...
+    def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]: ...
+
+
+class FromFiles:
+    """Facts from the files of a project; statuses are ``unknown`` unless final."""
+
+    live = False
+
+    def __init__(self, root: Path) -> None:
+        from orchestrator.team import reading  # noqa: PLC0415  (loads pydantic, which most commands do without)
+
+        self._root = root
+        self._reading = reading
+
+    def agents(self) -> list[dict[str, Any]]:
+        return self._reading.agents(self._root)
+
+    def agent(self, agent_id: str) -> dict[str, Any]:
+        return self._reading.agent(self._root, agent_id)
+
+    def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
+        end = time.monotonic() + wait_ms / 1000
+        while True:
+            page = self._reading.events(self._root, agent_id, since, count)
+            if page["events"] or time.monotonic() >= end:
+                return page
+            time.sleep(_LOOK_AGAIN_S)
+
+    def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
+        end = time.monotonic() + wait_ms / 1000
+        while True:
+            page = self._reading.broadcast(self._root, run_id, since, count)
+            if page["events"] or time.monotonic() >= end:
+                return page
+            time.sleep(_LOOK_AGAIN_S)
+
+
+class FromDaemon:
+    """Facts from the daemon, through the tools every master has."""
+
+    live = True
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def agents(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.link.tool("agent_list", {"scope": "all"})["agents"]
+        return rows
+
+    def agent(self, agent_id: str) -> dict[str, Any]:
+        meta: dict[str, Any] = self.link.tool("agent_get", {"agent_id": agent_id})["meta"]
+        return meta
+
+    def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
+        given = {"agent_id": agent_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
+        return self.link.tool("events_read", given, wait_s=wait_ms / 1000)
+
+    def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
+        given = {"run_id": run_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
+        return self.link.tool("broadcast_read", given, wait_s=wait_ms / 1000)
+
+
+def daemon_if_any(place: Project) -> Link | None:
+    """A link to the project's daemon if one answers; inside an agent never, because it would be refused."""
+    if os.environ.get("ORCHESTRATOR_AGENT_ID"):
+        return None
+    try:
+        return Link(place, start=False)
+    except (OrchestratorError, project.RunDirUnsafe):
+        return None
+
+
+def facts(place: Project) -> Facts:
+    """The best source there is right now."""
+    link = daemon_if_any(place)
+    return FromFiles(place.root) if link is None else FromDaemon(link)
+
+
+class Log:
+    """One log to print: an agent's events, or a run's broadcast. Goes over to the files if the daemon ends."""
+
+    def __init__(self, place: Project, *, agent_id: str = "", run_id: str = "") -> None:
+        self._place = place
+        self._facts = facts(place)
+        self._agent_id = agent_id
+        self._run_id = run_id
+
+    def page(self, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
+        """Records after a seq: ``{events, last_seq, more}``."""
+        try:
+            return self._read(since, count, wait_ms)
+        except NotReady:
+            if not self._facts.live:
+                raise
+            self._facts = FromFiles(self._place.root)
+            return self._read(since, count, wait_ms)
+
+    def records(self, since: int, last: int, *, follow: bool) -> Iterator[dict[str, Any]]:
+        """Records after ``since``, of those there now only the ``last`` (0: all); with ``follow`` new ones for ever."""
+        if last and self._agent_id:
+            since = max(since, int(self._facts.agent(self._agent_id)["last_event_seq"]) - last)
+        kept: deque[dict[str, Any]] = deque(maxlen=last or None)
+        more = True
+        while more:
+            page = self.page(since, PAGE)
+            since, more = page["last_seq"], page["more"]
+            kept.extend(page["events"])
+            while kept and not last:
+                yield kept.popleft()
+        yield from kept
+        while follow:
+            page = self.page(since, PAGE, FOLLOW_MS)
+            since = page["last_seq"]
+            yield from page["events"]
+
+    def _read(self, since: int, count: int, wait_ms: int) -> dict[str, Any]:
+        if self._agent_id:
+            return self._facts.events(self._agent_id, since, count, wait_ms)
+        return self._facts.broadcast(self._run_id, since, count, wait_ms)

@@ -1,0 +1,273 @@
+"""The command line's connection to the daemon: hello, MCP, tool calls. Standard library only.
+
+Finds the daemon or starts one, and rides out its restarts: a request without an answer is sent again with the
+same connection id and request id, which is what makes it happen once. Touches the socket and the markers of the
+run directory; what a call changes is the daemon's work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator import project, reach
+from orchestrator.errors import (
+    CODES,
+    BadRequest,
+    Conflict,
+    Corrupt,
+    Environment,
+    NotReady,
+    OrchestratorError,
+)
+from orchestrator.project import Project
+
+PROTOCOL = "2025-06-18"
+START_S = 20.0  # a daemon over a million records needs 5 s; beyond this nobody waits without a word
+RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
+ANSWER_S = 60.0  # beyond what the request itself may wait
+_RETRY_S = 0.05
+
+_KINDS: dict[str, tuple[type[OrchestratorError], str]] = {
+    "BadRequest": (BadRequest, "bad_argument"),
+    "Conflict": (Conflict, "proto_mismatch"),
+    "NotReady": (NotReady, "daemon_down"),
+    "Environment": (Environment, "daemon_failed"),
+    "Corrupt": (Corrupt, "corrupt_log"),
+}
+
+
+class _Gone(Exception):
+    """The connection ended before the answer."""
+
+
+def project_here() -> Project:
+    """The project of this process: ``ORCHESTRATOR_PROJECT`` (what ``--project`` sets), else that of the cwd."""
+    named = os.environ.get("ORCHESTRATOR_PROJECT")
+    return project.named_project(Path(named)) if named else project.find_project(Path.cwd())
+
+
+def error_from(found: dict[str, Any]) -> OrchestratorError:
+    """The error that ``as_dict`` turned into ``found``; a code of a newer version keeps its kind and text."""
+    facts = {k: v for k, v in found.items() if k not in ("kind", "code", "message", "next_step")}
+    code, text = str(found.get("code")), str(found.get("message", "the daemon reported an error"))
+    step = str(found.get("next_step", ""))
+    if code in CODES:
+        return CODES[code][0](code, text, step, **facts)
+    cls, near = _KINDS.get(str(found.get("kind")), (Environment, "internal"))
+    return cls(near, text, step, reported_code=code, **facts)
+
+
+def marker(place: Project, name: str) -> Path:
+    """The path of a marker or file of the project's run directory."""
+    return project.run_dir(place.root) / name
+
+
+def failed_start(place: Project) -> OrchestratorError | None:
+    """What kept the daemon from starting last time, if that would happen again."""
+    try:
+        found = json.loads(marker(place, project.FAILED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return error_from(found) if isinstance(found, dict) else None
+
+
+class Link:
+    """One connection to the project's daemon; a context manager.
+
+    ``start`` also starts a daemon where none runs. ``daemon`` is the daemon's hello (pid, version, install,
+    proto, boot). Every method raises OrchestratorError: what the daemon answered, or NotReady ``daemon_down``.
+    """
+
+    def __init__(self, place: Project, *, start: bool, survive: bool = True) -> None:
+        self.place = place
+        self.daemon: dict[str, Any] = {}
+        self._start = start
+        self._survive = survive
+        self._conn = secrets.token_hex(8)
+        self._boot = 0
+        self._last_id = 1
+        self._sock: socket.socket | None = None
+        self._rest = b""
+        self._open(None, time.monotonic() + (START_S if start else RETURN_S))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; harmless twice."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def tool(self, name: str, arguments: dict[str, Any], *, wait_s: float = 0.0) -> dict[str, Any]:
+        """Call a tool that may take ``wait_s`` by its own terms; its structured answer."""
+        answer = self.ask("tools/call", {"name": name, "arguments": arguments}, wait_s=wait_s)
+        found = answer.get("structuredContent")
+        if not isinstance(found, dict):
+            texts = [str(block.get("text", "")) for block in answer.get("content", []) if isinstance(block, dict)]
+            found = {"error": {"message": " ".join(texts)}} if answer.get("isError") else {}
+        if answer.get("isError"):
+            error = found.get("error")
+            raise error_from(error if isinstance(error, dict) else found)
+        return found
+
+    def ask(self, method: str, params: dict[str, Any], *, wait_s: float = 0.0) -> dict[str, Any]:
+        """Send one request and return its result, across restarts of the daemon unless ``survive`` is off."""
+        self._last_id += 1
+        request = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        asked = time.monotonic()
+        deadline = asked + wait_s + ANSWER_S
+        while True:
+            try:
+                if self._sock is None:
+                    back = START_S if self._start else RETURN_S
+                    age_ms = int((time.monotonic() - asked) * 1000)
+                    self._open((self._last_id, age_ms), time.monotonic() + back)
+                self._send(request)
+                return self._answer(self._last_id, deadline)
+            except _Gone:
+                self.close()
+                if not self._survive:
+                    raise NotReady("daemon_down", "the daemon ended before it answered") from None
+                if time.monotonic() >= deadline:
+                    raise NotReady("daemon_down", "the daemon ends again and again without an answer") from None
+
+    # -- one connection -----------------------------------------------------------------------------------------
+
+    def _open(self, pending: tuple[int, int] | None, deadline: float) -> None:
+        """Connect, say hello, initialize; starts the daemon if that is asked for."""
+        while True:
+            try:
+                self._connect(deadline)
+                self._boot += 1
+                initialize = {
+                    "protocolVersion": PROTOCOL,
+                    "capabilities": {},
+                    "clientInfo": {"name": "orchestrator-cli", "version": project.VERSION},
+                }
+                self._send(
+                    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize},
+                    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+                    first=self._hello(pending),
+                )
+                self.daemon = self._welcomed(deadline)
+                self._answer(1, deadline)
+            except _Gone:
+                # A daemon that is just ending or starting: its socket exists for a moment longer or earlier.
+                self.close()
+                if time.monotonic() >= deadline:
+                    raise self._down() from None
+                time.sleep(_RETRY_S)
+            except BaseException:
+                self.close()
+                raise
+            else:
+                return
+
+    def _hello(self, pending: tuple[int, int] | None) -> bytes:
+        waiting = [] if pending is None else [pending]
+        return reach.hello(
+            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team"], pending=waiting
+        )
+
+    def _welcomed(self, deadline: float) -> dict[str, Any]:
+        hello = self._line(deadline).get("hello")
+        if not isinstance(hello, dict):
+            return {}
+        if isinstance(hello.get("error"), dict):
+            raise error_from(hello["error"])
+        return hello
+
+    def _connect(self, deadline: float) -> None:
+        self._rest = b""
+        while True:
+            self._sock = reach.connect(self.place)
+            if self._sock is not None:
+                return
+            if marker(self.place, project.STOPPED).exists():
+                raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by hand")
+            if self._start:
+                if self.place.kind == "none":
+                    raise BadRequest("no_project", f"{self.place.root} is no project: it is / or the home directory")
+                if reach.try_start(self.place, project.run_dir(self.place.root)):
+                    continue
+                if failed_start(self.place) is not None:
+                    raise self._down()
+            elif self._boot == 0:
+                raise self._down()
+            if time.monotonic() >= deadline:
+                raise self._down()
+            time.sleep(_RETRY_S)
+
+    def _down(self) -> OrchestratorError:
+        failed = failed_start(self.place)
+        if failed is not None:
+            return failed
+        if not self._start:
+            return NotReady("daemon_down", f"no daemon runs for {self.place.root}", "run: orchestrator daemon start")
+        log = marker(self.place, project.LOG)
+        return Environment("daemon_failed", f"the daemon of {self.place.root} does not come up", f"see {log}")
+
+    def _send(self, *messages: dict[str, Any], first: bytes = b"") -> None:
+        assert self._sock is not None
+        data = first + b"".join(
+            json.dumps(m, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n" for m in messages
+        )
+        try:
+            self._sock.settimeout(ANSWER_S)
+            self._sock.sendall(data)
+        except OSError as error:
+            raise _Gone from error
+
+    def _answer(self, wanted: int, deadline: float) -> dict[str, Any]:
+        while True:
+            message = self._line(deadline)
+            if message.get("id") != wanted or "method" in message:
+                continue  # progress, notifications, and the answers of an earlier connection
+            if isinstance(message.get("error"), dict):
+                raise _of_protocol(message["error"])
+            result = message.get("result")
+            return result if isinstance(result, dict) else {}
+
+    def _line(self, deadline: float) -> dict[str, Any]:
+        assert self._sock is not None
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise NotReady("daemon_down", "the daemon does not answer in time")
+            try:
+                self._sock.settimeout(left)
+                block = self._sock.recv(1 << 16)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise _Gone from error
+            if not block:
+                raise _Gone
+            parts.append(block)
+        line, _, self._rest = b"".join(parts).partition(b"\n")
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = {}
+        return found if isinstance(found, dict) else {}
+
+
+def _of_protocol(error: dict[str, Any]) -> OrchestratorError:
+    """The error behind a JSON-RPC error: ours where it carries one, else a difference between versions."""
+    data = error.get("data")
+    if isinstance(data, dict):
+        inner = data.get("error", data)
+        if isinstance(inner, dict) and "code" in inner:
+            return error_from(inner)
+    return Environment("internal", f"the daemon refused a request: {error.get('message', 'no reason given')}")

@@ -1,0 +1,70 @@
+"""What the commands share: their options, the way a command is declared with an example, and the agent's refusal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.errors import BadRequest
+
+
+def _agent_ids(incomplete: str) -> list[str]:
+    """Completion of agent ids: a listing of the directory, since asking a daemon would make Tab slow."""
+    from orchestrator.cli.link import project_here  # noqa: PLC0415
+
+    try:
+        found = [entry.name for entry in os.scandir(project_here().root / ".agents" / "agents") if entry.is_dir()]
+    except OSError:
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text; errors too.")]
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=_agent_ids)]
+RunId = Annotated[str, typer.Option("--run", metavar="RUN", help="Only this team run.")]
+Since = Annotated[int, typer.Option("--since", metavar="SEQ", min=0, help="Only events after this seq.")]
+Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N events; 0: all.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new events until Ctrl-C.")]
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="A setting that wins over files and environment.")
+]
+
+Command = Callable[..., None]
+
+
+def app(about: str) -> typer.Typer:
+    """A group of commands; plain help, which is fast and copies well."""
+    return typer.Typer(
+        help=about,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def command(group: typer.Typer, name: str, example: str, **settings: Any) -> Callable[[Command], Command]:
+    """Declare a command; every one shows ``example`` (one command line per line) at the end of its help."""
+    epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in example.splitlines())
+    return group.command(name, epilog=epilog, **settings)
+
+
+def refuse_agents() -> None:
+    """BadRequest ``not_for_agents`` inside an agent's environment: what changes the team is the master's."""
+    agent_id = os.environ.get("ORCHESTRATOR_AGENT_ID")
+    if agent_id:
+        raise BadRequest("not_for_agents", f"this runs inside agent {agent_id}, which may not change the team")
+
+
+def pairs(given: list[str], option: str) -> dict[str, str]:
+    """``KEY=VALUE`` items as a dict; BadRequest ``bad_argument`` for one without a name or an equals sign."""
+    out: dict[str, str] = {}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise BadRequest("bad_argument", f"{option} {item!r} is not KEY=VALUE")
+        out[key] = value
+    return out

@@ -1,0 +1,120 @@
+"""What the command line prints: JSON, tables, and text that cannot command a terminal.
+
+Writes stdout and stderr, nothing else. Rich is loaded for tables on a terminal only: it costs 60 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+GLYPHS = {
+    "starting": ("◔", "cyan"),
+    "idle": ("○", "green"),
+    "parked": ("◌", "green"),
+    "busy": ("●", "blue"),
+    "blocked": ("◐", "yellow"),
+    "stalled": ("◑", "yellow"),
+    "exited": ("✕", "red"),
+    "stopping": ("◒", "cyan"),
+    "failed": ("✕", "red"),
+    "deleted": ("-", "dim"),
+    "unknown": ("?", "dim"),
+}
+
+
+def say(text: str) -> None:
+    """One line for a human, on stdout, at once: who follows a log through a pipe must not wait for a full buffer."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def warn(text: str) -> None:
+    """One line for a human that is no part of the answer, on stderr."""
+    sys.stderr.write(printable(text) + "\n")
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on one line, at once, as ``say``."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=not _utf8()) + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible: agents' words must not move a human's cursor."""
+    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return shown if _utf8() else shown.encode("ascii", "backslashreplace").decode()
+
+
+def short(value: Any, limit: int = 160) -> str:
+    """A payload on one line, cut to ``limit`` characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text.replace("\n", "⏎")
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def status_word(status: str) -> str:
+    """Glyph and word of a status; the word alone says it all, for screen readers and without colour."""
+    glyph, _ = GLYPHS.get(status, ("?", "dim"))
+    return f"{glyph} {status}"
+
+
+def age(at: str | None, now: datetime | None = None) -> str:
+    """How long ago an RFC 3339 instant was, in the largest unit that says it; ``-`` for None or nonsense."""
+    try:
+        then = datetime.fromisoformat(str(at))
+    except ValueError:
+        return "-"
+    seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
+    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{letter}"
+    return f"{seconds}s"
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, status_column: int | None = None) -> None:
+    """Print rows under titles; on a terminal with colour where ``NO_COLOR`` allows, in a pipe plain and uncut."""
+    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        widths = [max(len(line[i]) for line in [list(titles), *cells]) for i in range(len(titles))]
+        for line in [list(titles), *cells]:
+            sys.stdout.write("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n")
+        return
+    from rich.console import Console  # noqa: PLC0415  (see the file's first lines)
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        shown.add_column(title, overflow="fold")
+    for row, given in zip(cells, rows, strict=True):
+        texts = [Text(cell) for cell in row]
+        if status_column is not None:
+            word = given[status_column].rpartition(" ")[2]
+            texts[status_column].stylize(GLYPHS.get(word, ("?", "dim"))[1])
+        shown.add_row(*texts)
+    Console(no_color=bool(os.environ.get("NO_COLOR")) or None, highlight=False).print(shown)
+
+
+def _utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def event_line(record: dict[str, Any]) -> str:
+    """A record as one line: seq, local time, agent (broadcast), type, task, payload or what else it says."""
+    try:
+        at = datetime.fromisoformat(str(record.get("at"))).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        at = "-"
+    said = record.get("payload")
+    if said is None:
+        known = {"v", "seq", "at", "type", "epoch", "task_id", "payload", "by", "req", "crc", "agent_id", "ref"}
+        rest = {key: value for key, value in record.items() if key not in known and value not in (None, [], {})}
+        said = rest or ""
+    head = [f"{record.get('seq', '?'):>5}", at, record.get("agent_id", ""), f"{record.get('type', '?'):<10}"]
+    line = " ".join(str(part) for part in [*head, record.get("task_id") or "", short(said)] if part != "")
+    return line.rstrip()

@@ -1,0 +1,23 @@
+"""Which team run a command means. Reads run.json files only, so that it answers without a daemon too."""
+
+from __future__ import annotations
+
+from orchestrator.errors import BadRequest
+from orchestrator.project import Project
+
+
+def choose_run(place: Project, wanted: str) -> str:
+    """The run to read: the wanted one, else the only live one, else the newest; BadRequest if several are live."""
+    from orchestrator.team import reading  # noqa: PLC0415
+
+    runs = reading.runs(place.root)
+    if wanted:
+        if wanted not in {run["run_id"] for run in runs}:
+            raise BadRequest("unknown_run", f"no team run is called {wanted!r}", "orchestrator agent list shows them")
+        return wanted
+    if not runs:
+        raise BadRequest("unknown_run", f"{place.root} has no team run yet", "create an agent first")
+    live = [str(run["run_id"]) for run in runs if not run["ended_at"]]
+    if len(live) > 1:
+        raise BadRequest("bad_argument", "several team runs are live", f"add --run with one of: {', '.join(live)}")
+    return live[0] if live else str(max(runs, key=lambda run: str(run["created_at"]))["run_id"])

@@ -1,0 +1,154 @@
+"""Commands about tasks: add, cancel, list."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output
+from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
+from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.options import AgentId, Json
+from orchestrator.errors import BadRequest, Conflict
+
+TERMINAL = ("result", "error", "canceled")
+ENDED = ("failed", "deleted")
+
+app = options.app("Give an agent work, cancel it, list it.")
+
+
+@options.command(
+    app,
+    "add",
+    'orchestrator task add builder --command "make test" --wait\n'
+    """orchestrator task add builder --payload '{"command": "make lint", "timeout_s": 60}'\n"""
+    "jq -n '{command: \"make docs\"}' | orchestrator task add builder -",
+)
+def add(
+    *,
+    agent_id: AgentId,
+    stdin: Annotated[str, typer.Argument(metavar="[-]", help="-: read the payload (JSON) from stdin.")] = "",
+    task_id: Annotated[
+        str, typer.Option("--id", metavar="TASK", help="Your id for it; the same id is the same task.")
+    ] = "",
+    shell: Annotated[
+        str, typer.Option("--command", metavar="TEXT", help='A shell command: the payload {"command": TEXT}.')
+    ] = "",
+    payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="The payload, any JSON.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; exit 0 on result, 1 on error or canceled.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Queue a task for an agent."""
+    options.refuse_agents()
+    task: dict[str, Any] = {"payload": _payload(stdin, shell, payload)}
+    if task_id:
+        task["task_id"] = task_id
+    with Link(project_here(), start=True) as link:
+        source = FromDaemon(link)
+        since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
+        answer = link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
+        if not as_json:
+            again = ", as before" if answer.get("duplicate") else ""
+            output.say(f"{answer['task_id']}: {answer['state']} at position {answer['position']}{again}")
+        if not wait:
+            if as_json:
+                output.print_json(answer)
+            return
+        end = _follow(
+            source, agent_id, str(answer["task_id"]), 0 if answer.get("duplicate") else since, quiet=as_json
+        )
+    if as_json:
+        output.print_json({**answer, "terminal": end})
+    raise typer.Exit(0 if end["type"] == "result" else 1)
+
+
+@options.command(app, "cancel", "orchestrator task cancel builder t-7")
+def cancel(
+    agent_id: AgentId,
+    task_id: Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")],
+    as_json: Json = False,
+) -> None:
+    """Ask for the end of a task.
+
+    A queued one ends at once, a running one at its agent's next step.
+    """
+    options.refuse_agents()
+    with Link(project_here(), start=True) as link:
+        answer = link.tool("task_cancel", {"agent_id": agent_id, "task_id": task_id})
+    if as_json:
+        output.print_json(answer)
+    else:
+        output.say(f"{task_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
+
+
+@options.command(app, "list", "orchestrator task list builder")
+def list_tasks(agent_id: AgentId, as_json: Json = False) -> None:
+    """List an agent's unfinished tasks.
+
+    And how many have finished, by outcome.
+    """
+    source = facts(project_here())
+    meta = source.agent(agent_id)
+    if as_json:
+        kept = ("agent_id", "status", "running_task_id", "tasks", "tasks_not_shown", "finished")
+        output.print_json({"live": source.live, **{key: meta[key] for key in kept if key in meta}})
+        return
+    output.table(
+        ["POSITION", "TASK", "STATE", "ATTEMPT"],
+        [
+            [
+                str(task["position"]),
+                task["task_id"],
+                task["state"] + (", cancel requested" if task["cancel_requested"] else ""),
+                str(task["attempt"]),
+            ]
+            for task in meta["tasks"]
+        ],
+    )
+    if meta.get("tasks_not_shown"):
+        output.say(f"and {meta['tasks_not_shown']} more")
+    counts = meta.get("finished") or {}
+    output.say("finished: " + (", ".join(f"{n} {kind}" for kind, n in counts.items()) or "none"))
+
+
+def _payload(stdin: str, shell: str, payload: str) -> Any:
+    if stdin not in ("", "-"):
+        raise BadRequest("bad_argument", f"unexpected argument {stdin!r}", 'quote the command: --command "make test"')
+    if sum((bool(shell), bool(payload), stdin == "-")) != 1:
+        raise BadRequest("bad_argument", "give exactly one of --command, --payload and -")
+    if shell:
+        return {"command": shell}
+    source = "--payload" if payload else "stdin"
+    try:
+        return json.loads(payload or sys.stdin.read())
+    except ValueError as error:
+        raise BadRequest(
+            "bad_argument", f"{source} is not JSON: {error}", "for a shell command use --command"
+        ) from error
+
+
+def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quiet: bool) -> dict[str, Any]:
+    """The task's terminal event; Conflict ``agent_ended`` if the agent is gone before it."""
+    gone = False
+    while True:
+        page = source.events(agent_id, since, PAGE, 0 if gone else FOLLOW_MS)
+        since = page["last_seq"]
+        for record in page["events"]:
+            if record.get("task_id") != task_id:
+                continue
+            if not quiet:
+                output.say(output.event_line(record))
+            if record["type"] in TERMINAL:
+                end: dict[str, Any] = record
+                return end
+        if page["more"]:
+            continue
+        # An agent that ends has its tasks ended by records of their own: look once more before giving up.
+        if gone and not page["events"]:
+            raise Conflict("agent_ended", f"agent {agent_id} has ended without finishing {task_id}")
+        gone = source.agent(agent_id)["status"] in ENDED

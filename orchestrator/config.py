@@ -1,0 +1,359 @@
+"""Configuration: read it from its five sources, say where each value came from, follow its files.
+
+Reads ``.agents/config.toml``, the user's ``config.toml``, environment variables and flags; writes nothing.
+Strict on purpose: a mistyped key that is quietly ignored costs a user an afternoon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from orchestrator.core.engines import ENGINES
+from orchestrator.errors import BadRequest, OrchestratorError
+
+ENV_PREFIX = "ORCHESTRATOR_"
+DEFAULT = "default"
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+_TRUE = {"true", "1", "yes", "on"}
+_FALSE = {"false", "0", "no", "off"}
+_RECHECK_MS = 2000
+_UNIT_WORDS = {"s": "seconds", "ms": "milliseconds", "share": "0.1 to 0.9"}
+
+
+def _key(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
+    """One key of ``Config``: its default, what it does, its unit, and the bounds pydantic checks."""
+    extra: dict[str, Any] = {"unit": unit, "per_connection": False}
+    return Field(default=default, description=description, json_schema_extra=extra, **limits)
+
+
+class Config(BaseModel):
+    """Every setting of one project's daemon and team; immutable.
+
+    Keys end in their unit where they have one (``_s`` seconds, ``_ms`` milliseconds). Each field's
+    ``json_schema_extra`` holds ``unit`` and ``per_connection``; ``env_name(key)`` is its variable.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", title="orchestrator config.toml")
+
+    engine: str = _key(
+        "", "Engine of agents created without one; empty: the kind of the master's client, else shell."
+    )
+    durability: Literal["fsync", "os"] = _key(
+        "fsync", "fsync: a record is on the disk before it counts; os: the kernel decides when it is."
+    )
+    border: Literal["auto"] | bool = _key(
+        "auto", "Status line above agent panes; auto: only in windows without other panes of the user."
+    )
+    overflow: Literal["refuse", "window"] = _key(
+        "refuse", "What happens when the window has no room for an agent: refuse, or open another window."
+    )
+    min_pane_width: int = _key(30, "Narrowest agent pane.", "columns", ge=2, le=1000)
+    min_pane_height: int = _key(5, "Lowest agent pane.", "rows", ge=1, le=1000)
+    master_share: float = _key(0.45, "Smallest part of the master's own pane that it keeps.", "share", ge=0.1, le=0.9)
+    tmux_socket: str = _key(
+        "", "Name of the tmux server (tmux -L) used outside tmux; empty: the user's default server."
+    )
+    session_width: int = _key(220, "Width of the session made outside tmux.", "columns", ge=80, le=1000)
+    session_height: int = _key(60, "Height of the session made outside tmux.", "rows", ge=24, le=1000)
+    ready_wait_ms: int = _key(
+        45000, "How long agent_create waits for the first ready by default.", "ms", ge=0, le=110000
+    )
+    ready_timeout_s: float = _key(
+        60.0, "After this long without ready, a starting agent counts as failed to launch.", "s", gt=0, le=3600
+    )
+    wait_cap_ms: int = _key(
+        55000, "Longest wait_for_command; the engine's tool limit may be lower.", "ms", ge=0, le=3_600_000
+    )
+    poll_cap_ms: int = _key(
+        45000, "Longest wait_ms of agent_get, events_read and broadcast_read.", "ms", ge=0, le=3_600_000
+    )
+    redeliver_after_s: float = _key(
+        2.0, "How long an acknowledged task's terminal event is awaited before it is handed out again.", "s",
+        ge=0, le=600,
+    )  # fmt: skip
+    max_redeliveries: int = _key(
+        3, "How often one life of an agent is handed the same acknowledged task again.", "times", ge=0, le=100
+    )
+    max_unfinished_tasks: int = _key(1000, "Unfinished tasks one agent may have.", "tasks", ge=1, le=1_000_000)
+    max_payload_bytes: int = _key(
+        262_144, "Largest payload of a task or an event, as JSON.", "bytes", ge=1024, le=16_777_216
+    )
+    restart: Literal["on-failure", "never", "always"] = _key(
+        "on-failure", "When an agent whose CLI has exited is launched again."
+    )
+    max_restarts: int = _key(1, "How often an agent is launched again before it is failed.", "times", ge=0, le=100)
+    on_lost: Literal["requeue", "fail"] = _key(
+        "requeue", "What becomes of the task a lost agent held: back to the head of its queue, or error."
+    )
+    max_attempts: int = _key(
+        2, "How often one task may be handed to a new life of its agent before it ends in error.", "times",
+        ge=1, le=100,
+    )  # fmt: skip
+    stop_grace_s: float = _key(5.0, "How long agent_delete waits for the agent to stop by itself.", "s", ge=0, le=600)
+    kill_grace_s: float = _key(2.0, "How long after SIGTERM a process gets SIGKILL.", "s", ge=0, le=600)
+    idle_exit_s: float = _key(
+        600.0, "The daemon exits after this long without connection or live agent; 0: never.", "s",
+        ge=0, le=31_536_000,
+    )  # fmt: skip
+    log_level: Literal["debug", "info", "warning", "error"] = _key("info", "Least severe line of the daemon's log.")
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_exists(cls, value: str) -> str:
+        if value and value not in ENGINES:
+            raise ValueError(f"no engine is called {value!r}; there are: {', '.join(sorted(ENGINES))}")
+        return value
+
+    @field_validator("tmux_socket")
+    @classmethod
+    def _socket_is_a_name(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+            raise ValueError("it is the name of a tmux server (tmux -L), not a path")
+        return value
+
+
+KEYS: tuple[str, ...] = tuple(Config.model_fields)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration and, for every key, where its value comes from; immutable.
+
+    ``sources[key]`` is ``default``, ``user config <path>``, ``project config <path>``,
+    ``environment <NAME>`` or ``flag --set <key>``.
+    """
+
+    config: Config
+    sources: Mapping[str, str]
+
+
+def env_name(key: str) -> str:
+    """The environment variable of a key: ``ORCHESTRATOR_<KEY>``."""
+    return ENV_PREFIX + key.upper()
+
+
+def unit(key: str) -> str:
+    """The unit of a key (``s``, ``ms``, ``bytes``, ...), empty where it has none."""
+    extra = Config.model_fields[key].json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
+
+
+def project_file(root: Path) -> Path:
+    """The project's configuration file, existing or not."""
+    return root / ".agents" / "config.toml"
+
+
+def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
+    """The user's configuration file, existing or not; a relative ``XDG_CONFIG_HOME`` is ignored (XDG says so)."""
+    xdg = env.get("XDG_CONFIG_HOME", "")
+    if xdg.startswith("/"):
+        return Path(xdg) / "orchestrator" / "config.toml"
+    if home is None:
+        home = Path(env["HOME"]) if env.get("HOME", "").startswith("/") else Path.home()
+    return home / ".config" / "orchestrator" / "config.toml"
+
+
+def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = _NONE, home: Path | None = None) -> Loaded:
+    """Read all sources and merge them: flags, environment, project file, user file, default.
+
+    Missing files and empty variables count as not given. Variables that name no key are left alone: the
+    prefix is shared with an agent's identity. BadRequest ``bad_config`` names source, key and what is wrong.
+    """
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(KEYS, DEFAULT)
+
+    def take(source: str, found: Mapping[str, Any]) -> None:
+        for key, value in found.items():
+            values[key] = value
+            sources[key] = source
+
+    user, project = user_file(env, home), project_file(root)
+    take(f"user config {user}", _read_file(user))
+    take(f"project config {project}", _read_file(project))
+    for key in KEYS:
+        name = env_name(key)
+        text = env.get(name, "")
+        if text:
+            take(f"environment {name}", {key: _checked(key, _parsed(key, text), f"environment {name}", env=name)})
+    for name, value in flags.items():
+        key = name.replace("-", "_")
+        flag = f"flag --set {key}"
+        _refuse_unknown(key, flag, flag=name)
+        parsed = _parsed(key, value) if isinstance(value, str) else value
+        take(flag, {key: _checked(key, parsed, flag, flag=name)})
+    return Loaded(config=Config.model_validate(values), sources=sources)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise BadRequest("bad_config", f"{path} cannot be read: {error.strerror}", file=str(path)) from error
+    try:
+        found = tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadRequest(
+            "bad_config", f"{path} line {line}: not UTF-8", "save the file as UTF-8", file=str(path), line=line
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"at line (\d+)", str(error))
+        line = int(place[1]) if place else data.count(b"\n") + 1
+        raise BadRequest(
+            "bad_config", f"{path} line {line}: not valid TOML: {error}", "fix that line", file=str(path), line=line
+        ) from error
+    out: dict[str, Any] = {}
+    for key, value in found.items():
+        _refuse_unknown(key, str(path), file=str(path))
+        out[key] = _checked(key, value, str(path), file=str(path))
+    return out
+
+
+def _refuse_unknown(key: str, source: str, **facts: Any) -> None:
+    if key in KEYS:
+        return
+    near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.5)
+    step = f"did you mean {near[0]!r}?" if near else "orchestrator config show lists every key"
+    raise BadRequest("bad_config", f"{source}: unknown key {key!r}", step, key=key, **facts)
+
+
+def _checked(key: str, value: Any, source: str, **facts: Any) -> Any:
+    try:
+        return getattr(Config.model_validate({key: value}), key)
+    except ValidationError as error:
+        reasons = "; ".join(
+            dict.fromkeys(str(item["msg"]).removeprefix("Value error, ") for item in error.errors(include_url=False))
+        )
+        measure = unit(key)
+        step = (
+            f"give {key} as a plain number of {_UNIT_WORDS.get(measure, measure)}"
+            if measure
+            else f"see {key} in orchestrator config show"
+        )
+        raise BadRequest("bad_config", f"{source}: {key} = {value!r}: {reasons}", step, key=key, **facts) from error
+
+
+def _parsed(key: str, text: str) -> Any:
+    """The text of a variable or flag as the type of its key; what does not parse stays text and is refused."""
+    kind = Config.model_fields[key].annotation
+    if kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return int(text) if kind is int else float(text)
+    elif key == "border":
+        word = text.lower()
+        return True if word in _TRUE else False if word in _FALSE else text
+    return text
+
+
+class ConfigState:
+    """The last good configuration, and what is wrong with the files now.
+
+    ``current`` only ever moves to a configuration that loaded; ``error`` is what kept the newest one from
+    loading, None when it did. The first load raises BadRequest ``bad_config``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        env: Mapping[str, str],
+        flags: Mapping[str, Any] = _NONE,
+        home: Path | None = None,
+    ) -> None:
+        self._sources = (root, dict(env), dict(flags), home)
+        self.files = (user_file(env, home), project_file(root))
+        self.error: OrchestratorError | None = None
+        self.current = load(*self._sources)
+
+    def reload(self) -> bool:
+        """Load again; whether ``current`` or ``error`` is now another than before. Never raises bad_config."""
+        before = (self.current, self.error and self.error.message)
+        try:
+            self.current = load(*self._sources)
+            self.error = None
+        except BadRequest as error:
+            self.error = error
+        return before != (self.current, self.error and self.error.message)
+
+
+async def watch(
+    root: Path,
+    env: Mapping[str, str],
+    on_change: Callable[[ConfigState], None],
+    *,
+    flags: Mapping[str, Any] = _NONE,
+    home: Path | None = None,
+    state: ConfigState | None = None,
+) -> None:
+    """Follow the configuration files until cancelled; call ``on_change(state)`` after each effective change.
+
+    Pass the ``state`` already in use, else one is made (which may raise BadRequest ``bad_config``). Files and
+    directories may come and go; nothing is created. Writes within 200 ms count as one.
+    """
+    state = state or ConfigState(root, env, flags, home)
+    seen: object = None
+    while True:
+        now = _fingerprint(state.files)
+        if now != seen:
+            seen = now
+            if state.reload():
+                on_change(state)
+        try:
+            await _until_touched(state.files, seen)
+        except (OSError, RuntimeError):
+            # A directory vanished, or the kernel grants no further watches: looking now and then still works.
+            await asyncio.sleep(_RECHECK_MS / 1000)
+
+
+async def _until_touched(files: tuple[Path, ...], seen: object) -> None:
+    """Return once a file looks other than ``seen``, or once a nearer directory can be watched."""
+    from watchfiles import awatch  # noqa: PLC0415  (40 ms that readers of one value need not pay)
+
+    places = {_nearest_directory(file) for file in files}
+    relevant = {str(part) for file in files for part in (file, *file.parents)}
+    changes = awatch(
+        *places,
+        watch_filter=lambda _, path: path in relevant,
+        recursive=False,
+        debounce=200,
+        # Events between two watches, or on file systems without any, are found by looking at the files.
+        rust_timeout=_RECHECK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
+    async with contextlib.aclosing(changes):
+        async for _ in changes:
+            moved = {_nearest_directory(file) for file in files} != places
+            if moved or _fingerprint(files) != seen:
+                return
+
+
+def _nearest_directory(file: Path) -> Path:
+    return next(parent for parent in file.parents if os.path.isdir(parent))  # noqa: PTH112  (never raises)
+
+
+def _fingerprint(files: tuple[Path, ...]) -> tuple[object, ...]:
+    """What changes when a file does, without reading it."""
+
+    def of(file: Path) -> object:
+        try:
+            found = os.stat(file)  # noqa: PTH116  (fstat fields, not a path operation)
+        except OSError as error:
+            return error.errno
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    return tuple(of(file) for file in files)

@@ -1,0 +1,53 @@
+"""The files that ship with the code: prompts and JSON Schemas. Reads only.
+
+A wheel carries them in ``orchestrator/_data``; a checkout has them at the repository's root.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import BadRequest, Environment
+
+_PACKAGE = Path(__file__).resolve().parent
+_PLACES = {
+    "prompts": (_PACKAGE / "_data" / "prompts", _PACKAGE.parent / "prompts"),
+    "schemas": (_PACKAGE / "_data" / "schemas", _PACKAGE.parent / ".agents-schema"),
+}
+
+
+def prompt(name: str) -> str:
+    """The text of ``prompts/<name>.md``; Environment ``internal`` if the installation lacks it."""
+    try:
+        return (_directory("prompts") / f"{name}.md").read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise _incomplete(f"prompt {name}") from error
+
+
+def schema_names() -> list[str]:
+    """The names of the shipped JSON Schemas, sorted: one per kind of file or record."""
+    return sorted(path.stem for path in _directory("schemas").glob("*.json") if not path.name.startswith("."))
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of that name; BadRequest ``bad_argument`` naming the others if there is none."""
+    names = schema_names()
+    if name not in names:
+        raise BadRequest(
+            "bad_argument", f"no schema is called {name!r}", f"there are: {', '.join(names)}", names=names
+        )
+    found: dict[str, Any] = json.loads((_directory("schemas") / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _directory(kind: str) -> Path:
+    for place in _PLACES[kind]:
+        if place.is_dir():
+            return place
+    raise _incomplete(kind)
+
+
+def _incomplete(what: str) -> Environment:
+    return Environment("internal", f"this installation lacks its {what}", "install orchestrator again")

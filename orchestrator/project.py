@@ -1,0 +1,195 @@
+"""Where a team works and where its daemon is found: the project of a directory, and its run directory.
+
+Shared by relay, hook, launch, CLI and daemon, so it imports the standard library only and stays cheap:
+a relay pays for it at every start. It reads the file system and makes the run directory; it writes nothing
+into a project.
+"""
+# os.path keeps paths that are not UTF-8, and answers False where Path raises EACCES:
+# ruff: noqa: PTH102, PTH110, PTH111, PTH112, PTH118, PTH120
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+# What relay and daemon say to each other before MCP begins. Raised when the hello changes incompatibly;
+# the same number is served whatever the version.
+PROTO = 1
+VERSION = "0.1.0"  # equal to pyproject.toml's (a test compares): importlib.metadata would cost a relay 15 ms
+INSTALL = os.path.dirname(os.path.realpath(__file__))
+
+# Names inside a run directory.
+LOCK = "lock"  # held by the daemon for life: free means there is no daemon
+SOCKET = "socket"
+LOG = "log"
+STOPPED = "stopped"  # stopped by hand: relays hold, until `daemon start`
+FAILED = "failed"  # JSON of the error that made the last start fail
+
+# Environment variables that hold for one connection's squads, spawn runs and queries, whoever started the
+# daemon.
+PER_CONNECTION = (
+    "STATE_MODE",
+    "ENGINE_COMMAND",
+    "ENGINE",
+    "EXECUTION_MODE",
+    "MAX_PARALLEL_MEMBERS",
+    "AGENTS_DIRECTORY_PATH",
+    "SQUAD_AGENTS_DIR",
+    "RUN_TEMPLATE",
+    "RUN_TEMPLATE_PATH",
+    "CREATE_CHAT_TEMPLATE",
+    "CREATE_CHAT_TEMPLATE_PATH",
+    "PROCESS_TIMEOUT_MS",
+    "GSD_PROJECT_ROOT",
+    "OPENROUTER_API_KEY",
+    "SMART_SPAWN_API_URL",
+    "SMART_SPAWN_MCP_HOME",
+    "MAX_PARALLEL_RUNS",
+    "MAX_PARALLEL_NODES_PER_RUN",
+    "MAX_USD_PER_RUN",
+    "NODE_TIMEOUT_SECONDS",
+    "RUN_TIMEOUT_SECONDS",
+    "CASCADE_EVALUATOR_MODEL",
+)
+# What tells a relay that it speaks for an agent; never passed on to the daemon's own environment.
+AGENT_ENV = ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_AGENT_EPOCH", "ORCHESTRATOR_AGENT_SECRET")
+
+SUN_PATH_MAX = 107  # bytes of a unix socket's path on Linux, without the NUL
+
+Kind = Literal["agents", "planning", "git", "cwd", "none"]
+
+
+class Project(NamedTuple):
+    """A directory a team works in: ``root`` is a real path, ``kind`` says what made it a project.
+
+    Kind ``none`` (``/`` or the home directory) is served, but refuses every call that changes state.
+    """
+
+    root: Path
+    kind: Kind
+
+
+class RunDirUnsafe(Exception):
+    """The run directory cannot be trusted or made; the message is one sentence naming the path."""
+
+
+def version() -> str:
+    """The version of the installed distribution: slower than ``VERSION``, right for a repackaged build."""
+    from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - not on the relay's path
+    from importlib.metadata import version as installed  # noqa: PLC0415
+
+    try:
+        return installed("orchestrator")
+    except PackageNotFoundError:
+        return VERSION
+
+
+def own_command(*args: str) -> list[str]:
+    """The one way to start a process of our own; ``-P`` keeps an ``orchestrator`` folder of the cwd out."""
+    return [sys.executable, "-P", "-m", "orchestrator", *args]
+
+
+def find_project(cwd: Path) -> Project:
+    """The project a process in ``cwd`` works in; never fails, an unreadable directory just does not count.
+
+    The nearest ancestor with our ``.agents/`` wins, else the nearest ``.planning/``, else the nearest
+    ``.git``, else ``cwd`` itself. Inside a git worktree the search runs in the main tree.
+    """
+    start = Path(os.path.realpath(cwd))
+    barred = _barred()
+    if start in barred:
+        return Project(start, "none")
+    start = _main_tree(start, barred)
+    above = [at for at in (start, *start.parents) if at not in barred]
+    for kind, marks in _MARKS:
+        for at in above:
+            if any(os.path.exists(at / mark) for mark in marks):
+                return Project(at, kind)
+    return Project(start, "cwd")
+
+
+def named_project(root: Path) -> Project:
+    """The project whose root was given explicitly: no search; ``/`` and the home directory stay ``none``."""
+    start = Path(os.path.realpath(root))
+    if start in _barred():
+        return Project(start, "none")
+    for kind, marks in _MARKS:
+        if any(os.path.exists(start / mark) for mark in marks):
+            return Project(start, kind)
+    return Project(start, "cwd")
+
+
+def run_dir(root: Path) -> Path:
+    """The project's run directory, made 0700 if missing; raises ``RunDirUnsafe``.
+
+    It depends on nothing but the user id and the real path of ``root``, so that every CLI finds the same one
+    whatever environment it passes on. (``ORCHESTRATOR_RUN_BASE`` moves it, for tests only.)
+    """
+    base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
+    name = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+    path = os.path.join(base, name)
+    if len(os.fsencode(os.path.join(path, SOCKET))) > SUN_PATH_MAX:
+        raise RunDirUnsafe(f"the path of the socket in {path} is longer than {SUN_PATH_MAX} bytes")
+    for step in (base, path):
+        _private(step)
+    return Path(path)
+
+
+_MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    ("agents", (".agents/config.toml", ".agents/agents", ".agents/run")),  # other tools have an .agents/ too
+    ("planning", (".planning",)),
+    ("git", (".git",)),
+)
+
+
+def _barred() -> tuple[Path, ...]:
+    """The directories that are never a project."""
+    return Path("/"), Path(os.path.realpath(os.path.expanduser("~")))
+
+
+def _main_tree(start: Path, barred: tuple[Path, ...]) -> Path:
+    """``start``, or its counterpart in the main tree when it lies in a git worktree; a submodule is none."""
+    for at in (start, *start.parents):
+        if at in barred:
+            continue
+        mark = at / ".git"
+        if os.path.isdir(mark):
+            return start
+        try:
+            text = mark.read_text("utf-8", "surrogateescape")
+            if not text.startswith("gitdir:"):
+                continue
+            gitdir = at / text.removeprefix("gitdir:").strip()
+            # Only a worktree's git directory has this file; a submodule's is a repository of its own.
+            common = gitdir / (gitdir / "commondir").read_text("utf-8", "surrogateescape").strip()
+        except OSError:
+            if os.path.lexists(mark):
+                return start
+            continue
+        common = Path(os.path.realpath(common))
+        main = common.parent
+        if common.name != ".git" or main in barred:  # a bare repository has no main tree
+            return start
+        return main / start.relative_to(at)
+    return start
+
+
+def _private(path: str) -> None:
+    """Make ``path`` if missing and insist on a directory that is ours alone."""
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        found = os.lstat(path)
+    except OSError as error:
+        raise RunDirUnsafe(f"the run directory {path} cannot be made: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise RunDirUnsafe(f"{path} is not a directory")
+    if found.st_uid != os.geteuid():
+        raise RunDirUnsafe(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
+    if found.st_mode & 0o077:
+        raise RunDirUnsafe(f"{path} is open to others (mode {stat.S_IMODE(found.st_mode):04o}, wanted 0700)")

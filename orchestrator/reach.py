@@ -1,0 +1,248 @@
+"""Reaching the project's daemon: connect to it, start it when none runs, say hello.
+
+Shared by relay, command line and the daemon's own door; standard library only. It touches the run directory and
+forks; a started daemon holds the lock for life and inherits the listening socket, so no one polls for readiness.
+"""
+# os.stat and os.getcwd: bytes that are not UTF-8 survive.
+# ruff: noqa: PTH109, PTH116
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.project import (
+    AGENT_ENV,
+    FAILED,
+    INSTALL,
+    LOCK,
+    LOG,
+    PER_CONNECTION,
+    PROTO,
+    SOCKET,
+    STOPPED,
+    VERSION,
+    Project,
+    RunDirUnsafe,
+    own_command,
+    run_dir,
+)
+
+FAILED_PACE_S = 3.0  # all relays together try a start that failed for a known reason this often
+LOG_MAX = 4 << 20
+
+
+def connect(project: Project) -> socket.socket | None:
+    """A connection (non-blocking) to the project's daemon, or None when nothing listens.
+
+    Whoever connects sends a ``hello`` first. Raises ``RunDirUnsafe``.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        sock.connect(str(run_dir(project.root) / SOCKET))
+    except OSError:  # also a full backlog: it is retried like an absent daemon
+        sock.close()
+        return None
+    except RunDirUnsafe:
+        sock.close()
+        raise
+    return sock
+
+
+def claim(directory: Path) -> tuple[int, socket.socket] | None:
+    """The daemon's lock and a fresh listening socket (mode 0600), or None while another process holds the lock.
+
+    A free lock proves that no daemon lives, so a stale socket may go. Both descriptors are non-inheritable.
+    """
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held, named = os.fstat(lock), os.stat(directory / LOCK)
+        except (BlockingIOError, FileNotFoundError):
+            os.close(lock)
+            return None
+        if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):  # somebody cleaned the directory meanwhile
+            os.close(lock)
+            return None
+        (directory / SOCKET).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)
+        try:
+            listener.bind(str(directory / SOCKET))
+        finally:
+            os.umask(mask)
+        listener.listen(512)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock, listener
+
+
+def daemon_command(project: Project, lock: int, listener: int) -> list[str]:
+    """How a daemon is started that inherits both descriptors."""
+    fds = ("--lock-fd", str(lock), "--socket-fd", str(listener))
+    return own_command("daemon", "run", "--project", str(project.root), *fds)
+
+
+def try_start(project: Project, directory: Path) -> bool:
+    """Start the project's daemon unless one holds the lock, it was stopped by hand, or a start just failed.
+
+    True when this call started one: it can be connected to at once, the backlog holds callers while it loads.
+    Raises ``OSError`` when the machine refuses.
+    """
+    if (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S:
+        return False
+    claimed = claim(directory)
+    if claimed is None:
+        return False
+    lock, listener = claimed
+    try:
+        _spawn(daemon_command(project, lock, listener.fileno()), directory, lock, listener.fileno())
+    finally:
+        os.close(lock)
+        listener.close()
+    return True
+
+
+def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any]:
+    """The wire form of an error of ``orchestrator.errors``, whose table knows kind and code."""
+    return {"kind": kind, "code": code, "message": message, "next_step": next_step}
+
+
+def held_by(directory: Path) -> dict[str, Any] | None:
+    """Why no daemon runs, as an error's wire form, if a marker says so."""
+    if (directory / STOPPED).exists():
+        return failure(
+            "NotReady", "daemon_stopped", "the daemon was stopped by hand", "run: orchestrator daemon start"
+        )
+    with suppress(OSError, ValueError):
+        found = json.loads((directory / FAILED).read_bytes())
+        if isinstance(found, dict) and {"kind", "code", "message", "next_step"} <= found.keys():
+            return found
+    return None
+
+
+def hello(
+    project: Project,
+    *,
+    kind: str,
+    conn: str,
+    boot: int = 1,
+    toolsets: Sequence[str] = (),
+    pending: Sequence[tuple[str | int, int]] = (),
+) -> bytes:
+    """The first line to the daemon: who connects, from where, and what a re-connecting relay still waits for.
+
+    ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same for the caller's whole life;
+    ``boot`` counts its connections from 1; ``pending`` is (request id, age in ms).
+    """
+    pids, tty = _ancestry()
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError:
+        cwd = str(project.root)
+    said = {
+        "proto": PROTO,
+        "version": VERSION,
+        "install": INSTALL,
+        "project": str(project.root),
+        "conn": conn,
+        "boot": boot,
+        "kind": kind,
+        "cwd": cwd,
+        "toolsets": list(toolsets),
+        "tmux": os.environ.get("TMUX"),
+        "tmux_pane": os.environ.get("TMUX_PANE"),
+        "tty": tty,
+        "pids": pids,
+        "agent": _agent(),
+        "env": {name: os.environ[name] for name in PER_CONNECTION if name in os.environ},
+        "pending": list(pending),
+    }
+    return json.dumps({"hello": said}, separators=(",", ":")).encode() + b"\n"
+
+
+def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> None:
+    """Run ``command`` outside our process group and tree, holding nothing of ours but the two descriptors."""
+    with suppress(OSError):
+        if (directory / LOG).stat().st_size > LOG_MAX:
+            (directory / LOG).replace(directory / f"{LOG}.1")
+    log = os.open(directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    # What holds for one connection, names an agent or points at a terminal is not the daemon's.
+    dropped = {*PER_CONNECTION, *AGENT_ENV, "TMUX", "TMUX_PANE"}
+    env = {name: value for name, value in os.environ.items() if name not in dropped}
+    child = os.fork()
+    if child:
+        os.close(log)
+        os.close(null)
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.chdir("/")
+        for fd, at in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(fd, at)
+        first, last = sorted((lock, listener))
+        # A pipe leaked into us by the CLI would stay open as long as the daemon lives, and the CLI wait for its end.
+        for begin, end in ((3, first), (first + 1, last), (last + 1, os.sysconf("SC_OPEN_MAX"))):
+            os.closerange(begin, end)
+        os.set_inheritable(lock, True)
+        os.set_inheritable(listener, True)
+        for number in (signal.SIGINT, signal.SIGPIPE):  # what we ignore would be ignored by it too
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(command[0], command, env)  # noqa: S606 - an argv list
+    except BaseException as error:  # noqa: BLE001 - a child must never run on as a second relay
+        os.write(2, f"orchestrator: the daemon was not started: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _ancestry() -> tuple[list[int], str | None]:
+    """The pids above us, nearest first, without 1; and the terminal of the nearest of us that has one."""
+    pids: list[int] = []
+    tty = None
+    pid = os.getpid()
+    while pid > 1 and len(pids) < 64:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            break
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        pid, device = int(fields[1]), int(fields[4])
+        major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
+        if tty is None and 136 <= major <= 143:
+            tty = f"/dev/pts/{(major - 136) * 256 + minor}"
+        elif tty is None and major == 4:
+            tty = f"/dev/tty{minor}"
+        if pid > 1:
+            pids.append(pid)
+    return pids, tty
+
+
+def _agent() -> dict[str, Any] | None:
+    """The agent this process speaks for, as its environment claims it; the secret proves it to the daemon."""
+    agent_id, epoch, secret = (os.environ.get(name, "") for name in AGENT_ENV)
+    if not agent_id or not epoch.isdecimal():
+        return None
+    return {"id": agent_id, "epoch": int(epoch), "secret": secret}
+
+
+def _age(path: Path) -> float:
+    """Seconds since the file was written; -1 when there is none."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return -1.0

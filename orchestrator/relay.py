@@ -1,0 +1,431 @@
+"""The relay: the tiny stdio process a CLI starts as its MCP server; it carries lines between CLI and daemon.
+
+It must survive its daemon, because no CLI reconnects a dead MCP server: it starts another one, replays what the
+client had set up, re-sends what is unanswered, and never exits before its client. Standard library only, one
+thread, one select loop. It touches the two wire descriptors, the daemon's socket, and the run directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.project import LOG, Project, RunDirUnsafe, find_project, named_project, run_dir
+from orchestrator.reach import connect, failure, held_by, hello, try_start
+from orchestrator.wire import ANSWER, Lines, Pending, Refused, Setup, encode, failed, read_client, rpc_error
+
+__all__ = ["Relay", "connect", "main", "try_start"]
+
+USAGE = """\
+Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR]
+
+Serve MCP on stdin and stdout for the CLI that starts it; the project's daemon is started when none runs.
+
+Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
+"""
+ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
+INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
+HELLO_S = 15.0
+DRAIN_S = 2.0  # the SDK's client kills its server 2 s after closing stdin
+LINGER_S = 1.0  # how young a request must be to be waited for when stdin ends
+BACKOFF = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+STEADY_S = 5.0  # a daemon that lived shorter counts as flapping
+MAX_DEATHS = 50  # a request that saw as many daemons die may be what kills them
+HIGH = 8 << 20  # bytes waiting for one side, above which the other side is not read
+MAX_LINE = 32 << 20  # below the daemon's own limit, which would end the connection and be met again on re-sending
+CHUNK = 1 << 18
+
+_HANDSHAKE = ("initialize", "server/discover")
+
+
+class Relay:
+    """One client, and one daemon after the other. The states and events are those of the table in the docs."""
+
+    def __init__(self, project: Project, toolsets: Sequence[str], wire_in: int, wire_out: int) -> None:
+        self.project = project
+        self.toolsets = toolsets
+        self.wire_in = wire_in
+        self.wire_out = wire_out
+        self.conn = os.urandom(8).hex()
+        self.boot = 0
+        self.sock: socket.socket | None = None
+        self.up = False
+        self.write_dead = False
+        now = time.monotonic()
+        self.since = now  # when the connection began to be what it is
+        self.down_since = now
+        self.retry_at = now
+        self.fails = 0  # connections in a row that ended before the daemon's hello
+        self.flaps = 0  # daemons in a row that did not last
+        self.reason: dict[str, Any] | None = None
+        self.to_client = bytearray()
+        self.to_daemon = bytearray()
+        self.client_lines = Lines(MAX_LINE)
+        self.daemon_lines = Lines()
+        self.pending: dict[str, Pending] = {}  # by the repr of the id: 7 and "7" are two
+        self.questions: dict[str, Any] = {}  # open requests of the daemon to the client
+        self.setup = Setup()
+        self.replays: dict[str, str] = {}
+        self.eof_at: float | None = None
+        self.half_closed = False
+
+    def run(self) -> int:
+        """Carry lines until the client is gone; always 0."""
+        while True:
+            now = time.monotonic()
+            if self.sock is None and now >= self.retry_at and not self.half_closed:
+                self._reach(now)
+            elif self.sock is not None and not self.up and now >= self.since + HELLO_S:
+                self._lost("no hello")
+            self._give_up(now)
+            if not self._flush_client() or self._done(now):
+                return 0
+            self._flush_daemon()
+            sources: list[Any] = []
+            if self.eof_at is None and self._room_for_client():
+                sources.append(self.wire_in)
+            if self.sock is not None and len(self.to_client) < HIGH:
+                sources.append(self.sock)
+            sinks: list[Any] = [self.wire_out] if self.to_client else []
+            if self.sock is not None and self.to_daemon and not self.write_dead:
+                sinks.append(self.sock)
+            readable, _, _ = select.select(sources, sinks, [], self._timeout(time.monotonic()))
+            if self.sock is not None and self.sock in readable:
+                self._read_daemon()
+            if self.wire_in in readable:
+                self._read_client()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def _timeout(self, now: float) -> float | None:
+        """How long select may sleep; None for ever."""
+        if self.eof_at is not None:
+            return 0.02
+        if self.up:
+            return None
+        due = [self.retry_at if self.sock is None else self.since + HELLO_S]
+        due += [self._due(request) for request in self.pending.values()]
+        return max(0.0, min(due) - now)
+
+    def _due(self, request: Pending) -> float:
+        """When a request has waited long enough for a daemon."""
+        limit = INIT_AFTER if request.method in _HANDSHAKE else ERR_AFTER
+        return max(request.arrived, self.down_since) + limit
+
+    def _give_up(self, now: float) -> None:
+        """Answer what has waited too long for a daemon, and go on trying."""
+        if self.up:
+            return
+        for request in [request for request in self.pending.values() if now >= self._due(request)]:
+            self._fail(request, self._why())
+
+    def _why(self) -> dict[str, Any]:
+        if self.reason is not None:
+            return self.reason
+        try:
+            place = f"; its log is {run_dir(self.project.root) / LOG}"
+        except RunDirUnsafe:
+            place = ""
+        step = (
+            "orchestrator daemon status says why; before repeating a call that changes something, look whether it did"
+        )
+        return failure("NotReady", "daemon_down", f"the daemon does not answer; relays keep trying{place}", step)
+
+    def _fail(self, request: Pending, error: dict[str, Any]) -> None:
+        del self.pending[repr(request.key)]
+        self.to_client += failed(request, error)
+
+    def _done(self, now: float) -> bool:
+        """Whether the client is gone and has got what it still can get."""
+        if self.eof_at is None:
+            return False
+        if now >= self.eof_at + DRAIN_S:
+            return True
+        if self.up and not self.half_closed and (not self.to_daemon or self.write_dead):
+            # Half-closing makes the daemon drop what it works on: let a client that writes and closes at once
+            # (echo ... | orchestrator mcp) have its answers, but keep no long poll of a client that went away.
+            young = any(max(p.arrived, self.since) + LINGER_S > now for p in self.pending.values())
+            if not young and self.sock is not None:
+                with suppress(OSError):
+                    self.sock.shutdown(socket.SHUT_WR)
+                self.half_closed = True
+        waiting = self.sock is not None if self.half_closed else bool(self.pending) or self.up
+        return not waiting and not self.to_client
+
+    # -- the daemon's side --------------------------------------------------------------------------------------
+
+    def _reach(self, now: float) -> None:
+        """Connect, or start a daemon and connect."""
+        self.retry_at = now + (0.01 if now < self.down_since + 2 else 0.25)
+        try:
+            sock = connect(self.project)
+            if sock is None:
+                directory = run_dir(self.project.root)
+                if try_start(self.project, directory):
+                    sock = connect(self.project)
+                else:
+                    self.reason = held_by(directory) or self.reason
+        except RunDirUnsafe as error:
+            self.reason = failure(
+                "Environment", "run_dir_unsafe", str(error), "remove it, or fix owner and mode (0700)"
+            )
+            self.retry_at = now + 1
+            return
+        except OSError as error:
+            self.reason = failure(
+                "Environment", "daemon_failed", f"the daemon was not started: {error}", "see the message"
+            )
+            self.retry_at = now + 1
+            return
+        if sock is not None:
+            self._greet(sock, now)
+
+    def _greet(self, sock: socket.socket, now: float) -> None:
+        """Hello, replay and everything unanswered in one write: the daemon handles what is pipelined in order."""
+        self.sock, self.since, self.boot = sock, now, self.boot + 1
+        self.write_dead = False
+        self.replays.clear()
+        ages = [(p.key, int((now - p.arrived) * 1000)) for p in self.pending.values()]
+        self.to_daemon += hello(
+            self.project, kind="relay", conn=self.conn, boot=self.boot, toolsets=self.toolsets, pending=ages
+        )
+        if self.setup.initialize is not None:
+            self._replay(self.setup.initialize)
+        if self.setup.initialized is not None:
+            self.to_daemon += self.setup.initialized + b"\n"
+        for request in self.setup.calls():
+            self._replay(request)
+        for request in self.pending.values():
+            self.to_daemon += request.line + b"\n"
+
+    def _replay(self, request: Pending) -> None:
+        own = f"relay#{self.boot}.{len(self.replays) + 1}"
+        self.replays[own] = request.method
+        self.to_daemon += encode({"jsonrpc": "2.0", "id": own, "method": request.method, "params": request.params})
+
+    def _lost(self, why: str) -> None:
+        """The connection is over: back to trying, with everything unanswered kept for the next daemon."""
+        now = time.monotonic()
+        if self.sock is not None:
+            self.sock.close()
+        self.sock = None
+        self.to_daemon.clear()
+        self.daemon_lines.clear()
+        for key in self.questions.values():
+            told = {"requestId": key, "reason": "the server restarted"}
+            self.to_client += encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
+        self.questions.clear()
+        if self.up:
+            self.up, self.down_since, self.fails = False, now, 0
+            self.flaps = 0 if now >= self.since + STEADY_S else self.flaps + 1
+            # At once, as a crash is; slower once daemons die in a row, or one core would do nothing but start them.
+            self.retry_at = now + min(5.0, self.flaps // 8 * 0.5)
+            for request in list(self.pending.values()):
+                request.deaths += 1
+                if request.deaths >= MAX_DEATHS:
+                    message = f"the daemon died {request.deaths} times while it had this request"
+                    self._fail(request, failure("Environment", "daemon_failed", message, "see the daemon's log"))
+            return
+        with suppress(RunDirUnsafe):
+            self.reason = held_by(run_dir(self.project.root)) or self.reason
+        self.retry_at = now + BACKOFF[min(self.fails, len(BACKOFF) - 1)]
+        self.fails += 1
+        if self.fails > 2:
+            _say(f"no daemon yet ({why}), attempt {self.fails}")
+
+    def _flush_daemon(self) -> None:
+        while self.sock is not None and self.to_daemon and not self.write_dead:
+            try:
+                sent = self.sock.send(self.to_daemon[:CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self.write_dead = True  # answers may still be queued: read on to the end
+                return
+            del self.to_daemon[:sent]
+
+    def _read_daemon(self) -> None:
+        assert self.sock is not None
+        try:
+            data = self.sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost("connection closed")
+            return
+        for line in self.daemon_lines.feed(data):
+            assert line is not None
+            if self.up:
+                self._from_daemon(line)
+            elif not self._welcomed(line):
+                return
+
+    def _welcomed(self, line: bytes) -> bool:
+        """Take the daemon's hello; False when it refuses, and the connection is over."""
+        error = None
+        try:
+            said = json.loads(line)["hello"]
+            error = said.get("error")
+            good = isinstance(said["proto"], int) if error is None else False
+        except (ValueError, LookupError, TypeError, AttributeError):
+            good = False
+        if good:
+            self.up, self.since, self.reason, self.fails = True, time.monotonic(), None, 0
+            return True
+        if isinstance(error, dict) and {"code", "message", "next_step"} <= error.keys():
+            self.reason = error
+            self.fails = max(self.fails, BACKOFF.index(1.0))  # a refusal will not change within milliseconds
+        self._lost("refused" if error else "no hello")
+        return False
+
+    def _from_daemon(self, line: bytes) -> None:
+        """Pass a line on if it is an MCP message that the client can place; nothing else reaches stdout."""
+        match = ANSWER.match(line)
+        if match is not None:
+            key, good = json.loads(match[1]), match[2] == b"result"
+        else:
+            try:
+                message = json.loads(line)
+                foreign = message["jsonrpc"] != "2.0"
+                if "method" in message and not foreign:
+                    if "id" in message:
+                        self.questions[repr(message["id"])] = message["id"]
+                    self.to_client += line + b"\n"
+                    return
+                key, good = None if foreign else message["id"], "result" in message
+            except (ValueError, LookupError, TypeError, RecursionError):
+                if line.strip():
+                    _say("dropped a line of the daemon that is no MCP message")
+                return
+        if isinstance(key, str) and key in self.replays:
+            self._replayed(self.replays.pop(key), line, good)
+            return
+        request = self.pending.pop(repr(key), None)
+        if request is None:  # late or twice: the client gets exactly one answer
+            return
+        self.to_client += line + b"\n"
+        if good:
+            self.setup.take(request, line)
+
+    def _replayed(self, method: str, line: bytes, good: bool) -> None:
+        """Swallow the answer to a replay; a daemon that introduces itself differently may offer other tools."""
+        if not good:
+            _say(f"the daemon refused the replayed {method}: {line[:300].decode(errors='replace')}")
+        elif method == "initialize" and self.setup.differs(line):
+            self.to_client += encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+    # -- the client's side --------------------------------------------------------------------------------------
+
+    def _room_for_client(self) -> bool:
+        held = 0 if self.up else sum(len(request.line) for request in self.pending.values())
+        return max(held, len(self.to_daemon), len(self.to_client)) < HIGH
+
+    def _flush_client(self) -> bool:
+        """Write what fits; False when the client no longer reads."""
+        while self.to_client:
+            try:
+                sent = os.write(self.wire_out, self.to_client[:CHUNK])
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            del self.to_client[:sent]
+        return True
+
+    def _read_client(self) -> None:
+        try:
+            data = os.read(self.wire_in, CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self.eof_at = time.monotonic()
+            data = b"\n"  # a last line need not be terminated
+        for line in self.client_lines.feed(data):
+            if line is None:
+                self.to_client += rpc_error(None, -32600, f"a message may have {MAX_LINE} bytes; use files for more")
+            elif line.strip():
+                self._from_client(line)
+
+    def _from_client(self, raw: bytes) -> None:
+        """Track a message and pass it on."""
+        try:
+            message, line = read_client(raw)
+        except Refused as refused:
+            self.to_client += refused.answer
+            return
+        key, method = message.get("id"), message.get("method")
+        if method is None:
+            if self.questions.pop(repr(key), None) is not None:
+                self._forward(line)
+        elif key is None:
+            self._notified(method, message.get("params"), line)
+        elif repr(key) in self.pending:
+            _say(f"dropped a second request with the id {key!r}, which has no answer yet")
+        else:
+            self.pending[repr(key)] = Pending(key, method, message.get("params"), line)
+            self._forward(line)
+
+    def _notified(self, method: str, params: Any, line: bytes) -> None:
+        if method == "notifications/initialized":
+            self.setup.initialized = line
+        elif method == "notifications/cancelled" and isinstance(params, dict):
+            # Never answered then, so it must not be re-sent either.
+            self.pending.pop(repr(params.get("requestId")), None)
+        self._forward(line)
+
+    def _forward(self, line: bytes) -> None:
+        """To the daemon of now; without one, requests wait as pending and the rest has lost its meaning."""
+        if self.sock is not None:
+            self.to_daemon += line + b"\n"
+
+
+def _say(text: str) -> None:
+    """A line on stderr, unless that would block: some clients never read it."""
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, f"orchestrator mcp: {text}"[:500].encode(errors="replace") + b"\n")
+
+
+def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
+    """Serve the client on the two wire descriptors; returns 0 when it is gone, 2 on a bad flag.
+
+    Descriptor 1 must not be the wire any more: whatever prints goes elsewhere.
+    """
+    toolsets, project = ["team", "squad"], None
+    rest = list(arguments)
+    while rest:
+        flag, _, value = rest.pop(0).partition("=")
+        if flag in ("-h", "--help"):
+            os.write(wire_out, USAGE.encode())
+            return 0
+        if flag == "--agent":
+            toolsets = ["agent"]
+            continue
+        value = value or (rest.pop(0) if rest else "")
+        if flag == "--toolsets" and value:
+            toolsets = [name.strip() for name in value.split(",")]
+        elif flag == "--project" and Path(value).is_dir():
+            project = named_project(Path(value))
+        else:
+            _say(f"{flag} {value}: unknown flag, or not what it takes\n{USAGE}")
+            return 2
+    if project is None:
+        try:
+            project = find_project(Path.cwd())
+        except FileNotFoundError:  # the working directory was deleted
+            project = Project(Path("/"), "none")
+    if not os.isatty(wire_in):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which closes our stdin if it ends
+    if not os.isatty(wire_out):
+        os.set_blocking(wire_out, False)  # a terminal is shared with others, who would see it
+    return Relay(project, toolsets, wire_in, wire_out).run()

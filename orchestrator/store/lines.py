@@ -1,0 +1,100 @@
+"""The form of one log line: encode a record, decode and verify lines, say what is wrong with a bad one.
+
+Pure: bytes in, records out. The line number of a record is its ``seq``, because ``seq`` is dense from 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import orjson
+from orjson import loads
+
+from orchestrator.errors import BadRequest, Corrupt
+
+Record = dict[str, Any]
+
+VERSION = 1
+STAMPS = frozenset({"v", "seq", "crc"})
+SEAL_BYTES = len(b',"crc":"00000000"}')
+# Readers that search by byte offset read the seq from a line's first bytes, without the rest of the line.
+SEQ_AT_START = re.compile(rb'\{"v":1,"seq":(\d{1,19}),')
+HEAD_BYTES = len(b'{"v":1,"seq":,') + 19
+_SEALED = re.compile(rb',"crc":"[0-9a-f]{8}"\}\Z')
+
+
+def encode(record: Record, seq: int) -> tuple[Record, bytes]:
+    """The record with ``v``, ``seq`` first and ``crc`` last, and its line.
+
+    Raises ``BadRequest("bad_argument")`` for what JSON files cannot hold (integers beyond 64 bits, lone
+    surrogates, nesting too deep): such values come from callers' payloads.
+    """
+    assert STAMPS.isdisjoint(record), "v, seq and crc are stamped here"
+    stamped = {"v": VERSION, "seq": seq, **record}
+    try:
+        body = orjson.dumps(stamped)[:-1]
+    except orjson.JSONEncodeError as error:
+        raise BadRequest("bad_argument", f"the payload cannot be stored as JSON: {error}") from None
+    crc = f"{crc32(body):08x}"
+    stamped["crc"] = crc
+    return stamped, b'%b,"crc":"%b"}\n' % (body, crc.encode())
+
+
+def decode(lines: list[bytes], first_seq: int, types: frozenset[str], path: Path) -> Iterator[Record]:
+    """The records of complete lines (without their newlines), the first of which must have ``first_seq``.
+
+    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote. This is
+    the inner loop of every start: one record at a time, so that the garbage collector has nothing to do.
+    """
+    seq = first_seq
+    for line in lines:
+        try:
+            record = loads(line)
+            # The checksum is compared as text: as a number, a hex digit with a flipped case bit would pass.
+            good = (
+                record["crc"] == crc32(line[:-SEAL_BYTES]).to_bytes(4).hex()
+                and record["seq"] == seq
+                and record["v"] == VERSION
+                and record["type"] in types
+            )
+        except (ValueError, KeyError, TypeError):
+            good = False
+        if not good:
+            raise diagnose(line, seq, types, path)
+        yield record
+        seq += 1
+
+
+def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path) -> Corrupt:
+    """The error for a bad line: what is wrong with it and how that probably happened."""
+    code = "corrupt_log"
+    try:
+        record = loads(line)
+    except ValueError:
+        record = None
+    sealed = _SEALED.search(line) is not None
+    intact = sealed and line[-SEAL_BYTES:] == b',"crc":"%08x"}' % crc32(line[:-SEAL_BYTES])
+    found = record if isinstance(record, dict) else {}
+    version, kind = found.get("v"), found.get("type")
+    if found and version != VERSION and (intact or not sealed):
+        # A newer format may seal its lines another way, so only a line with OUR seal can be called damaged.
+        code, cause = "unknown_version", f"it has format version {version!r}; a newer orchestrator wrote it"
+    elif intact and found.get("seq") != seq:
+        cause = f"seq {found.get('seq')!r} where {seq} must follow; lines were removed, repeated or moved"
+    elif intact and not (isinstance(kind, str) and kind in types):
+        code, cause = "unknown_version", f"record type {kind!r} is unknown here; a newer orchestrator wrote it"
+    elif b"\0" in line:
+        cause = "it contains NUL bytes; the disk lost a block, or power failed before it was written"
+    elif record is None:
+        cause = "it is not JSON; the file was damaged, or two writers were at work"
+    elif not sealed:
+        cause = "its checksum is missing; the file was edited by hand or damaged"
+    elif not intact:
+        cause = "its checksum does not fit; the file was edited by hand or damaged"
+    else:
+        cause = "its keys are not in the order orchestrator writes; the file was edited by hand"
+    return Corrupt(code, f"{path}, line {seq}: {cause}", file=str(path), line=seq, cause=cause)

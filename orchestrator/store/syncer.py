@@ -1,0 +1,123 @@
+"""Runs the slow syncs of all logs and hands the outcomes back on the event loop.
+
+Syncs run in a few threads, several files in parallel. Waking a thread and being woken by it costs about half
+as much as the sync of a fast disk, so a sync that is alone runs on the event loop itself as long as
+recent syncs were fast: a disk that turns slow holds the loop up for one sync, then goes to the threads.
+
+A failed sync is final: the kernel may have dropped the data and reports the error only once, so nothing
+is retried, everything queued fails, and the owner is told exactly once (the daemon then exits).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Job = Callable[[], None]
+Done = Callable[[Exception | None], None]
+
+FAST_S = 0.001
+WEIGHT = 1 / 8  # of the newest sync in the running mean: one of 100 ms keeps the loop free for the next 20
+
+
+class Syncer:
+    """The syncs of one process.
+
+    ``on_failure`` is called on the event loop, once, with the first error any job raised. With
+    ``threads=0`` jobs run inside ``submit``: for tools without an event loop, and for deterministic tests.
+    ``fast_s`` bounds the mean duration up to which a lone sync may run on the event loop; 0 forbids it.
+    """
+
+    def __init__(self, on_failure: Callable[[Exception], None], threads: int = 4, fast_s: float = FAST_S) -> None:
+        self.failed: Exception | None = None
+        self._on_failure = on_failure
+        self._told = False
+        self._fast_s = fast_s
+        self._mean_s = fast_s  # not known to be fast yet
+        self._due: list[tuple[Job, Done]] = []
+        self._in_threads = 0
+        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
+        self._finished: deque[tuple[Done, Exception | None]] = deque()
+        self._woken = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads = [threading.Thread(target=self._work, name=f"sync-{n}", daemon=True) for n in range(threads)]
+
+    def submit(self, job: Job, done: Done) -> None:
+        """Run ``job`` soon, then ``done(error or None)`` on the event loop; call it on the loop only."""
+        if not self._threads:
+            done(self._run(job))
+            self._tell()
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            for thread in self._threads:
+                thread.start()
+        # Started only after all tasks that are ready now have run: their appends share the sync, and it is
+        # known whether it is alone.
+        if not self._due:
+            self._loop.call_soon(self._start_due)
+        self._due.append((job, done))
+
+    def close(self) -> None:
+        """End the threads after the jobs they hold; outcomes not delivered yet are dropped."""
+        if self._loop is not None:
+            for _ in self._threads:
+                self._jobs.put(None)
+            for thread in self._threads:
+                thread.join()
+        self._threads = []
+
+    def _start_due(self) -> None:
+        due, self._due = self._due, []
+        if len(due) == 1 and not self._in_threads and self._mean_s < self._fast_s:
+            job, done = due[0]
+            done(self._run(job))
+            self._tell()
+            return
+        self._in_threads += len(due)
+        for item in due:
+            self._jobs.put(item)
+
+    def _run(self, job: Job) -> Exception | None:
+        if self.failed is not None:
+            return self.failed
+        start = time.monotonic()
+        try:
+            job()
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the data must not count as durable
+            self.failed = error
+            return error
+        finally:
+            self._mean_s += (time.monotonic() - start - self._mean_s) * WEIGHT
+        return None
+
+    def _work(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            self._finished.append((done, self._run(job)))
+            # One wake-up serves every outcome appended before the loop runs: `_deliver` clears the flag
+            # before it empties the queue, so an outcome is never left behind.
+            if not self._woken:
+                self._woken = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._woken = False
+        while self._finished:
+            done, error = self._finished.popleft()
+            self._in_threads -= 1
+            done(error)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.failed is not None and not self._told:
+            self._told = True
+            self._on_failure(self.failed)

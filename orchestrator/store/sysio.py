@@ -1,0 +1,57 @@
+"""The system calls the store makes, in one replaceable place; nothing else in the store touches the disk.
+
+Tests pass a subclass that records calls or fails the n-th one, so every error path can be reached on demand.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class SysIO:
+    """The real calls, one method each; all raise ``OSError`` and return what ``os`` returns."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, count: int, offset: int) -> bytes:
+        return os.pread(fd, count, offset)
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def mkdir(self, path: Path, mode: int) -> None:
+        path.mkdir(mode)
+
+    def fsync_dir(self, path: Path) -> None:
+        """Make the entries of a directory durable (a new or renamed file is not, by its own fsync alone)."""
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.fsync(fd)
+        finally:
+            self.close(fd)
+
+
+REAL = SysIO()

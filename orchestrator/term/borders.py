@@ -1,0 +1,115 @@
+"""The border line above agent panes: turn it on, write it, put the window back. Sets window and pane options.
+
+The line costs panes a row and is a setting of the whole window, so what the window had before is stored in
+the window itself, in the same invocation: a daemon that is killed in between still puts back the right thing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from orchestrator.errors import Environment
+from orchestrator.term import tmux
+from orchestrator.term.panes import TAGGED
+from orchestrator.term.tmux import Socket, source
+
+LINE = "@orchestrator_line"
+SAVED = "@orchestrator_saved"
+BEFORE = "@orchestrator_border_before"
+
+STATUS = "pane-border-status"
+FORMAT = "pane-border-format"
+# The user's own line stays on the user's panes; #{T:} expands it as tmux itself would.
+_FORMAT = f"#{{?{TAGGED},#{{{LINE}}},#{{T:{BEFORE}}}}}"
+
+Saved = dict[str, str | None]
+
+
+def borders_wanted(mode: Literal["auto"] | bool, window_panes: Collection[str], own_panes: Collection[str]) -> bool:
+    """Whether a window gets border lines; "auto" keeps them off where a user's pane would lose a row.
+
+    ``own_panes`` are the master's and the agents'.
+    """
+    return set(window_panes) <= set(own_panes) if mode == "auto" else mode
+
+
+def set_borders(socket: Socket, window_id: str) -> Saved:
+    """Turn border lines on and return what the window had before, for ``restore_window``.
+
+    None as a value means the window had none of its own. A second call changes nothing and returns the same.
+    Lines the user has already keep their place and, on the user's panes, their text. Call it before
+    ``panes.create_agents``, so that panes get their final size. Raises as ``tmux.run``.
+    """
+    stored = saved_borders(socket, window_id)
+    if stored is not None:
+        return stored
+    own = _own_options(socket, window_id)
+    saved: Saved = {STATUS: own.get(STATUS), FORMAT: own.get(FORMAT)}
+    status = tmux.run(socket, "show-options", "-wAv", "-t", window_id, STATUS)
+    shown = tmux.run(socket, "show-options", "-wAv", "-t", window_id, FORMAT) if status != "off" else ""
+    options = {SAVED: json.dumps(saved), BEFORE: shown, FORMAT: _FORMAT}
+    if status == "off":
+        options[STATUS] = "top"
+    tmux.chain(socket, *[["set-option", "-w", "-t", window_id, name, value] for name, value in options.items()])
+    return saved
+
+
+def saved_borders(socket: Socket, window_id: str) -> Saved | None:
+    """What ``set_borders`` stored in the window; None if the window is as the user has it."""
+    text = tmux.run(socket, "show-options", "-wqv", "-t", window_id, SAVED)
+    return dict(json.loads(text)) if text else None
+
+
+def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -> None:
+    """Put the window back as it was before ``set_borders``; harmless twice, or if the window is gone.
+
+    ``saved`` is what ``set_borders`` returned; without it the copy in the window is used. A value that the
+    user has changed meanwhile is left alone.
+    """
+    try:
+        stored = saved_borders(socket, window_id)
+        if stored is None:
+            return
+        own = _own_options(socket, window_id)
+        commands = [["set-option", "-wu", "-t", window_id, name] for name in (SAVED, BEFORE)]
+        for name, value in (stored if saved is None else saved).items():
+            ours = own.get(name) == (_FORMAT if name == FORMAT else "top")
+            if ours and value is None:
+                commands.append(["set-option", "-wu", "-t", window_id, name])
+            elif ours and value is not None:
+                commands.append(["set-option", "-w", "-t", window_id, name, value])
+        tmux.chain(socket, *commands)
+    except Environment as error:
+        if not (error.facts.get("server_gone") or error.facts.get("missing")):
+            raise
+
+
+def _own_options(socket: Socket, window_id: str) -> dict[str, str]:
+    """The values of the two options where the window has its own, not the global ones."""
+    names = [line.split(" ", 1)[0] for line in tmux.run(socket, "show-options", "-w", "-t", window_id).split("\n")]
+    return {
+        name: tmux.run(socket, "show-options", "-wv", "-t", window_id, name)
+        for name in (STATUS, FORMAT)
+        if name in names
+    }
+
+
+def set_line(socket: Socket, lines: Mapping[str, str]) -> None:
+    """Write the border line of many panes at once; panes that are gone or not ours are passed over."""
+    batch: list[list[str]] = []
+    size = 0
+    for pane_id, text in lines.items():
+        printable = "".join(char if char.isprintable() else " " for char in text)
+        # A border line is drawn as a style string, in which "#[" would start a colour.
+        setting = source(["set-option", "-p", "-t", pane_id, LINE, printable.replace("#", "##")])
+        command = ["if-shell", "-F", "-t", pane_id, TAGGED, setting]
+        size += sum(len(word.encode()) + 1 for word in command)
+        # tmux refuses invocations of 16 KiB and more.
+        if batch and size > 12_000:
+            tmux.chain(socket, *batch)
+            batch, size = [], 0
+        batch.append(command)
+    if batch:
+        tmux.chain(socket, *batch)

@@ -1,0 +1,263 @@
+"""Panes that exist: find the master's, tag ours, list, read, respawn and kill them. Acts on tmux only.
+
+Rules of a good guest, kept by every function of ``term``: panes are named by id on an explicit socket, never by
+"the current client"; only panes carrying our tag are killed or respawned, and check and act are one invocation;
+focus and zoom stay where the user has them; no option is set but on our own panes and, by ``borders``, on the
+window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.errors import Environment
+from orchestrator.term import tmux
+from orchestrator.term.tmux import Socket, literal, source, start_words
+
+AGENT = "@orchestrator_agent"
+RUN = "@orchestrator_run"
+EPOCH = "@orchestrator_epoch"
+# A condition for tmux; by comparison, because the bare option would be false for an agent named "0".
+TAGGED = f"#{{!=:#{{{AGENT}}},}}"
+UNTAGGED = f"#{{==:#{{{AGENT}}},}}"
+
+# Free text comes last; a session's name cannot hold a colon, so the first one ends it.
+INFO = (
+    "#{pane_id} #{window_id} #{session_id} #{pane_pid} #{pane_width} #{pane_height} #{window_zoomed_flag} "
+    "t#{pane_tty} #{session_name}:#{pane_title}"
+)
+_INFO_LINE = re.compile(r"(%\d+) (@\d+) (\$\d+) (\d+) (\d+) (\d+) ([01]) t(\S*) ([^:]*):(.*)")
+_TAGGED_INFO = (
+    "#{pid} #{pane_id} #{window_id} #{pane_pid} d#{pane_dead} s#{pane_dead_status} g#{pane_dead_signal} "
+    f"m#{{pane_in_mode}} #{{{AGENT}}} #{{{RUN}}} #{{{EPOCH}}} #{{pane_start_command}}"
+)
+_TAGGED_LINE = re.compile(r"(\d+) (%\d+) (@\d+) (\d+) d(\d?) s(\d*) g(\S*) m(\d*) (\S+) (\S+) (\d+) (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class PaneInfo:
+    """What tmux says of a pane; ``width`` and ``height`` are those of the whole window while it is zoomed."""
+
+    pane_id: str
+    window_id: str
+    session_id: str
+    session_name: str
+    pid: int
+    tty: str
+    width: int
+    height: int
+    zoomed: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class TaggedPane:
+    """A pane of ours; ``dead`` when its process has ended.
+
+    ``dead_status`` (exit code) and ``dead_signal`` are None while it lives; of a dead pane one of them is set,
+    but tmux may see the end of the terminal first: both None then means "ask again".
+    """
+
+    pane_id: str
+    window_id: str
+    pid: int
+    agent_id: str
+    run_id: str
+    epoch: int
+    dead: bool
+    dead_status: int | None
+    dead_signal: int | None
+    in_mode: bool
+    start_command: str
+
+
+@dataclass(frozen=True)
+class NewPane:
+    """An agent pane to be made: its tag, and the argv tmux starts in it without any shell."""
+
+    agent_id: str
+    run_id: str
+    epoch: int
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_master(socket: Socket, pids: Sequence[int], tmux_pane: str | None, tty: str | None) -> PaneInfo | None:
+    """The pane the master runs in: that of the nearest of ``pids``, else ``tmux_pane``, else the one on ``tty``.
+
+    ``pids`` are the ancestors of the master's relay, nearest first. None if no pane matches; raises as
+    ``tmux.run``, with ``server_gone`` if there is no server.
+    """
+    every = list_panes(socket)
+    by_pid = {pane.pid: pane for pane in every}
+    for pid in pids:
+        if pid in by_pid:
+            return by_pid[pid]
+    by_id = {pane.pane_id: pane for pane in every}
+    if tmux_pane in by_id:
+        return by_id[tmux_pane]
+    return next((pane for pane in every if tty and pane.tty == tty), None)
+
+
+def list_panes(socket: Socket, window_id: str | None = None) -> list[PaneInfo]:
+    """The panes of one window in window order, or of the whole server; each once. Raises as ``tmux.run``."""
+    scope = ["-t", window_id] if window_id else ["-a"]
+    found: dict[str, PaneInfo] = {}
+    for line in tmux.run(socket, "list-panes", *scope, "-F", INFO).split("\n"):
+        info = parse_info(line)
+        # A window linked into several sessions is listed once for each.
+        if info is not None:
+            found.setdefault(info.pane_id, info)
+    return list(found.values())
+
+
+def pane(socket: Socket, pane_id: str) -> PaneInfo | None:
+    """The pane as it is now, None if it is gone; raises as ``tmux.run``."""
+    info = parse_info(tmux.run(socket, "display-message", "-p", "-t", pane_id, INFO))
+    return info if info and info.pane_id == pane_id else None
+
+
+def parse_info(line: str) -> PaneInfo | None:
+    """What tmux printed for ``INFO``, None for anything else."""
+    found = _INFO_LINE.fullmatch(line)
+    if found is None:
+        return None
+    pane_id, window_id, session_id, pid, width, height, zoomed, tty, name, title = found.groups()
+    size = int(width), int(height)
+    return PaneInfo(pane_id, window_id, session_id, name, int(pid), tty, *size, zoomed == "1", title)
+
+
+def pane_process(socket: Socket, pane_id: str) -> tuple[int, int] | None:
+    """Pid and start time of the pane's process, None if the pane or the process is gone."""
+    info = pane(socket, pane_id)
+    started = tmux.start_time(info.pid) if info else None
+    return (info.pid, started) if info and started is not None else None
+
+
+def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
+    """Mark the pane as ours and make it stay when its process ends. Raises as ``tmux.run``."""
+    options = {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch), "remain-on-exit": "on"}
+    tmux.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
+
+
+def release(socket: Socket, channel: str) -> None:
+    """Let the launch stub go that waits on ``channel``, also if it comes to wait only later."""
+    tmux.run(socket, "wait-for", "-S", channel)
+
+
+def list_tagged(socket: Socket) -> list[TaggedPane]:
+    """All panes of the server that carry our tag, of every project and run. Raises as ``tmux.run``."""
+    found = _list_tagged(socket)
+    unreaped = {server for server, one in found if one.dead and one.dead_status is None and one.dead_signal is None}
+    if not unreaped:
+        return [one for _, one in found]
+    # tmux before 3.5 can miss the end of a child (libutempter takes the signal) and would never say how it
+    # ended; a second SIGCHLD makes it look, and means nothing to anybody else.
+    for server in unreaped:
+        with contextlib.suppress(OSError):
+            os.kill(server, signal.SIGCHLD)
+    return [one for _, one in _list_tagged(socket)]
+
+
+def _list_tagged(socket: Socket) -> list[tuple[int, TaggedPane]]:
+    found: dict[str, tuple[int, TaggedPane]] = {}
+    for line in tmux.run(socket, "list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
+        match = _TAGGED_LINE.fullmatch(line)
+        if match is None:
+            continue
+        server, pane_id, window_id, pid, dead, status, ended_by, mode, agent, run, epoch, command = match.groups()
+        one = TaggedPane(
+            pane_id=pane_id,
+            window_id=window_id,
+            pid=int(pid),
+            agent_id=agent,
+            run_id=run,
+            epoch=int(epoch),
+            dead=dead == "1",
+            dead_status=int(status) if dead == "1" and status else None,
+            dead_signal=int(ended_by) if dead == "1" and ended_by.isdigit() else None,
+            in_mode=mode not in {"", "0"},
+            start_command=command,
+        )
+        found.setdefault(pane_id, (int(server), one))
+    return list(found.values())
+
+
+def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
+    """The untagged pane that was started with these words in a row: split, and not yet tagged when we died."""
+    words = list(argv)
+    listing = "#{pane_id} #{pane_start_command}"
+    for line in tmux.run(socket, "list-panes", "-a", "-f", UNTAGGED, "-F", listing).split("\n"):
+        pane_id, _, command = line.partition(" ")
+        try:
+            started = shlex.split(command)
+        except ValueError:
+            continue
+        if any(started[at : at + len(words)] == words for at in range(len(started))):
+            return pane(socket, pane_id)
+    return None
+
+
+def kill(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> bool:
+    """End the pane if it carries the tag of this agent and run at that moment; False if there is no such pane.
+
+    A server that is gone is False too; else raises as ``tmux.run``.
+    """
+    then = f"display-message -p done ; {source(['kill-pane', '-t', pane_id])}"
+    try:
+        return tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then) == "done"
+    except Environment as error:
+        if error.facts.get("server_gone") or error.facts.get("missing"):
+            return False
+        raise
+
+
+def respawn(socket: Socket, pane_id: str, new: NewPane) -> bool:
+    """Start ``new`` in the dead pane of the same agent and run, with the new epoch on its tag.
+
+    False, and nothing done, if the pane is gone, lives, or is not that agent's. Raises as ``tmux.run``.
+    """
+    guard = f"#{{&&:#{{pane_dead}},{_ours(new.agent_id, new.run_id)}}}"
+    commands = [
+        ["set-option", "-p", "-t", pane_id, EPOCH, str(new.epoch)],
+        ["respawn-pane", "-t", pane_id, *start_words(new.argv, new.cwd, new.env)],
+        ["display-message", "-p", "done"],
+    ]
+    then = " ; ".join(source(command) for command in commands)
+    return tmux.run(socket, "if-shell", "-F", "-t", pane_id, guard, then) == "done"
+
+
+def _ours(agent_id: str, run_id: str) -> str:
+    agent = f"#{{==:#{{{AGENT}}},{literal(agent_id)}}}"
+    run = f"#{{==:#{{{RUN}}},{literal(run_id)}}}"
+    # The tag itself is part of it: an empty id must not match the panes that carry none.
+    return f"#{{&&:{TAGGED},#{{&&:{agent},{run}}}}}"
+
+
+def capture(socket: Socket, pane_id: str, lines: int) -> list[str]:
+    """The last ``lines`` lines of the pane's screen and history, without blank ones at the end.
+
+    Of a dead pane they are its program's last lines, not the notice tmux puts below them. Raises as
+    ``tmux.run``, fact ``missing`` if the pane is gone.
+    """
+    look = ["capture-pane", "-p", "-t", pane_id, "-S", f"-{lines}"]
+    dead, _, text = tmux.chain(socket, ["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look).partition(
+        "\n"
+    )
+    shown = _without_blank_end(text.split("\n"))
+    if dead == "d1" and shown and shown[-1].startswith("Pane is dead"):
+        shown = _without_blank_end(shown[:-1])
+    return shown[-lines:]
+
+
+def _without_blank_end(lines: list[str]) -> list[str]:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines

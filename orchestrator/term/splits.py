@@ -1,0 +1,260 @@
+"""New panes and where they go: the detached session, agents beside the master, even sizes. Acts on tmux only."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import Environment
+from orchestrator.term import tmux
+from orchestrator.term.layout import Border, Carved, Cell, Limits, carve, parse, render
+from orchestrator.term.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, tag
+from orchestrator.term.tmux import Socket, literal, source, start_words
+
+HOME = "@orchestrator_home"
+
+# One split and its layout at a time per server: two plans made from the same picture would overlap.
+_planning: defaultdict[Socket, threading.Lock] = defaultdict(threading.Lock)
+
+
+@dataclass(frozen=True)
+class _Window:
+    window_id: str
+    tree: Cell
+    panes: list[str]
+    border: Border
+    layout: str
+    zoomed: bool
+
+
+def make_detached(
+    socket: Socket, name: str, argv: Sequence[str], cwd: str, *, width: int = 220, height: int = 60
+) -> PaneInfo:
+    """The first pane of the detached session ``name``, which is created if it does not exist.
+
+    Two callers at once get the same one. The pane runs ``argv`` and stays when that ends. Raises as
+    ``tmux.run``.
+    """
+    name = name.replace(":", "_").replace(".", "_")
+    create = [
+        ["new-session", "-d", "-s", literal(name), "-x", str(width), "-y", str(height), *start_words(argv, cwd, {})],
+        ["set-option", "-p", "-t", f"={name}:", HOME, "1"],
+        ["set-option", "-p", "-t", f"={name}:", "remain-on-exit", "on"],
+    ]
+    for _ in range(3):
+        home = _home(socket, name)
+        if home is not None:
+            return home
+        try:
+            tmux.chain(socket, *create)
+        except Environment as error:
+            # Another caller was first, or a server that was just ending took the call: look again.
+            if "duplicate session" not in error.message and not error.facts.get("server_gone"):
+                raise
+    raise Environment("tmux_failed", f"tmux session {name} ended at once")
+
+
+def find_detached(socket: Socket, name: str) -> PaneInfo | None:
+    """The first pane of the detached session ``name``, None if there is none. Raises as ``tmux.run``."""
+    return _home(socket, name.replace(":", "_").replace(".", "_"))
+
+
+def end_detached(socket: Socket, name: str) -> None:
+    """Close our own first pane of the detached session; the session ends unless the user put panes into it."""
+    home = find_detached(socket, name)
+    if home is not None:
+        then = source(["kill-pane", "-t", home.pane_id])
+        tmux.run(socket, "if-shell", "-F", "-t", home.pane_id, f"#{{{HOME}}}", then)
+
+
+def _home(socket: Socket, name: str) -> PaneInfo | None:
+    layout = f"#{{?{HOME},1,0}} {INFO}"
+    try:
+        lines = tmux.run(socket, "list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
+    except Environment as error:
+        if error.facts.get("server_gone") or error.facts.get("missing"):
+            return None
+        raise
+    ours = [line for line in lines if line.startswith("1 ")]
+    return parse_info((ours or lines)[0][2:])
+
+
+def create_agents(
+    socket: Socket,
+    master_pane: str,
+    existing: Collection[str],
+    wanted: Sequence[NewPane],
+    limits: Limits,
+    *,
+    overflow: bool = False,
+) -> list[str | Environment]:
+    """Make agent panes beside the master's, in its window as it is now; a pane id or the error for each.
+
+    Room is checked before anything changes: those that do not fit are ``no_room`` or, with ``overflow``, go to
+    further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when
+    this returns. ``existing`` are the panes of the agents there are, in any window. Raises as ``tmux.run``,
+    fact ``missing`` if the master's pane is gone.
+    """
+    with _planning[socket]:
+        agents = list(existing)
+        outcome, refusal = _add(socket, master_pane, _Team(master_pane, agents, limits), wanted)
+        if overflow and len(outcome) < len(wanted):
+            outcome += _add_elsewhere(socket, _Team(master_pane, agents, limits), wanted[len(outcome) :])
+        return outcome + [Environment("no_room", refusal) for _ in wanted[len(outcome) :]]
+
+
+def room(socket: Socket, master_pane: str, existing: Collection[str], count: int, limits: Limits) -> tuple[int, str]:
+    """How many of ``count`` more agents fit beside the master now, and why not more. Raises as ``tmux.run``."""
+    window = _window(socket, master_pane)
+    reason = ""
+    for fits in range(count, 0, -1):
+        names = [f"new{number}" for number in range(fits)]
+        plan = carve(window.tree, master_pane, list(existing), limits, new=names, border=window.border)
+        if isinstance(plan, Carved):
+            return fits, reason
+        reason = plan.reason
+    return 0, reason
+
+
+@dataclass(frozen=True)
+class _Team:
+    """Whose panes may be moved; ``agents`` grows as panes are made."""
+
+    master_pane: str
+    agents: list[str]
+    limits: Limits
+
+
+def _add(socket: Socket, target: str, team: _Team, wanted: Sequence[NewPane]) -> tuple[list[str | Environment], str]:
+    """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
+    window = _window(socket, target)
+    refusal = ""
+    for fits in range(len(wanted), 0, -1):
+        names = [f"new{number}" for number in range(fits)]
+        plan = carve(window.tree, team.master_pane, team.agents, team.limits, new=names, border=window.border)
+        if isinstance(plan, Carved):
+            return _split_all(socket, window.window_id, plan.after, team, wanted[:fits]), refusal
+        refusal = plan.reason
+    return [], refusal
+
+
+def _split_all(
+    socket: Socket, window_id: str, after: str, team: _Team, wanted: Sequence[NewPane]
+) -> list[str | Environment]:
+    outcome: list[str | Environment] = []
+    for new in wanted:
+        try:
+            after = _split(socket, window_id, after, team, new)
+            outcome.append(after)
+        except Environment as error:
+            outcome.append(error)
+    _arrange(socket, window_id, team)
+    return outcome
+
+
+def _split(socket: Socket, window_id: str, after: str, team: _Team, new: NewPane) -> str:
+    try:
+        pane_id = _split_after(socket, window_id, after, new)
+    except Environment as error:
+        if error.code != "no_room":
+            raise
+        # Halving one pane again and again used it up: there is room once all are even.
+        _arrange(socket, window_id, team)
+        pane_id = _split_after(socket, window_id, after, new)
+    return _adopt(socket, pane_id, team, new)
+
+
+def _split_after(socket: Socket, window_id: str, after: str, new: NewPane) -> str:
+    window = _window(socket, window_id)
+    # The size in the layout is right also while the window is zoomed, the pane's own is not.
+    sizes = {cell.pane: cell for cell in window.tree.leaves()}
+    cell = sizes.get(after)
+    flags = ["-v" if cell and cell.width < 2 * cell.height else "-h"]
+    if window.zoomed:
+        # Only then: -Z would zoom a window that is not.
+        flags.append("-Z")
+    command = ["split-window", "-d", *flags, "-t", after, "-P", "-F", "#{pane_id}"]
+    return tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+
+
+def _adopt(socket: Socket, pane_id: str, team: _Team, new: NewPane) -> str:
+    try:
+        tag(socket, pane_id, new.agent_id, new.run_id, new.epoch)
+    except Environment as error:
+        if error.facts.get("missing"):
+            raise Environment("launch_failed", f"the program of agent {new.agent_id} ended at once") from None
+        raise
+    team.agents.append(pane_id)
+    return pane_id
+
+
+def _add_elsewhere(socket: Socket, team: _Team, wanted: Sequence[NewPane]) -> list[str | Environment]:
+    """Put agents into the other windows that hold some of the team, then into new ones."""
+    every = {info.pane_id: info for info in list_panes(socket)}
+    master = every[team.master_pane]
+    others = [every[pane_id].window_id for pane_id in team.agents if pane_id in every]
+    outcome: list[str | Environment] = []
+    for window_id in dict.fromkeys(others):
+        if window_id != master.window_id:
+            outcome += _add(socket, window_id, team, wanted[len(outcome) :])[0]
+    while len(outcome) < len(wanted):
+        new = wanted[len(outcome)]
+        # No -a: inserting after the master's window would renumber the user's windows.
+        command = ["new-window", "-d", "-n", "agents", "-t", f"{master.session_id}:", "-P", "-F", "#{pane_id}"]
+        try:
+            pane_id = tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+            outcome.append(_adopt(socket, pane_id, team, new))
+        except Environment as error:
+            outcome.append(error)
+            continue
+        outcome += _add(socket, pane_id, team, wanted[len(outcome) :])[0]
+    return outcome
+
+
+def arrange(socket: Socket, window_id: str, master_pane: str, agents: Collection[str], limits: Limits) -> bool:
+    """Even out the agents' panes of one window; everything else keeps its cell, focus and zoom.
+
+    False if they keep the cells tmux gave them: no grid within the limits fits (the window was made
+    smaller), the user keeps changing the window meanwhile, or its panes are in an order no layout can keep.
+    Raises as ``tmux.run``, fact ``missing`` if the window is gone.
+    """
+    with _planning[socket]:
+        return _arrange(socket, window_id, _Team(master_pane, list(agents), limits))
+
+
+def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
+    for _ in range(3):
+        window = _window(socket, window_id)
+        if window.panes != [leaf.pane for leaf in window.tree.leaves()]:
+            return False
+        plan = carve(window.tree, team.master_pane, team.agents, team.limits, border=window.border)
+        if not isinstance(plan, Carved):
+            return False
+        if plan.tree == window.tree:
+            return True
+        # select-layout would resize the window to a stale picture of it, so it must still be the one we read.
+        unchanged = (
+            f"#{{==:#{{window_layout}} #{{window_zoomed_flag}},{literal(window.layout)} {int(window.zoomed)}}}"
+        )
+        change = [["select-layout", "-t", window_id, render(plan.tree)]]
+        if window.zoomed:
+            change.append(["resize-pane", "-Z", "-t", window_id])
+        change.append(["display-message", "-p", "done"])
+        then = " ; ".join(source(command) for command in change)
+        if tmux.run(socket, "if-shell", "-F", "-t", window_id, unchanged, then) == "done":
+            return True
+    return False
+
+
+def _window(socket: Socket, target: str) -> _Window:
+    form = "#{window_id} #{pane_id} #{pane-border-status} #{window_zoomed_flag} #{window_layout}"
+    lines = [line.split(" ") for line in tmux.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
+    window_id, _, status, zoomed, layout = lines[0]
+    try:
+        tree = parse(layout)
+    except ValueError as error:
+        raise Environment("tmux_failed", f"this tmux describes its windows in an unknown way: {error}") from None
+    border: Border = "top" if status == "top" else "bottom" if status == "bottom" else "off"
+    return _Window(window_id, tree, [words[1] for words in lines], border, layout, zoomed == "1")

@@ -1,0 +1,347 @@
+"""The shell worker: an MCP client of its own relay that runs each task's shell command visibly in its pane.
+
+Lives in an agent's pane and takes its identity from the environment. Touches nothing but the tools
+``wait_for_command`` and ``emit_event``; commands and files are the business of ``worker_command``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import BadRequest
+from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+WAIT_MS = 45_000
+CALL_LIMIT_S = 180.0
+REPORT_EVERY_S = 1.0
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 10.0
+KEPT_OUTCOMES = 100
+CANCEL_LADDER = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
+TIMEOUT_LADDER = ((signal.SIGTERM, 3.0),)
+SECRETS = ("ORCHESTRATOR_AGENT_SECRET", "ORCHESTRATOR_AGENT_EPOCH")
+
+# Codes after which no call of ours will ever be answered, and the exit code each deserves. The end of the
+# agent is what its master asked for; the others mean that this process should not exist.
+ENDINGS = {"agent_ended": 0, "replaced": 3, "not_an_agent": 3}
+
+
+class Ended(Exception):
+    """The worker is to exit with ``code``; the text is its last line in the pane."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Refused(Exception):
+    """The daemon refuses this call for good; other calls may work."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this worker is: ``project`` is a real path, ``cwd`` where the agent was started."""
+
+    agent_id: str
+    project: Path
+    cwd: Path
+
+
+class Link:
+    """Calls tools through a server of our own; a server that dies is replaced, calls wait for it."""
+
+    def __init__(self, server: Sequence[str], say: Callable[[str], None]) -> None:
+        self._server = list(server)
+        self._say = say
+        self._client: Client | None = None
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Hold a connection until canceled; opening one again waits 1 to 10 s."""
+        from mcp import Client, StdioServerParameters  # noqa: PLC0415 loaded once, by _load_sdk
+
+        parameters = StdioServerParameters(command=self._server[0], args=self._server[1:], env=dict(os.environ))
+        pause = FIRST_PAUSE_S
+        while True:
+            self._lost.clear()
+            try:
+                # "legacy": one handshake at the start, which the relay repeats to a new daemon.
+                async with Client(parameters, mode="legacy") as client:
+                    self._client, pause = client, FIRST_PAUSE_S
+                    self._changed.set()
+                    await self._lost.wait()
+            except Exception as error:  # noqa: BLE001 whatever ended the connection, the remedy is a new one
+                self._say(f"orchestrator: no connection ({_first_line(error)}); trying again")
+            self._client = None
+            self._changed.clear()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The tool's structured answer, however long the daemon is away.
+
+        Raises ``Ended`` when this worker has to go, ``Refused`` when repeating the call cannot help.
+        """
+        pause = FIRST_PAUSE_S
+        while True:
+            while (client := self._client) is None:
+                await self._changed.wait()
+            try:
+                answer = await client.call_tool(tool, arguments, read_timeout_seconds=CALL_LIMIT_S)
+            except Exception as error:  # noqa: BLE001 the SDK raises several kinds for a dead server
+                if client is self._client:
+                    self._client = None
+                    self._changed.clear()
+                    self._lost.set()
+                self._say(f"orchestrator: the connection was lost ({_first_line(error)}); trying again")
+                continue
+            told: dict[str, Any] = answer.structured_content or {}
+            if not answer.is_error:
+                return told
+            error_told = told.get("error")
+            facts: dict[str, Any] = error_told if isinstance(error_told, dict) else {}
+            code, kind = str(facts.get("code", "")), facts.get("kind")
+            message = str(facts.get("message") or f"{tool} failed")
+            if code in ENDINGS:
+                raise Ended(message, ENDINGS[code])
+            if kind == "Corrupt":
+                raise Ended(message, 6)
+            if kind not in {"NotReady", "Environment"}:
+                raise Refused(f"{code}: {message}")
+            self._say(f"orchestrator: {message}; trying again")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+
+class Worker:
+    """The loop of one agent: pull a command, run it, report exactly one outcome, pull again."""
+
+    def __init__(self, identity: Identity, link: Link, pane: Pane, guard: Guard) -> None:
+        self._me, self._link, self._pane, self._guard = identity, link, pane, guard
+        self._outcomes: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
+        self._running: Running | None = None
+
+    def kill_running(self) -> None:
+        """End the command at work, if any, at once."""
+        if self._running is not None:
+            self._running.kill(signal.SIGKILL)
+
+    async def serve(self) -> int:
+        """Work until the ``stop`` command; raises ``Ended`` when the daemon sends us away."""
+        cursor: dict[str, Any] = {}
+        while True:
+            asked = {"agent_id": self._me.agent_id, "timeout_ms": WAIT_MS, **cursor}
+            answer = await self._link.call("wait_for_command", asked)
+            cursor = {"cursor": answer["cursor"]} if isinstance(answer.get("cursor"), str) else {}
+            if answer.get("status") != "command":
+                continue
+            command = answer["command"]
+            if command["kind"] == "stop":
+                self._pane.say(f"{self._me.agent_id}: stopped by the master, goodbye")
+                return 0
+            try:
+                await self._obey(command)
+            except Refused as refused:
+                self._pane.say(f"orchestrator: {refused}", "33")
+
+    async def _obey(self, command: dict[str, Any]) -> None:
+        kind, task_id, attempt = command["kind"], str(command.get("task_id")), int(command.get("attempt", 1))
+        if kind == "cancel":
+            known = [outcome for (task, _), outcome in self._outcomes.items() if task == task_id]
+            kind, payload = known[-1] if known else ("canceled", {"reason": "it was not running here"})
+            await self._emit(kind, task_id, payload)
+            return
+        if kind != "task":
+            raise Ended(f"the daemon speaks of a command this version does not know: {kind!r}", 3)
+        key = (task_id, attempt)
+        if key not in self._outcomes:
+            told = await self._emit("ack", task_id)
+            self._outcomes[key] = await self._outcome(command, task_id, attempt, told)
+            while len(self._outcomes) > KEPT_OUTCOMES:
+                del self._outcomes[next(iter(self._outcomes))]
+        kind, payload = self._outcomes[key]
+        await self._emit(kind, task_id, payload)
+
+    async def _outcome(
+        self, command: Mapping[str, Any], task_id: str, attempt: int, told: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        try:
+            job = read_payload(command.get("payload"), self._me.cwd, self._me.project)
+        except BadPayload as bad:
+            self._pane.say(f"── {task_id}: {bad}", "31")
+            return "error", {"code": bad.code, "message": str(bad)}
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        self._pane.say(f"── {task_id}{again} " + "─" * 20, "1;36")
+        self._pane.say(f"$ {job.command}", "1")
+        if told.get("cancel_requested"):
+            return "canceled", {"reason": "canceled before it started"}
+        log = self._artifacts(command) / f"{re.sub(r'[^A-Za-z0-9._-]', '_', task_id)}-a{attempt}.log"
+        env = {name: value for name, value in os.environ.items() if name not in SECRETS}
+        try:
+            self._running = Running(job, env, log, self._pane, self._guard)
+        except (OSError, ValueError) as error:
+            self._pane.say(f"── {task_id}: cannot start: {error}", "31")
+            return "error", {"code": "start_failed", "message": f"the command could not be started: {error}"}
+        try:
+            kind, payload = await self._attend(self._running, job, task_id)
+        finally:
+            self.kill_running()
+        payload["artifact"] = str(log.relative_to(self._me.project))
+        if self._running.artifact_error is not None:
+            payload["artifact_error"] = self._running.artifact_error
+        self._running = None
+        outcome = f"── {task_id}: {kind}, {_how(payload)}, {payload['duration_s']} s"
+        self._pane.say(outcome, "32" if kind == "result" else "33" if kind == "canceled" else "31")
+        return kind, payload
+
+    async def _attend(self, running: Running, job: Job, task_id: str) -> tuple[str, dict[str, Any]]:
+        exited = asyncio.ensure_future(running.wait())
+        canceled = asyncio.create_task(self._report(running, task_id))
+        ended, _ = await asyncio.wait({exited, canceled}, timeout=job.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        why: dict[str, Any] = {}
+        kind = ""
+        if exited in ended:
+            code = exited.result()
+        elif canceled in ended:
+            canceled.result()  # Ended goes up from here
+            kind, code = "canceled", await running.stop(exited, CANCEL_LADDER)
+        else:
+            kind, code = "error", await running.stop(exited, TIMEOUT_LADDER)
+            why = {"code": "timed_out", "message": f"the command ran longer than {job.timeout_s} s"}
+        canceled.cancel()
+        await asyncio.gather(canceled, return_exceptions=True)
+        if not kind and code == 0:
+            kind = "result"
+        elif not kind and code > 0:
+            kind, why = "error", {"code": "exit_status", "message": f"the command ended with exit code {code}"}
+        elif not kind:
+            kind, why = "error", {"code": "signal", "message": f"{_signal(code)} ended the command"}
+        payload = {
+            **why,
+            "exit_code": code if code >= 0 else None,
+            **({"signal": _signal(code)} if code < 0 else {}),
+            "duration_s": round(time.monotonic() - running.began, 3),
+            "last_lines": plain_lines(running.tail),
+            "output_bytes": running.output_bytes,
+        }
+        return kind, payload
+
+    async def _report(self, running: Running, task_id: str) -> None:
+        """Tell once a second that we are alive and what is new; returns when the master has canceled."""
+        seen = 0
+        while True:
+            await asyncio.sleep(REPORT_EVERY_S)
+            now = running.output_bytes
+            try:
+                if now > seen:
+                    last = plain_lines(running.tail)[-1:]
+                    news = {"bytes": now, "last_line": last[0][-200:] if last else ""}
+                    told = await self._emit("progress", task_id, news)
+                else:
+                    told = await self._emit("heartbeat", task_id)
+            except Refused:
+                continue
+            seen = now
+            if told.get("cancel_requested"):
+                return
+
+    async def _emit(self, kind: str, task_id: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"agent_id": self._me.agent_id, "task_id": task_id, "type": kind}
+        if payload is not None:
+            arguments["payload"] = payload
+        if kind in {"result", "error", "canceled"}:
+            arguments["done"] = True
+        return await self._link.call("emit_event", arguments)
+
+    def _artifacts(self, command: Mapping[str, Any]) -> Path:
+        own = f".agents/agents/{self._me.agent_id}/artifacts"
+        found = (self._me.project / str(command.get("artifacts") or own)).resolve()
+        return found if found.is_relative_to(self._me.project) else self._me.project / own
+
+
+def main(server: Sequence[str] | None = None) -> int:
+    """Work as the agent that the environment names; the exit code.
+
+    0 after ``stop`` or the agent's end, 3 when replaced or not accepted, 6 when the agent's log is corrupt,
+    128+n on a signal. ``server`` is the command of another MCP server than our relay. BadRequest
+    ``not_an_agent`` outside an agent's environment.
+    """
+    agent_id, project = os.environ.get("ORCHESTRATOR_AGENT_ID"), os.environ.get("ORCHESTRATOR_PROJECT")
+    if not agent_id or not project or not os.environ.get("ORCHESTRATOR_AGENT_SECRET"):
+        raise BadRequest(
+            "not_an_agent",
+            "orchestrator worker runs inside an agent's pane only",
+            "orchestrator agent create NAME --role ROLE --engine shell",
+        )
+    identity = Identity(agent_id, Path(project).resolve(), Path.cwd())
+    relay = [sys.executable, "-P", "-m", "orchestrator", "mcp", "--agent", "--project", project]
+    pane = Pane()
+    pane.say(f"orchestrator: agent {agent_id}, starting")
+    guard = Guard(identity.project / ".agents" / "agents" / agent_id / "engine" / "worker.json")
+    if (left := guard.end_previous()) is not None:
+        pane.say(f"orchestrator: ended process group {left}, left by an earlier life", "33")
+    link = Link(server or relay, pane.say)
+    worker = Worker(identity, link, pane, guard)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        worker.kill_running()
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, end)
+    _load_sdk()
+    code = asyncio.run(_work(worker, link, pane))
+    pane.close()
+    return code
+
+
+async def _work(worker: Worker, link: Link, pane: Pane) -> int:
+    connection = asyncio.create_task(link.keep())
+    try:
+        return await worker.serve()
+    except Ended as end:
+        pane.say(f"orchestrator: {end}", "33")
+        return end.code
+    finally:
+        connection.cancel()
+        await asyncio.gather(connection, return_exceptions=True)
+
+
+def _load_sdk() -> None:
+    """Import the SDK without collecting garbage meanwhile: half a second of start-up, a tenth of it saved."""
+    gc.disable()
+    import mcp  # noqa: F401, PLC0415 after the signals are ours and the pane says something
+
+    gc.freeze()
+    gc.enable()
+
+
+def _signal(code: int) -> str:
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _how(payload: Mapping[str, Any]) -> str:
+    if payload["exit_code"] is not None:
+        return f"exit {payload['exit_code']}"
+    return str(payload["signal"])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

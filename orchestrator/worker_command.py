@@ -1,0 +1,347 @@
+"""One shell command of a task: started in a session of its own, streamed, stopped, never outliving the worker.
+
+Touches processes, the task's artifact file, the pane (our own stdout) and the agent's ``engine/worker.json``.
+Knows nothing of MCP. The standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import queue
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHUNK = 65_536
+TAIL_BYTES = 8_192
+MAX_LINES = 20
+MAX_LINE_BYTES = 4_096
+DRAIN_S = 5.0
+
+# The worker's death must end the command and all it started. PR_SET_PDEATHSIG would reach the shell alone and
+# needs code between fork and exec; this process holds a pipe of the worker and kills the group named last.
+GUARD = 'group=; while read -r next; do group=$next; done; [ -z "$group" ] || kill -s KILL -- "-$group"'
+# The command waits for one line, written after its group is recorded: a worker killed in between leaves a
+# shell that reads end of file and goes. stdin is the gate because dash redirects single-digit descriptors only.
+GATE = 'read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_KEYS = ("command", "cwd", "timeout_s", "env")
+
+
+class BadPayload(Exception):
+    """A task's payload is not what the shell engine runs; ``code`` goes into the ``error`` event."""
+
+    def __init__(self, message: str, code: str = "bad_payload") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked payload: ``cwd`` exists inside the project, ``timeout_s`` None means no limit."""
+
+    command: str
+    cwd: Path
+    timeout_s: float | None
+    env: Mapping[str, str]
+
+
+def read_payload(payload: Any, agent_cwd: Path, project: Path) -> Job:
+    """The job of ``{"command", "cwd"?, "timeout_s"?, "env"?}``; ``BadPayload`` names the wrong key."""
+    if not isinstance(payload, dict):
+        raise BadPayload('the payload must be an object such as {"command": "make test"}')
+    unknown = sorted(str(key) for key in payload if key not in _KEYS)
+    if unknown:
+        raise BadPayload(f"unknown key {unknown[0]!r} in the payload; there are: {', '.join(_KEYS)}")
+    command, timeout_s, env = payload.get("command"), payload.get("timeout_s"), payload.get("env", {})
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise BadPayload("'command' must be a non-empty string for /bin/sh, without NUL")
+    if timeout_s is not None and not (_is_number(timeout_s) and timeout_s > 0):
+        raise BadPayload("'timeout_s' must be a number of seconds above 0")
+    if not isinstance(env, dict) or not all(_is_variable(name, value) for name, value in env.items()):
+        raise BadPayload("'env' must be an object of strings; names are not empty and hold no '='")
+    return Job(command, _directory(payload.get("cwd", "."), agent_cwd, project), timeout_s, env)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_variable(name: Any, value: Any) -> bool:
+    if not (isinstance(name, str) and isinstance(value, str)):
+        return False
+    return bool(name) and "=" not in name and "\0" not in name + value
+
+
+def _directory(cwd: Any, agent_cwd: Path, project: Path) -> Path:
+    if not isinstance(cwd, str) or not cwd or "\0" in cwd:
+        raise BadPayload("'cwd' must be a directory, relative to the agent's own")
+    found = (agent_cwd / cwd).resolve()
+    if not found.is_relative_to(project.resolve()):
+        raise BadPayload(f"'cwd' leaves the project: {cwd!r}", "path_escape")
+    if not found.is_dir():
+        raise BadPayload(f"'cwd' is no directory: {cwd!r}")
+    return found
+
+
+def plain_lines(tail: bytes) -> list[str]:
+    """The last lines of raw output as text for JSON: at most 20 lines and 4 KB, escapes and redraws gone."""
+    text = _ESCAPE.sub("", tail.decode("utf-8", "replace"))
+    lines = [_CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
+    kept: list[str] = []
+    room = MAX_LINE_BYTES
+    for line in reversed([line for line in lines if line][-MAX_LINES:]):
+        short = line.encode()[-room:].decode("utf-8", "ignore")
+        room -= len(short.encode())
+        kept.append(short)
+        if room <= 0:
+            break
+    return kept[::-1]
+
+
+class Pane:
+    """Our own stdout, written by one thread, so that a pane stopped with Ctrl-S never stops the reports."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd = fd
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=256)
+        self._thread = threading.Thread(target=self._write, name="pane", daemon=True)
+        self._thread.start()
+        self.fresh = True  # the cursor stands at the start of a line
+        self.color = os.isatty(fd) and "NO_COLOR" not in os.environ
+
+    def put(self, chunk: bytes, timeout: float | None = None) -> bool:
+        """Queue raw bytes; False when there was no room for ``timeout`` seconds (None: do not wait)."""
+        try:
+            self._chunks.put(chunk, block=timeout is not None, timeout=timeout)
+        except queue.Full:
+            return False
+        self.fresh = chunk.endswith(b"\n")
+        return True
+
+    def say(self, text: str, style: str = "2") -> None:
+        """One line of ours, on a line of its own, without control characters of others."""
+        text = "\n".join(_CONTROL.sub("�", line) for line in text.split("\n"))
+        line = f"\x1b[0m\x1b[{style}m{text}\x1b[0m" if self.color else text
+        self.put((("" if self.fresh else "\n") + line + "\n").encode("utf-8", "replace"))
+
+    def close(self, wait_s: float = 2.0) -> None:
+        """Write what is queued, for at most ``wait_s`` seconds."""
+        if self.put_end(wait_s):
+            self._thread.join(wait_s)
+
+    def put_end(self, wait_s: float) -> bool:
+        try:
+            self._chunks.put(None, timeout=wait_s)
+        except queue.Full:
+            return False
+        return True
+
+    def _write(self) -> None:
+        while (chunk := self._chunks.get()) is not None:
+            view = memoryview(chunk)
+            try:
+                while view:
+                    view = view[os.write(self._fd, view) :]
+            except OSError:
+                continue  # the pane is gone; the command's artifact still gets everything
+
+
+class Guard:
+    """Names the group that must not outlive us: to a small process of ours, and in ``engine/worker.json``."""
+
+    def __init__(self, record: Path) -> None:
+        self._record = record
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def watch(self, pid: int) -> None:
+        """From now on the group dies with the worker, also by kill -9."""
+        with contextlib.suppress(OSError):
+            self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._record.write_text(json.dumps({"pid": pid, "started": _started(pid), "boot": _boot()}))
+        self._tell(f"{pid}\n")
+
+    def rest(self) -> None:
+        """The group has ended."""
+        self._tell("\n")
+        self._record.unlink(missing_ok=True)
+
+    def end_previous(self) -> int | None:
+        """Kill the group that an earlier life of this worker left behind; its id, or None."""
+        try:
+            left = json.loads(self._record.read_text())
+            pid, started, boot = int(left["pid"]), left["started"], left["boot"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        self._record.unlink(missing_ok=True)
+        # A leader with another start time is a stranger under a reused number. Without a leader the number
+        # cannot have been reused while members of its session live.
+        if pid <= 1 or boot != _boot() or _started(pid) not in {started, None}:
+            return None
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except OSError:
+            return None
+        return pid
+
+    def _tell(self, line: str) -> None:
+        for _ in range(2):
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    ["/bin/sh", "-c", GUARD],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    start_new_session=True,  # the pane's SIGHUP must not reach it
+                )
+            to_guard = self._process.stdin
+            assert to_guard is not None
+            try:
+                to_guard.write(line.encode())
+                to_guard.flush()
+            except BrokenPipeError:  # somebody killed it: once more with a new one
+                with contextlib.suppress(OSError):
+                    to_guard.close()
+                self._process.wait()
+                self._process = None
+            else:
+                return
+
+
+class Running:
+    """A command at work. ``output_bytes`` grows; ``tail`` is its last output; ``artifact_error`` or None."""
+
+    def __init__(self, job: Job, env: Mapping[str, str], log: Path, pane: Pane, guard: Guard) -> None:
+        """Start it; OSError when the system refuses (command too long, directory not ours, no memory)."""
+        self.output_bytes = 0
+        self.tail = b""
+        self.artifact_error: str | None = None
+        self.began = time.monotonic()
+        self._pane, self._guard = pane, guard
+        self._hurry = False
+        self._log = self._open(log)
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", GATE, "sh", job.command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=job.cwd,
+            env={**env, **job.env},
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        guard.watch(self.pid)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(b"go\n")
+            self._process.stdin.close()
+        self._out = self._process.stdout.fileno()
+        self._wake, self._waker = os.pipe()
+        self._pump_thread = threading.Thread(target=self._pump, name="pump", daemon=True)
+        self._pump_thread.start()
+
+    def kill(self, number: int) -> None:
+        """Send a signal to the whole group; nothing happens when it has ended."""
+        if self._process.returncode is None:  # once reaped, the number may be somebody else's
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def wait(self) -> int:
+        """The exit code, or minus the signal; what the command left in the background ends with it."""
+        await asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        # Not reaped yet: the number of the group cannot belong to anybody else.
+        self.kill(signal.SIGKILL)
+        await asyncio.to_thread(self._drain)
+        code = self._process.wait()
+        self._guard.rest()
+        return code
+
+    async def stop(self, exited: asyncio.Future[int], ladder: Sequence[tuple[int, float]]) -> int:
+        """Signal the group step by step, each with its grace in seconds, until it has ended."""
+        for number, grace in ladder:
+            self.kill(number)
+            await asyncio.wait({exited}, timeout=grace)
+            if exited.done():
+                break
+        self.kill(signal.SIGKILL)
+        return await exited
+
+    def _open(self, log: Path) -> int | None:
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            self.artifact_error = str(error)
+            return None
+
+    def _pump(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._out, self._wake], [], [])
+            if self._out not in ready:
+                break
+            chunk = os.read(self._out, CHUNK)
+            if not chunk:
+                break
+            self._keep(chunk)
+            self.tail = (self.tail + chunk)[-TAIL_BYTES:]
+            self.output_bytes += len(chunk)
+            while not self._hurry and not self._pane.put(chunk, timeout=0.2):
+                pass
+
+    def _keep(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        try:
+            while view and self._log is not None:
+                view = view[os.write(self._log, view) :]
+        except OSError as error:  # disk full: the command goes on, the outcome says what is missing
+            self.artifact_error = str(error)
+            self._close_log()
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+
+    def _drain(self) -> None:
+        """Read to the end; bounded, as a pane may be stopped and a process may have left the group."""
+        self._pump_thread.join(DRAIN_S)
+        self._hurry = True
+        self._pump_thread.join(1.0)
+        os.write(self._waker, b".")
+        self._pump_thread.join()
+        self._close_log()
+        os.close(self._wake)
+        os.close(self._waker)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def _started(pid: int) -> int | None:
+    """Start time in clock ticks since boot, None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

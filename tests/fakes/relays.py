@@ -1,0 +1,176 @@
+"""The bench for relay tests: a private project and run directory, raw clients, and the fake daemon's effects."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from orchestrator import project
+
+HERE = Path(__file__).resolve().parent
+BOUND_S = 30.0
+
+
+def until(look, bound=BOUND_S):
+    """The first true value of `look`; fails when it has not come within the bound."""
+    deadline = time.monotonic() + bound
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {bound} s: {look}"
+        threading.Event().wait(0.005)
+    return found
+
+
+class Bench:
+    """One project with its run directory; `close` ends every client and every fake daemon that was started."""
+
+    def __init__(self, base, monkeypatch):
+        self.base = base
+        self.root = base / "project"
+        (self.root / ".git").mkdir(parents=True)
+        monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(base / "run"))
+        monkeypatch.setenv("HOME", str(base))
+        self.run = project.run_dir(self.root)
+        self.clients = []
+
+    def behave(self, **behaviour):
+        half = self.run / "behaviour.half"
+        half.write_text(json.dumps(behaviour))
+        half.replace(self.run / "behaviour.json")
+
+    def client(self, *arguments, env=None, cwd=None, argv=None, **limits):
+        command = argv or [sys.executable, str(HERE / "relay_under_test.py"), json.dumps(limits), *arguments]
+        one = Client(command, cwd or self.root, {**os.environ, "PYTHONPATH": str(HERE.parents[1]), **(env or {})})
+        self.clients.append(one)
+        return one
+
+    def effects(self, what=None):
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.run / "effects.jsonl").read_bytes().split(b"\n")[:-1]
+            found = [json.loads(line) for line in lines]
+            return [fact for fact in found if what in (None, fact["what"])]
+        return []
+
+    def lines(self, method):
+        return [fact["message"] for fact in self.effects("line") if fact["message"].get("method") == method]
+
+    def starts(self):
+        return len(self.effects("start"))
+
+    def alive(self):
+        """The pids of fake daemons that run."""
+        return [pid for pid in {fact["pid"] for fact in self.effects("start")} if is_fake(pid, self.run)]
+
+    def kill(self):
+        """Kill -9 of the one daemon, after it is up."""
+        [pid] = until(self.alive)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_fake(pid, self.run))
+
+    def close(self):
+        for one in self.clients:
+            one.end()
+        for pid in self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_fake(pid, run):
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return os.fsencode(run) in command and state != "Z"
+
+
+class Client:
+    """A raw MCP client: everything the relay writes is kept, and must be an MCP message."""
+
+    def __init__(self, command, cwd, env):
+        self.process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        self.reading = threading.Event()
+        self.reading.set()
+        self.arrived = queue.Queue()
+        self.received = []
+        self.err = b""
+        self.threads = [threading.Thread(target=job, daemon=True) for job in (self._read, self._read_err)]
+        for thread in self.threads:
+            thread.start()
+
+    def _read(self):
+        with self.process.stdout as out:
+            lines = open(out.fileno(), "rb", closefd=False)
+            with lines:
+                while self.reading.wait() and (line := lines.readline()):
+                    self.arrived.put(line)
+
+    def _read_err(self):
+        with self.process.stderr as err:
+            while data := err.read(4096):
+                self.err += data
+
+    def raw(self, data):
+        view = memoryview(data)
+        while view:
+            view = view[self.process.stdin.write(view) :]
+
+    def send(self, **message):
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def call(self, key, name, **arguments):
+        self.send(id=key, method="tools/call", params={"name": name, "arguments": arguments})
+
+    def take(self, bound=BOUND_S):
+        """The next message; anything else on stdout fails here."""
+        line = self.arrived.get(timeout=bound)
+        message = json.loads(line.decode())
+        assert message["jsonrpc"] == "2.0", line
+        assert "id" in message or "method" in message, line
+        assert line.endswith(b"\n"), line
+        self.received.append(message)
+        return message
+
+    def answer(self, key):
+        """The answer with exactly this id; earlier messages are kept in `received`."""
+        while True:
+            message = self.take()
+            if "method" not in message and message["id"] == key and type(message["id"]) is type(key):
+                return message
+
+    def handshake(self, version="2025-06-18"):
+        self.send(id="init", method="initialize", params={"protocolVersion": version, "capabilities": {}})
+        answer = self.answer("init")
+        self.send(method="notifications/initialized")
+        return answer
+
+    def rest(self):
+        """Everything that was still written, after the relay has ended by itself."""
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self.reading.set()
+        assert self.process.wait(BOUND_S) == 0, self.err
+        for thread in self.threads:
+            thread.join(BOUND_S)
+        while not self.arrived.empty():
+            self.take()
+        return self.received
+
+    def end(self):
+        self.reading.set()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(BOUND_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for thread in self.threads:
+            thread.join(BOUND_S)

@@ -1,0 +1,283 @@
+"""Who starts the daemon, how often, and what a client hears while none comes up."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator import errors, project, reach
+from tests.fakes.relays import BOUND_S, Bench, until
+
+MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+SHORT = {"ERR_AFTER": 0.3, "INIT_AFTER": 0.3}
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    one = Bench(tmp_path, monkeypatch)
+    yield one
+    one.close()
+
+
+def known(error):
+    """The error, after checking that the product's table knows it."""
+    assert errors.CODES[error["code"]][0].kind == error["kind"]
+    assert error["message"]
+    assert error["next_step"]
+    return error
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_thirty_relays_at_once_start_exactly_one_daemon(bench, stale):
+    bench.behave(load_s=0.2)
+    if stale:
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(str(bench.run / "socket"))
+        left.close()
+        (bench.run / "lock").touch(mode=0o600)
+    relays = [bench.client() for _ in range(30)]
+    for one in relays:
+        one.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18"})
+    for one in relays:
+        assert "result" in one.answer(1)
+    assert bench.starts() == 1
+    bench.kill()
+    for one in relays:
+        one.send(id=2, method="ping")
+    for one in relays:
+        one.answer(2)
+    assert bench.starts() == 2
+    assert len({fact["hello"]["conn"] for fact in bench.effects("hello")}) == 30
+
+
+def test_the_daemon_stands_alone_and_holds_nothing_of_the_relay(bench):
+    leak, kept = os.pipe()
+    os.set_inheritable(kept, True)
+    one = bench.client()
+    process = subprocess.Popen(
+        one.process.args, cwd=bench.root, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[kept],
+    )  # fmt: skip
+    os.close(leak)
+    os.close(kept)
+    one.send(id=1, method="ping")
+    one.answer(1)
+    [start] = bench.effects("start")
+    assert start["cwd"] == "/"
+    assert start["sid"] != os.getsid(0)
+    assert start["ppid"] not in (one.process.pid, process.pid)
+    process.communicate()
+    # 0-2, lock, socket, the fake's own effects file and the listing of the descriptors
+    assert len(start["fds"]) == 7
+    assert one.process.poll() is None
+
+
+def test_the_run_directory_is_private_and_the_project_stays_untouched(bench):
+    one = bench.client()
+    one.send(id=1, method="ping")
+    one.answer(1)
+    assert stat.S_IMODE(bench.run.stat().st_mode) == 0o700
+    assert stat.S_IMODE((bench.run / "socket").stat().st_mode) == 0o600
+    assert stat.S_IMODE((bench.run / "lock").stat().st_mode) == 0o600
+    assert [path.name for path in bench.root.iterdir()] == [".git"]
+
+
+def test_a_relay_finds_the_daemon_again_after_the_run_directory_was_removed_under_both(bench):
+    one = bench.client()
+    one.send(id=1, method="ping")
+    one.answer(1)
+    for name in ("lock", "socket"):
+        (bench.run / name).unlink()
+    bench.kill()
+    one.send(id=2, method="ping")
+    one.answer(2)
+    assert bench.starts() == 2
+
+
+def test_a_socket_removed_under_a_live_daemon_starts_no_second_one(bench):
+    one = bench.client()
+    one.send(id=1, method="ping")
+    one.answer(1)
+    (bench.run / "socket").unlink()
+    two = bench.client(**SHORT)
+    two.send(id=1, method="ping")
+    assert known(two.answer(1)["error"]["data"]["error"])["code"] == "daemon_down"
+    assert bench.starts() == 1
+    bench.kill()
+    two.send(id=2, method="ping")
+    assert "result" in two.answer(2)
+
+
+def test_a_lock_cleaned_between_open_and_flock_is_not_taken_for_the_lock(bench, monkeypatch):
+    real = fcntl.flock
+
+    def cleaned(fd, operation):
+        real(fd, operation)
+        (bench.run / "lock").unlink()
+        (bench.run / "lock").touch()
+
+    monkeypatch.setattr(reach.fcntl, "flock", cleaned)
+    assert reach.claim(bench.run) is None
+
+
+def test_only_one_process_can_claim_the_door(bench):
+    lock, listener = reach.claim(bench.run)
+    assert reach.claim(bench.run) is None
+    listener.close()
+    os.close(lock)
+    lock, listener = reach.claim(bench.run)
+    listener.close()
+    os.close(lock)
+
+
+def test_a_daemon_that_cannot_start_is_reported_late_and_in_its_own_words(bench):
+    fail = {"kind": "BadRequest", "code": "bad_config", "message": "config.toml line 3", "next_step": "fix it"}
+    bench.behave(fail=fail)
+    one = bench.client(FAILED_PACE_S=0.1, **SHORT)
+    one.call(1, "effect")
+    answer = one.answer(1)
+    assert "error" not in answer
+    assert answer["result"]["isError"] is True
+    assert known(answer["result"]["structuredContent"]["error"]) == fail
+    assert "config.toml line 3" in answer["result"]["content"][0]["text"]
+    assert "resultType" not in answer["result"]
+    one.send(id="i", method="initialize", params={})
+    refused = one.answer("i")["error"]
+    assert refused["code"] == -32000
+    assert known(refused["data"]["error"]) == fail
+    one.send(id="m", method="tools/call", params={"name": "effect", **MODERN})
+    assert one.answer("m")["result"]["resultType"] == "complete"
+    # The same relay works once the cause is gone.
+    bench.behave()
+    one.call(2, "effect", n=1)
+    until(lambda: bench.effects("ready"))
+    two = bench.client()
+    two.call(1, "effect", n=2)
+    assert two.answer(1)["result"] == {"n": 2}
+
+
+def test_a_known_failure_is_not_tried_again_at_once_by_anyone(bench):
+    bench.behave(fail={"kind": "BadRequest", "code": "bad_config", "message": "m", "next_step": "n"})
+    relays = [bench.client(FAILED_PACE_S=60, **SHORT) for _ in range(5)]
+    for one in relays:
+        one.send(id=1, method="ping")
+    for one in relays:
+        assert one.answer(1)["error"]["data"]["error"]["code"] == "bad_config"
+    assert bench.starts() == 1
+
+
+def test_relays_hold_while_the_daemon_is_stopped_by_hand(bench):
+    (bench.run / "stopped").touch()
+    one = bench.client(**SHORT)
+    one.call(1, "effect")
+    assert known(one.answer(1)["result"]["structuredContent"]["error"])["code"] == "daemon_stopped"
+    assert bench.starts() == 0
+    assert not (bench.run / "lock").exists()
+    two = bench.client()
+    two.send(id=1, method="initialize", params={})
+    (bench.run / "stopped").unlink()
+    assert "result" in two.answer(1)
+
+
+def test_a_request_waits_for_a_daemon_as_long_as_its_kind_may(bench):
+    (bench.run / "stopped").touch()
+    one = bench.client(ERR_AFTER=0.2, INIT_AFTER=3600)
+    one.send(id="slow", method="initialize", params={})
+    one.send(id="slow too", method="server/discover", params={})
+    one.send(id="fast", method="tools/list", params={})
+    one.answer("fast")
+    assert len(one.received) == 1
+    (bench.run / "stopped").unlink()
+    assert "result" in one.answer("slow")
+    assert "result" in one.answer("slow too")
+
+
+def test_the_limits_leave_clients_and_models_the_time_they_need():
+    from orchestrator import relay
+
+    assert relay.ERR_AFTER >= 20
+    assert 25 <= relay.INIT_AFTER < 30
+
+
+@pytest.mark.parametrize("mode", ["garbage", "die"])
+def test_a_daemon_without_a_hello_counts_as_none(bench, mode):
+    bench.behave(hello=mode)
+    one = bench.client(**SHORT)
+    one.send(id=1, method="ping")
+    assert known(one.answer(1)["error"]["data"]["error"])["code"] == "daemon_down"
+    bench.behave()
+    if mode == "garbage":
+        bench.kill()
+    one = bench.client()
+    one.send(id=2, method="ping")
+    assert "result" in one.answer(2)
+
+
+def test_a_daemon_that_does_not_answer_the_hello_is_left_and_tried_again(bench):
+    bench.behave(hello="silent")
+    one = bench.client(HELLO_S=0.2)
+    one.send(id=1, method="ping")
+    until(lambda: len(bench.effects("hello")) >= 3)
+    bench.behave()
+    bench.kill()
+    assert "result" in one.answer(1)
+
+
+def test_an_installation_that_does_not_fit_is_reported_in_the_daemons_words(bench):
+    refusal = {"kind": "Conflict", "code": "proto_mismatch", "message": "1.0 in /a, 2.0 in /b", "next_step": "n"}
+    bench.behave(hello=refusal)
+    one = bench.client(**SHORT)
+    one.call(1, "effect")
+    assert known(one.answer(1)["result"]["structuredContent"]["error"]) == refusal
+    bench.behave()
+    bench.kill()
+    one.call(2, "effect", n=3)
+    two = bench.client()
+    two.call(1, "effect", n=4)
+    assert two.answer(1)["result"] == {"n": 4}
+
+
+def test_a_run_directory_open_to_others_is_refused(bench):
+    bench.run.chmod(0o777)
+    one = bench.client(**SHORT)
+    one.call(1, "effect")
+    error = known(one.answer(1)["result"]["structuredContent"]["error"])
+    assert error["code"] == "run_dir_unsafe"
+    assert str(bench.run) in error["message"]
+    assert list(bench.run.iterdir()) == []
+    bench.run.chmod(0o700)
+    one.call(2, "effect")
+    until(bench.alive)
+
+
+def test_a_relay_without_a_project_is_served_too(bench):
+    one = bench.client(cwd="/")
+    one.send(id=1, method="ping")
+    root = project.run_dir(Path("/"))
+    behaviour = root / "effects.jsonl"
+    assert "result" in one.answer(1)
+    start = json.loads(behaviour.read_text().splitlines()[0])
+    os.kill(start["pid"], signal.SIGKILL)
+
+
+def test_the_project_can_be_named_and_wrong_flags_are_refused(bench):
+    one = bench.client("--project", str(bench.root), cwd="/")
+    one.send(id=1, method="ping")
+    one.answer(1)
+    assert bench.effects("hello")[0]["hello"]["project"] == str(bench.root)
+    for wrong in (["--toolset", "x"], ["--project", str(bench.root / "none")], ["--toolsets"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "orchestrator", "mcp", *wrong], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=BOUND_S,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert done.stdout == b""
+        assert b"Usage: orchestrator mcp" in done.stderr
+        assert b"Traceback" not in done.stderr

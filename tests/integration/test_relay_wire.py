@@ -1,0 +1,271 @@
+"""What may pass the relay's wire: big lines, bad lines, slow readers, a client that leaves; only MCP on stdout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fakes.relays import BOUND_S, HERE, Bench, until
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    one = Bench(tmp_path, monkeypatch)
+    yield one
+    one.close()
+
+
+def test_five_megabytes_pass_in_both_directions_and_again_after_a_crash(bench):
+    one = bench.client()
+    one.call(1, "big", size=5 * MIB)
+    assert one.answer(1)["result"]["text"] == "x" * (5 * MIB)
+    one.call(2, "hold", lives=1, text="y" * (5 * MIB))
+    until(lambda: [fact for fact in bench.effects("line") if fact["size"] > 5 * MIB])
+    bench.kill()
+    assert one.answer(2)["result"] == {"starts": 2}
+    sizes = [fact["size"] for fact in bench.effects("line") if fact["size"] > 5 * MIB]
+    assert len(sizes) == 2
+    assert sizes[0] == sizes[1]
+
+
+def test_a_client_that_does_not_read_costs_a_bounded_amount_of_memory_and_loses_nothing(bench):
+    one = bench.client()
+    one.call("warm", "effect")
+    one.answer("warm")
+    one.reading.clear()
+    count, size = 60, MIB
+    for key in range(count):
+        one.call(key, "big", size=size)
+    process = psutil.Process(one.process.pid)
+    relay = next((c for c in process.children() if c.is_running()), process)
+    quiet = [0, -1]
+
+    def settled():  # nothing has moved for a while: the relay reads no more
+        now = relay.memory_info().rss
+        quiet[0], quiet[1] = (quiet[0] + 1, now) if now == quiet[1] else (0, now)
+        return quiet[0] > 60
+
+    until(settled)
+    assert relay.memory_info().rss < 70 * MIB
+    one.reading.set()
+    for key in range(count):
+        assert len(one.answer(key)["result"]["text"]) == size
+
+
+def test_requests_beyond_the_limit_wait_in_the_clients_pipe_while_no_daemon_runs(bench):
+    (bench.run / "stopped").touch()
+    one = bench.client(HIGH=100_000)
+    os.set_blocking(one.process.stdin.fileno(), False)
+    written = 0
+    line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": "y" * 1000}).encode()
+
+    def full():
+        nonlocal written
+        key = b'{"id":%d,' % (written + 1)
+        put = one.process.stdin.write(key + line[1:] + b"\n")
+        if put is None:
+            return True
+        assert put == len(key + line), "a pipe takes small writes whole"
+        written += 1
+        return False
+
+    idle = [0]
+
+    def stuck():
+        idle[0] = idle[0] + 1 if full() else 0
+        return idle[0] > 50
+
+    until(stuck)
+    assert written * len(line) < 100_000 + 2 * 65536 + (1 << 18) + 70_000
+    (bench.run / "stopped").unlink()
+    for key in range(1, written + 1):
+        one.answer(key)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "key"),
+    [
+        (b"hello", -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":NaN}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, None),
+        (b"[" * 100_000, -32700, None),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),
+        (b"3", -32600, None),
+        (b'{"id":1,"method":"ping"}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":"a","method":5}', -32600, "a"),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0"}', -32600, None),
+    ],
+)
+def test_a_line_the_daemon_could_not_take_is_answered_and_the_next_one_works(bench, line, code, key):
+    one = bench.client()
+    one.raw(line + b"\r\n\n")
+    refused = one.take()
+    assert (refused["id"], refused["error"]["code"]) == (key, code)
+    one.send(id="next", method="ping")
+    assert "result" in one.answer("next")
+    assert [fact["message"]["id"] for fact in bench.effects("line")] == ["next"]
+
+
+def test_a_line_over_the_limit_is_answered_and_skipped(bench):
+    one = bench.client(MAX_LINE=1000)
+    bench_line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x" * 300_000}).encode()
+    one.raw(bench_line + b"\n")
+    assert one.take()["error"]["code"] == -32600
+
+
+def test_half_a_character_does_not_cost_the_request_its_answer(bench):
+    one = bench.client()
+    one.raw(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"effect","arguments":{"n":"a\\ud83d"}}}\n')
+    assert one.answer(1)["result"] == {"n": "a?"}
+    one.raw(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"effect","arguments":{"n":"\\ud83d\\ude00"}}}\n')
+    assert one.answer(2)["result"] == {"n": "\U0001f600"}
+
+
+def test_a_second_request_with_an_open_id_is_not_run(bench):
+    one = bench.client()
+    one.call(1, "hold")
+    one.call(1, "effect")
+    one.send(id=2, method="ping")
+    one.answer(2)
+    assert bench.effects("effect") == []
+
+
+def test_a_client_that_writes_and_leaves_at_once_still_gets_its_answers(bench):
+    one = bench.client()
+    one.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18"})
+    one.raw(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')  # the last line is not terminated
+    assert [m["id"] for m in one.rest()] == [1, 2]
+
+
+def test_a_relay_ends_with_its_client_also_with_a_call_under_way(bench):
+    one = bench.client()
+    one.handshake()
+    one.call(1, "hold")
+    until(lambda: bench.lines("tools/call"))
+    one.rest()
+    assert until(lambda: bench.effects("gone"))
+    assert bench.alive()
+
+
+def test_a_relay_ends_with_its_client_also_without_a_daemon(bench):
+    (bench.run / "stopped").touch()
+    one = bench.client()
+    one.send(id=1, method="ping")
+    assert one.rest() == []
+
+
+def test_a_relay_ends_when_nobody_reads_its_answers_any_more(bench):
+    one = subprocess.Popen(
+        [sys.executable, str(HERE / "relay_under_test.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
+    )  # fmt: skip
+    one.stdout.close()
+    one.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    one.stdin.flush()
+    assert one.wait(BOUND_S) == 0
+    one.stdin.close()
+
+
+def test_a_keyboard_interrupt_is_for_the_client(bench):
+    one = bench.client()
+    one.send(id=1, method="ping")
+    one.answer(1)
+    os.kill(one.process.pid, signal.SIGINT)
+    one.send(id=2, method="ping")
+    one.answer(2)
+
+
+def real(bench, tmp_path, code, env=None):
+    """The relay as a CLI starts it, with `code` run by a site hook at its start."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(code)
+    path = f"{site}{os.pathsep}{HERE.parents[1]}"
+    (bench.run / "stopped").touch()
+    command = [sys.executable, "-P", "-m", "orchestrator", "mcp"]
+    return bench.client(argv=command, env={"PYTHONPATH": path, **(env or {})})
+
+
+def test_prints_of_a_site_hook_and_of_imports_do_not_reach_the_client(bench, tmp_path):
+    code = """
+import atexit, builtins, sys
+print("printed at start")
+real = builtins.__import__
+def noisy(name, *rest):
+    if name == "orchestrator" or name.startswith("orchestrator."):
+        print("importing", name, flush=name != "orchestrator.__main__" and "orchestrator.relay" in sys.modules)
+    return real(name, *rest)
+builtins.__import__ = noisy
+atexit.register(print, "printed at exit")
+"""
+    one = real(bench, tmp_path, code)
+    one.raw(b"nonsense\n")
+    assert one.take()["error"]["code"] == -32700
+    assert len(one.rest()) == 1
+    for said in (b"printed at start", b"importing orchestrator.project", b"printed at exit"):
+        assert said in one.err
+
+
+def test_a_bug_in_the_relay_shows_one_line_and_no_traceback(bench, tmp_path):
+    code = "import select\ndef broken(*a): raise RuntimeError('boom')\nselect.select = broken\n"
+    one = real(bench, tmp_path, code)
+    assert one.process.wait(BOUND_S) == 5
+    for thread in one.threads:
+        thread.join(BOUND_S)
+    assert one.arrived.empty()
+    assert one.err.count(b"\n") == 1
+    assert b"boom" in one.err
+    assert b"Traceback" not in one.err
+
+
+def test_a_relay_works_without_a_stderr(bench, tmp_path):
+    script = 'exec 2>&-; exec "$0" -P -m orchestrator mcp'
+    (bench.run / "stopped").touch()
+    one = bench.client(argv=["sh", "-c", script, sys.executable])
+    one.raw(b"nonsense\n")
+    assert one.take()["error"]["code"] == -32700
+    assert len(one.rest()) == 1
+
+
+def test_a_client_that_never_reads_stderr_does_not_block_the_relay(bench):
+    reading, writing = os.pipe()
+    one = subprocess.Popen(
+        [sys.executable, str(HERE / "relay_under_test.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=writing, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
+    )  # fmt: skip
+    held = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}\n'
+    one.stdin.write(held * 2000 + b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+    one.stdin.flush()
+    assert json.loads(one.stdout.readline())["id"] == 2
+    one.stdin.close()
+    assert one.wait(BOUND_S) == 0
+    one.stdout.close()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_relay_loads_nothing_heavy():
+    code = "import sys; import orchestrator.__main__, orchestrator.relay; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"asyncio", "subprocess", "dataclasses", "inspect", "typing_extensions", "mcp", "pydantic", "logging"}
+    assert not heavy & set(done.stdout.split())
+    ours = {name for name in done.stdout.split() if name.startswith("orchestrator.")}
+    assert ours == {f"orchestrator.{name}" for name in ("__main__", "project", "reach", "relay", "wire")}
+
+
+def test_every_package_on_the_relays_way_is_empty():
+    package = Path(__file__).resolve().parents[2] / "orchestrator"
+    assert (package / "__init__.py").read_text().strip() in ("",) or not any(
+        line.startswith(("import", "from")) for line in (package / "__init__.py").read_text().splitlines()
+    )

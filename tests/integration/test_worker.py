@@ -1,0 +1,344 @@
+"""The shell worker against a scripted server: every outcome, every way to die, nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+LIMIT_S = 40
+START = (
+    "import sys; from orchestrator import worker; "
+    "sys.exit(worker.main([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2]]))"
+)
+
+
+class Bench:
+    """One agent's project, the script of its server, and the worker process."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.calls_file = root / "calls.jsonl"
+        self.artifacts = root / ".agents" / "agents" / "lint" / "artifacts"
+        self.pane = root / "pane.txt"
+        self.processes: list[subprocess.Popen] = []
+
+    def task(self, task_id: str, payload, **more) -> dict:
+        return {"kind": "task", "task_id": task_id, "payload": payload, "artifacts": str(self.artifacts), **more}
+
+    def start(self, commands: list[dict], stdout=None, **script) -> subprocess.Popen:
+        (self.root / "script.json").write_text(
+            json.dumps({"calls": str(self.calls_file), "commands": commands, "stop": True, **script})
+        )
+        env = dict(os.environ)
+        env.update(
+            ORCHESTRATOR_AGENT_ID="lint",
+            ORCHESTRATOR_AGENT_EPOCH="1",
+            ORCHESTRATOR_AGENT_SECRET="s3cret",
+            ORCHESTRATOR_PROJECT=str(self.root),
+            HOME=str(self.root),
+        )
+        argv = [sys.executable, "-P", "-c", START, str(HERE / "scripted_server.py"), str(self.root / "script.json")]
+        with self.pane.open("ab") as out:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout or out,
+                stderr=out,
+                env=env,
+                cwd=self.root,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def finish(self, commands: list[dict], **script) -> list[dict]:
+        """Run until the worker stops by itself; the accepted terminal events."""
+        process = self.start(commands, **script)
+        assert process.wait(LIMIT_S) == 0, self.pane.read_text(errors="replace")
+        return [c for c in self.events() if c["type"] in {"result", "error", "canceled"} and not c.get("fault")]
+
+    def calls(self) -> list[dict]:
+        if not self.calls_file.exists():
+            return []
+        return [json.loads(line) for line in self.calls_file.read_text().splitlines()]
+
+    def events(self) -> list[dict]:
+        return [c for c in self.calls() if c["tool"] == "emit_event"]
+
+    def until(self, look, what: str):
+        """Wait for a fact, bounded."""
+        end = time.monotonic() + LIMIT_S
+        while not (found := look()):
+            assert time.monotonic() < end, f"{what}\n{self.calls()}\n{self.pane.read_text(errors='replace')}"
+            time.sleep(0.02)
+        return found
+
+    def ours(self) -> list[psutil.Process]:
+        """Every living process that stands in this bench, whoever its parent is."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("HOME") == str(self.root):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def nothing_left(self) -> None:
+        self.until(lambda: not self.ours(), "processes are left over")
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that nobody reaps does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def bench(tmp_path):
+    bench = Bench(tmp_path)
+    yield bench
+    for process in bench.processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    for left in bench.ours():
+        left.kill()
+
+
+def test_a_command_that_succeeds_is_acked_run_and_reported_with_its_output(bench):
+    (done,) = bench.finish([bench.task("t-1", {"command": "echo hello; echo oops >&2; pwd"})])
+    payload = done["payload"]
+    assert (done["type"], done["done"], payload["exit_code"]) == ("result", True, 0)
+    assert payload["last_lines"] == ["hello", "oops", str(bench.root)]
+    assert payload["artifact"] == ".agents/agents/lint/artifacts/t-1-a1.log"
+    log = (bench.root / payload["artifact"]).read_bytes()
+    assert log == f"hello\noops\n{bench.root}\n".encode()
+    assert payload["output_bytes"] == len(log)
+    assert isinstance(payload["duration_s"], float)
+    assert [e["type"] for e in bench.events()] == ["ack", "result"]
+    pane = bench.pane.read_text()
+    assert "t-1" in pane
+    assert "$ echo hello" in pane
+    assert "\nhello\noops\n" in pane
+    assert "result, exit 0" in pane
+    bench.nothing_left()
+
+
+def test_tasks_run_in_order_and_each_outcome_has_its_own_form(bench):
+    done = bench.finish(
+        [
+            bench.task("bad", {"comand": "ls"}),
+            bench.task("seven", {"command": "echo no; exit 7"}),
+            bench.task("killed", {"command": "kill -KILL $$"}),
+            bench.task("late", {"command": "sleep 60", "timeout_s": 0.2}),
+            bench.task("long", {"command": ": " + "x" * 140_000}),
+            bench.task(
+                "env", {"command": "echo $A-$ORCHESTRATOR_AGENT_ID-$ORCHESTRATOR_AGENT_SECRET", "env": {"A": "1"}}
+            ),
+            bench.task("stdin", {"command": "cat; echo $?"}),
+        ]
+    )
+    assert [(e["task_id"], e["type"], e["payload"].get("code")) for e in done] == [
+        ("bad", "error", "bad_payload"),
+        ("seven", "error", "exit_status"),
+        ("killed", "error", "signal"),
+        ("late", "error", "timed_out"),
+        ("long", "error", "start_failed"),
+        ("env", "result", None),
+        ("stdin", "result", None),
+    ]
+    by = {e["task_id"]: e["payload"] for e in done}
+    assert by["seven"]["exit_code"] == 7
+    assert by["seven"]["last_lines"] == ["no"]
+    assert (by["killed"]["exit_code"], by["killed"]["signal"]) == (None, "SIGKILL")
+    assert by["late"]["signal"] == "SIGTERM"
+    assert by["env"]["last_lines"] == ["1-lint-"]
+    assert by["stdin"]["last_lines"] == ["0"]
+    assert "comand" in by["bad"]["message"]
+
+
+def test_a_cancel_interrupts_the_command_and_its_children_within_the_ladder(bench):
+    (done,) = bench.finish(
+        [
+            bench.task(
+                "t-1",
+                {"command": f"{sys.executable} -c 'import time; print(1, flush=True); time.sleep(99)'; echo after"},
+            )
+        ],
+        cancel_on={"t-1": "progress"},
+    )
+    assert done["type"] == "canceled"
+    assert done["payload"]["signal"] == "SIGINT" or done["payload"]["exit_code"] == 130
+    assert "KeyboardInterrupt" in done["payload"]["last_lines"]
+    bench.nothing_left()
+
+
+def test_a_command_that_ignores_interrupt_and_terminate_is_killed(bench, monkeypatch):
+    quick = "from orchestrator import worker; worker.CANCEL_LADDER = ((2, 0.3), (15, 0.3)); "
+    monkeypatch.setattr(sys.modules[__name__], "START", quick + START)
+    (done,) = bench.finish(
+        [bench.task("t-1", {"command": "trap '' INT TERM; echo up; while :; do sleep 0.1; done"})],
+        cancel_on={"t-1": "progress"},
+    )
+    assert (done["type"], done["payload"]["signal"]) == ("canceled", "SIGKILL")
+    bench.nothing_left()
+
+
+def test_a_silent_command_beats_and_sees_the_cancel(bench):
+    (done,) = bench.finish([bench.task("t-1", {"command": "exec sleep 99"})], cancel_on={"t-1": "heartbeat"})
+    assert done["type"] == "canceled"
+    assert [e["type"] for e in bench.events()] == ["ack", "heartbeat", "canceled"]
+
+
+def test_a_task_canceled_before_its_ack_never_starts(bench):
+    (done,) = bench.finish([bench.task("t-1", {"command": "touch started"})], cancel_on={"t-1": "ack"})
+    assert done["type"] == "canceled"
+    assert not (bench.root / "started").exists()
+
+
+def test_a_cancel_of_a_task_that_is_not_running_is_answered_with_canceled(bench):
+    (done,) = bench.finish([{"kind": "cancel", "task_id": "lost"}])
+    assert (done["type"], done["task_id"]) == ("canceled", "lost")
+
+
+def test_a_redelivered_attempt_is_not_run_twice_but_reported_again(bench):
+    done = bench.finish([bench.task("t-1", {"command": "echo x >> runs"}, again=1)])
+    assert [e["type"] for e in done] == ["result", "result"]
+    assert done[0]["payload"] == done[1]["payload"]
+    assert (bench.root / "runs").read_text() == "x\n"
+    assert [e["type"] for e in bench.events()] == ["ack", "result", "result"]
+
+
+def test_progress_tells_what_is_new(bench):
+    (done,) = bench.finish(
+        [
+            bench.task(
+                "t-1",
+                {
+                    "command": "echo first; until [ -e go ]; do sleep 0.05; touch go$((i+=1)); [ $i -gt 25 ] && touch go; done"
+                },
+            )
+        ]
+    )
+    told = [e["payload"] for e in bench.events() if e["type"] == "progress"]
+    assert told[0] == {"bytes": 6, "last_line": "first"}
+    assert len(told) == 1
+    assert done["type"] == "result"
+
+
+def test_raw_bytes_and_large_output_arrive_whole_in_the_artifact(bench):
+    (raw, big) = bench.finish(
+        [
+            bench.task("raw", {"command": r"printf '\377\376\000 10%%\r 90%%\r'"}),
+            bench.task("big", {"command": "head -c 30000000 /dev/zero; echo; echo end"}),
+        ]
+    )
+    assert (bench.artifacts / "raw-a1.log").read_bytes() == b"\xff\xfe\x00 10%\r 90%\r"
+    assert raw["payload"]["last_lines"] == ["90%"] or raw["payload"]["last_lines"] == [" 90%"]
+    assert big["payload"]["output_bytes"] == 30_000_005
+    assert (bench.artifacts / "big-a1.log").stat().st_size == 30_000_005
+    assert big["payload"]["last_lines"] == ["end"]
+
+
+def test_what_a_command_leaves_in_the_background_ends_with_it(bench):
+    (done,) = bench.finish([bench.task("t-1", {"command": "sleep 999 & echo $!"})])
+    assert done["type"] == "result"
+    assert not alive(int(done["payload"]["last_lines"][0]))
+
+
+def test_the_outcome_survives_a_daemon_that_is_away_and_a_server_that_dies(bench):
+    done = bench.finish(
+        [bench.task("t-1", {"command": "echo x >> runs"})],
+        faults=[
+            {"tool": "wait_for_command", "nth": 1, "error": {"kind": "NotReady", "code": "daemon_down"}},
+            {"tool": "emit_event", "type": "ack", "nth": 1, "die": True},
+            {"tool": "emit_event", "type": "result", "nth": 1, "error": {"kind": "Environment", "code": "disk_full"}},
+            {"tool": "emit_event", "type": "result", "nth": 2, "die": True},
+        ],
+    )
+    assert [e["type"] for e in done] == ["result"]
+    assert (bench.root / "runs").read_text() == "x\n"
+
+
+def test_an_event_the_daemon_refuses_for_good_does_not_stop_the_loop(bench):
+    done = bench.finish(
+        [bench.task("t-1", {"command": "true"}, again=0), bench.task("t-2", {"command": "true"})],
+        faults=[{"tool": "emit_event", "type": "ack", "nth": 1, "error": {"kind": "BadRequest", "code": "no_lease"}}],
+    )
+    assert [e["task_id"] for e in done] == ["t-1", "t-2"]
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [("agent_ended", 0), ("replaced", 3), ("not_an_agent", 3)])
+def test_a_worker_that_is_sent_away_ends_its_command_and_goes(bench, code, exit_code):
+    process = bench.start(
+        [bench.task("t-1", {"command": "echo up; sleep 999"})],
+        faults=[{"tool": "emit_event", "type": "progress", "nth": 1, "error": {"kind": "Conflict", "code": code}}],
+    )
+    assert process.wait(LIMIT_S) == exit_code
+    bench.nothing_left()
+
+
+def test_a_pane_stopped_by_its_reader_does_not_hold_up_the_reports(bench):
+    process = bench.start(
+        [bench.task("t-1", {"command": "head -c 1000000 /dev/zero"}), bench.task("t-2", {"command": "yes"})],
+        stdout=subprocess.PIPE,
+        cancel_on={"t-2": "progress"},
+    )
+    assert process.wait(LIMIT_S) == 0
+    process.stdout.close()
+    assert [e["type"] for e in bench.events() if e["type"] in {"result", "canceled"}] == ["result", "canceled"]
+    bench.nothing_left()
+
+
+def running(bench: Bench) -> subprocess.Popen:
+    process = bench.start([bench.task("t-1", {"command": "sleep 998 & sleep 999; echo after"})])
+    bench.until(lambda: sum(p.name() == "sleep" for p in bench.ours()) == 2, "the command never started")
+    return process
+
+
+def test_kill_9_of_the_worker_ends_the_command_and_its_children(bench):
+    running(bench).kill()
+    bench.nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_command_and_the_worker(bench, number):
+    process = running(bench)
+    process.send_signal(number)
+    assert process.wait(LIMIT_S) == 128 + number
+    bench.nothing_left()
+
+
+def test_the_next_life_ends_what_the_guard_could_not(bench):
+    process = running(bench)
+    guard = next(p for p in psutil.Process(process.pid).children() if "while read -r next" in " ".join(p.cmdline()))
+    guard.kill()
+    process.kill()
+    process.wait()
+    bench.until(lambda: [p.name() for p in bench.ours()].count("sleep") == 2, "the command should have survived")
+    left = {p.pid for p in bench.ours() if p.name() == "sleep"}
+    second = bench.start([], stop=False)
+    bench.until(lambda: not any(alive(pid) for pid in left), "the earlier life's command lives")
+    second.terminate()
+    second.wait(LIMIT_S)
+    bench.nothing_left()
+
+
+def test_without_an_identity_the_worker_says_so_in_one_sentence(bench, monkeypatch):
+    from orchestrator import worker
+    from orchestrator.errors import BadRequest
+
+    monkeypatch.delenv("ORCHESTRATOR_AGENT_ID", raising=False)
+    with pytest.raises(BadRequest) as refused:
+        worker.main()
+    assert refused.value.code == "not_an_agent"

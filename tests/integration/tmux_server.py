@@ -1,0 +1,84 @@
+"""A private tmux server for tests (`tmux -L <unique> -f /dev/null`), ended with its socket file by the test."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from orchestrator.errors import Environment
+from orchestrator.term import tmux
+from orchestrator.term.tmux import Socket
+
+T = TypeVar("T")
+BOUND = 15.0
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """The first true value of ``look``; fails after a bound that only a broken product reaches."""
+    deadline = time.monotonic() + BOUND
+    pause = threading.Event()
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "waited in vain"
+        pause.wait(0.01)
+
+
+class PrivateServer:
+    """One server; ``run`` is tmux's own command line, the facts below are tmux's own words."""
+
+    def __init__(self) -> None:
+        self.socket = Socket(name=f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
+
+    def run(self, *args: str) -> str:
+        return tmux.run(self.socket, *args)
+
+    def start(self, width: int = 220, height: int = 60, session: str = "user") -> str:
+        """A detached session of one pane that shows what it is given; returns the pane's id."""
+        size = ["-x", str(width), "-y", str(height)]
+        return self.run("new-session", "-d", "-s", session, *size, "-P", "-F", "#{pane_id}", "--", "env", "cat")
+
+    def split(self, target: str, flag: str = "-h") -> str:
+        """What a user does: a new pane, with focus."""
+        return self.run("split-window", flag, "-t", target, "-P", "-F", "#{pane_id}", "--", "env", "cat")
+
+    def show(self, target: str, text: str) -> str:
+        return self.run("display-message", "-p", "-t", target, text)
+
+    def panes(self, window: str) -> list[str]:
+        return self.run("list-panes", "-t", window, "-F", "#{pane_id}").split("\n")
+
+    def cells(self, window: str) -> dict[str, str]:
+        """Size and place of each pane in window order."""
+        form = "#{pane_id} #{pane_width}x#{pane_height}+#{pane_left}+#{pane_top}"
+        return dict(line.split(" ") for line in self.run("list-panes", "-t", window, "-F", form).split("\n"))
+
+    def path(self) -> Path:
+        return Path(os.environ.get("TMUX_TMPDIR", "/tmp")) / f"tmux-{os.getuid()}" / str(self.socket.name)
+
+    def end(self) -> None:
+        try:
+            self.run("kill-server")
+        except Environment as error:
+            if not error.facts.get("server_gone"):
+                raise
+        self.path().unlink(missing_ok=True)
+
+
+@pytest.fixture
+def private_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PrivateServer]:
+    """A server not yet started; a caller inside tmux does not show, and no file of the user is read."""
+    for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    server = PrivateServer()
+    yield server
+    server.end()

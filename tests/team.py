@@ -1,0 +1,114 @@
+"""A roster over real journals in a temporary project, with a clock that only moves by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config import Config
+from orchestrator.core import decide
+from orchestrator.store.files import Paths, ensure_agents_dir
+from orchestrator.store.syncer import Syncer
+from orchestrator.team.broadcast import open_run
+from orchestrator.team.roster import Entry, Roster
+
+
+@dataclass
+class Alarm:
+    at: float
+    callback: Any
+    canceled: bool = False
+
+    def cancel(self) -> None:
+        self.canceled = True
+
+
+@dataclass
+class FakeClock:
+    """Time moves by `advance` only, which fires the timers that come due, in order."""
+
+    seconds: float = 1000.0
+    alarms: list[Alarm] = field(default_factory=list)
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def timer(self, delay: float, callback: Any) -> Alarm:
+        alarm = Alarm(self.seconds + max(0.0, delay), callback)
+        self.alarms.append(alarm)
+        return alarm
+
+    async def advance(self, seconds: float) -> None:
+        until = self.seconds + seconds
+        while True:
+            await settle()
+            due = sorted((a for a in self.alarms if not a.canceled and a.at <= until), key=lambda a: a.at)
+            self.alarms = [a for a in self.alarms if not a.canceled]
+            if not due:
+                break
+            self.alarms.remove(due[0])
+            self.seconds = max(self.seconds, due[0].at)
+            due[0].callback()
+        self.seconds = until
+        await settle()
+
+
+async def settle() -> None:
+    """Let every task run until it waits for something outside the loop's ready queue."""
+    for _ in range(20):
+        await asyncio.sleep(0)  # not a wait: it hands the turn to the other tasks
+
+
+class Team:
+    """A roster with one run; ``syncer`` runs syncs at once unless told otherwise."""
+
+    def __init__(self, root: Path, clock: FakeClock | None = None, syncer: Syncer | None = None, **config: Any) -> None:
+        self.clock = clock or FakeClock()
+        self.paths = Paths(root)
+        self.config = Config(**config)
+        self.failures: list[Exception] = []
+        self.syncer = syncer or Syncer(self.failures.append, threads=0)
+        self.roster = Roster(root, self.paths, self.clock, self.syncer, lambda: self.config)
+
+    def load(self, *, clean: bool = False) -> Team:
+        self.roster.load(clean=clean)
+        for entry in self.roster.agents.values():
+            entry.secret = "s"
+        return self
+
+    def run(self, run_id: str = "run-1") -> None:
+        ensure_agents_dir(self.paths)
+        if not self.paths.run_dir(run_id).exists():
+            self.paths.run_dir(run_id).mkdir(parents=True)
+        file = {
+            "v": 1, "run_id": run_id, "created_at": "2026-01-01T00:00:00.000Z", "tmux_socket": "/none", "tmux_name": None,
+            "server_pid": 1, "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s",
+            "detached": False, "changed": None, "agents": {}, "ended_at": None,
+        }  # fmt: skip
+        run = open_run(self.paths, run_id, file, self.syncer, "fsync", clean=True)
+        run.save()
+        self.roster.runs[run_id] = run
+
+    async def agent(self, name: str = "a1", *, ready: bool = True, **policies: Any) -> Entry:
+        if not self.roster.runs:
+            self.run()
+        spec = {
+            "name": name, "role": "r", "engine": "shell", "run_id": "run-1", "cwd": str(self.roster.root),
+            "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2} | policies,
+            "env_names": [],
+        }  # fmt: skip
+        draft = decide.starting(name, at="2026-01-01T00:00:00.000Z", req=f"c:{name}", spec=spec)
+        entry = await self.roster.create(name, draft)
+        entry.secret = "s"
+        if ready:
+            await self.roster.commit(entry, decide.ready(entry.state, at="2026-01-01T00:00:00.001Z", req=None))
+        return entry
+
+    def close(self) -> None:
+        self.roster.close()

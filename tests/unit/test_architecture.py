@@ -1,0 +1,180 @@
+"""Who may import whom (design §12), read from the import graph; and a few rules about files."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "orchestrator"
+
+# A layer may import itself and what stands in its row.
+LAYERS = {
+    "errors": set(),
+    "clock": set(),
+    "project": set(),
+    "steps": set(),
+    "wire": {"project"},
+    "reach": {"project", "wire"},
+    "relay": {"project", "reach", "wire"},
+    "launch": {"project"},
+    "hook": {"project"},
+    "core": {"errors"},
+    "data": {"errors"},
+    "store": {"core", "errors", "clock"},
+    "term": {"core", "errors", "clock", "steps"},
+    "config": {"core", "errors", "project"},
+    "roles": {"config", "core", "errors", "store"},
+    "team": {"roles", "config", "store", "term", "core", "errors", "clock", "project", "steps"},
+    "squad": {"roles", "config", "store", "core", "errors", "clock"},
+    "spawn": {"roles", "config", "store", "core", "errors", "clock"},
+    "gsd": {"config", "store", "core", "errors", "clock"},
+    "worker": {"core", "errors", "project", "worker_command", "steps"},
+    "worker_command": {"errors", "steps"},
+    "server": {
+        "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
+        "steps", "reach",
+    },
+    "cli": {
+        "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
+        "worker", "relay", "launch", "reach", "wire",
+    },
+    "__main__": {"cli", "relay", "launch", "hook", "project"},
+}  # fmt: skip
+
+# The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
+WIRING = {("orchestrator.server.daemon", "store"), ("orchestrator.cli.doctor", "store"), ("orchestrator.cli.doctor", "term")}
+PURE = {"core", "errors"}
+IMPURE = {
+    "asyncio", "datetime", "http", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "select", "shutil",
+    "socket", "sqlite3", "subprocess", "threading", "time", "uuid", "libtmux", "mcp", "structlog", "watchfiles",
+}  # fmt: skip
+OWNERS = {
+    "libtmux": {"term"},
+    "mcp": {"server", "worker", "cli"},
+    "watchfiles": {"config", "roles"},
+    "sqlite3": {"spawn", "gsd"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+FORBIDDEN_WORDS = ("manager", "handler", "helper", "util", "factory", "controller", "registry")
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "_data" in parts:
+            continue
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, path
+
+
+def imports_of(path):
+    """Every module the file imports, at the top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            yield node.module
+            # `from orchestrator import project` names a module too
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+GRAPH = {name: set(imports_of(path)) for name, path in modules()}
+OURS = {name: {i for i in found if i in GRAPH} for name, found in GRAPH.items()}
+
+
+def layer(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m)])
+def test_imports_go_in_the_designs_direction(module):
+    allowed = LAYERS[layer(module)] | {layer(module), ""}
+    wrong = {i for i in OURS[module] if layer(i) not in allowed and (module, layer(i)) not in WIRING}
+    assert not wrong, f"{module} may not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m) in PURE])
+def test_pure_modules_import_no_io_clock_or_randomness(module):
+    assert not {i.split(".")[0] for i in GRAPH[module]} & IMPURE
+
+
+@pytest.mark.parametrize("module", ["orchestrator.relay", "orchestrator.launch", "orchestrator.project"])
+def test_what_a_cli_starts_imports_the_standard_library_only(module):
+    foreign = {
+        i for i in GRAPH[module] if i.split(".")[0] not in sys.stdlib_module_names and not i.startswith("orchestrator")
+    }
+    assert not foreign
+
+
+@pytest.mark.parametrize("package", sorted(OWNERS))
+def test_each_outside_library_has_its_owners(package):
+    users = {layer(m) for m, found in GRAPH.items() if any(i.split(".")[0] == package for i in found)}
+    assert users <= OWNERS[package]
+
+
+def reach(module):
+    seen, todo = set(), [module]
+    while todo:
+        one = todo.pop()
+        if one not in seen:
+            seen.add(one)
+            todo += OURS.get(one, ())
+    return seen
+
+
+def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
+    reached = reach("orchestrator.server.agent_tools")
+    assert not {m for m in reached if m.startswith("orchestrator.term")}
+    assert not reached & {
+        "orchestrator.team.agents", "orchestrator.team.supervisor", "orchestrator.team.windows",
+        "orchestrator.team.processes", "orchestrator.server.master_tools",
+    }  # fmt: skip
+
+
+def test_the_import_graph_has_no_cycle():
+    done, active = set(), []
+
+    def visit(module):
+        if module in done:
+            return
+        assert module not in active, " -> ".join([*active[active.index(module) :], module])
+        active.append(module)
+        for other in sorted(OURS[module] - {module, "orchestrator"}):
+            visit(other)
+        active.pop()
+        done.add(module)
+
+    for module in GRAPH:
+        visit(module)
+
+
+def test_package_inits_are_empty_so_that_a_relay_starts_fast():
+    for path in PACKAGE.rglob("__init__.py"):
+        assert path.read_text() == "", path
+
+
+@pytest.mark.parametrize("module", list(GRAPH))
+def test_no_file_is_over_600_lines(module):
+    path = dict(modules())[module]
+    assert len(path.read_text().splitlines()) <= 600
+
+
+def test_names_are_those_of_the_glossary():
+    for name, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                assert not any(word in node.name.lower() for word in FORBIDDEN_WORDS), f"{name}: {node.name}"
+
+
+def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
+    """Everything that waits, waits in clock.wait_until; relay and launch have a select loop of their own."""
+    allowed = {"orchestrator.relay", "orchestrator.launch", "orchestrator.worker", "orchestrator.cli"}
+    for name, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "sleep":
+                assert name in allowed or name.startswith("orchestrator.cli."), f"{name}: sleeps"

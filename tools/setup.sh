@@ -1,0 +1,87 @@
+#!/bin/sh
+# Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
+# time, never asks anything. `setup.sh venv` leaves tmux out. PYTHON=... chooses the interpreter.
+set -eu
+cd "$(dirname "$0")/.."
+
+fail() {
+    echo "setup: $1" >&2
+    exit 1
+}
+
+# Installs Debian packages where that needs no password; fails quietly where it may not.
+apt_install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    if [ "$(id -u)" = 0 ]; then
+        as_root="env"
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+        as_root="sudo -n env"
+    else
+        return 1
+    fi
+    echo "setup: installing $* with apt-get"
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null >&2 || true
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" </dev/null >&2
+}
+
+is_recent() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+        if command -v "$candidate" >/dev/null 2>&1 && is_recent "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+make_venv() {
+    [ -w . ] || fail "cannot write to $(pwd); set it up as the user who owns it"
+    python=$(find_python) || fail "needs Python 3.11 or newer; install it, or name it: PYTHON=/path/to/python3 make setup"
+    echo "setup: making .venv with $("$python" --version 2>&1)"
+    rm -rf .venv
+    if ! "$python" -m venv .venv >/dev/null 2>&1; then
+        rm -rf .venv
+        version=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+        apt_install "$version" || apt_install python3-venv ||
+            fail "$python cannot make virtual environments; install its venv module (Debian: apt-get install $version)"
+        "$python" -m venv .venv || fail "$python cannot make a virtual environment"
+    fi
+}
+
+install_packages() {
+    # The path belongs to it: scripts of a moved .venv point to the old place.
+    wanted=$({ pwd; cat requirements.lock pyproject.toml; } | cksum)
+    if [ -x .venv/bin/python ] && [ "$(cat .venv/setup-stamp 2>/dev/null)" = "$wanted" ] &&
+        is_recent .venv/bin/python; then
+        return
+    fi
+    make_venv
+    echo "setup: installing the locked packages"
+    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
+    .venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock </dev/null ||
+        fail "the packages of requirements.lock could not be installed; see pip's message above"
+    .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation -e . </dev/null ||
+        fail "the project could not be installed into .venv; see pip's message above"
+    echo "$wanted" >.venv/setup-stamp
+}
+
+has_tmux() {
+    command -v tmux >/dev/null 2>&1 || return 1
+    number=$(tmux -V | sed 's/^[^0-9]*//')
+    major=${number%%.*}
+    minor=${number#*.}
+    minor=${minor%%[!0-9]*}
+    case $major in '' | *[!0-9]*) return 0 ;; esac # built from source: "tmux master"
+    [ "$major" -gt 3 ] || { [ "$major" -eq 3 ] && [ "${minor:-0}" -ge 2 ]; }
+}
+
+install_packages
+if [ "${1:-}" != venv ] && ! has_tmux; then
+    if ! { apt_install tmux && has_tmux; }; then
+        fail "needs tmux 3.2 or newer; install it with the system's package manager (Debian: apt-get install tmux)"
+    fi
+fi
