@@ -16,13 +16,12 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.team import Team  # noqa: E402
+from tests.team import Team
 
-from orchestrator.clock import SystemClock  # noqa: E402
-from orchestrator.store.syncer import Syncer  # noqa: E402
-from orchestrator.team import tasks  # noqa: E402
+from orchestrator.clock import SystemClock
+from orchestrator.store.syncer import Syncer
+from orchestrator.team import tasks
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
 

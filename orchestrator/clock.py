@@ -56,6 +56,8 @@ class Signal:
 
     def notify(self) -> None:
         """Wake all current waiters; harmless without any."""
+        if not self._waiters:
+            return
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -6,7 +6,6 @@ Strict on purpose: a mistyped key that is quietly ignored costs a user an aftern
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import difflib
 import os
@@ -20,6 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from orchestrator.clock import Signal, SystemClock, wait_until
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import BadRequest, OrchestratorError
 
@@ -39,14 +39,21 @@ def _key(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
     return Field(default=default, description=description, json_schema_extra=extra, **limits)
 
 
+def _add_env_names(schema: dict[str, Any]) -> None:
+    for key, field in schema["properties"].items():
+        field["env"] = env_name(key)
+
+
 class Config(BaseModel):
     """Every setting of one project's daemon and team; immutable.
 
     Keys end in their unit where they have one (``_s`` seconds, ``_ms`` milliseconds). Each field's
-    ``json_schema_extra`` holds ``unit`` and ``per_connection``; ``env_name(key)`` is its variable.
+    JSON Schema holds ``unit``, ``env`` (its variable) and ``per_connection`` beside the description.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", title="orchestrator config.toml")
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", title="orchestrator config.toml", json_schema_extra=_add_env_names
+    )
 
     engine: str = _key(
         "", "Engine of agents created without one; empty: the kind of the master's client, else shell."
@@ -304,6 +311,7 @@ async def watch(
     Pass the ``state`` already in use, else one is made (which may raise BadRequest ``bad_config``). Files and
     directories may come and go; nothing is created. Writes within 200 ms count as one.
     """
+    clock = SystemClock()
     state = state or ConfigState(root, env, flags, home)
     seen: object = None
     while True:
@@ -316,7 +324,7 @@ async def watch(
             await _until_touched(state.files, seen)
         except (OSError, RuntimeError):
             # A directory vanished, or the kernel grants no further watches: looking now and then still works.
-            await asyncio.sleep(_RECHECK_MS / 1000)
+            await wait_until(lambda: None, Signal(), clock.monotonic() + _RECHECK_MS / 1000, clock)
 
 
 async def _until_touched(files: tuple[Path, ...], seen: object) -> None:

@@ -53,6 +53,8 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     root = checkout()
     if end_kept:
         return _end_kept(root, say)
+    # Ctrl-C is what cleans up, so it must work also where the shell that started us ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     place = prepare(root)

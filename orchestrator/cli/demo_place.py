@@ -100,17 +100,10 @@ def end(place: Place) -> list[str]:
             _own(place, "daemon", "stop")
     if place.tmux_socket:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            shown = ("tmux", "-L", place.tmux_socket)
-            asked = subprocess.run(
-                [*shown, "display-message", "-p", "#{socket_path}"],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-            )
-            subprocess.run([*shown, "kill-server"], capture_output=True, timeout=10, check=False)
-            if asked.returncode == 0 and asked.stdout.strip():
-                Path(asked.stdout.strip()).unlink(missing_ok=True)  # tmux leaves it behind
+            ending = ["tmux", "-L", place.tmux_socket, "kill-server"]
+            subprocess.run(ending, capture_output=True, timeout=10, check=False)
+            tmux_dir = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 tmux's own
+            (tmux_dir / place.tmux_socket).unlink(missing_ok=True)  # tmux leaves it behind
     until = time.monotonic() + GONE_S
     while (left := living(place)) and time.monotonic() < until:
         time.sleep(0.05)

@@ -56,7 +56,7 @@ class WaitAnswer(_Answer):
     command: Annotated[
         dict[str, Any] | None,
         Field(
-            description='{"kind":"task","task_id","payload","attempt"} | {"kind":"cancel","task_id"} | {"kind":"stop"}'
+            description='{"kind":"task","task_id","payload","attempt"}, {"kind":"cancel","task_id"}, {"kind":"stop"}'
         ),
     ] = None
     cursor: str
@@ -111,8 +111,8 @@ TOOLS: dict[str, Tool] = {
             title="Wait for the next command",
             description=(
                 "Wait until the orchestrator has a command for you, or the timeout passes; then do what it says and "
-                "call this again, for ever. A command is a task (work on its payload), a cancel (stop that task, emit "
-                "canceled) or a stop (finish, call nothing more). On a timeout just call again."
+                "call this again, for ever. A command is a task (work on its payload), a cancel (stop that task, "
+                "emit canceled) or a stop (finish, call nothing more). On a timeout just call again."
             ),
             arguments=WaitArguments,
             answer=WaitAnswer,
@@ -126,8 +126,8 @@ TOOLS: dict[str, Tool] = {
             title="Report on the task you hold",
             description=(
                 "Report what happens with your task: ack when you take it, progress now and then, and exactly one of "
-                "result, error or canceled when it ends. Read cancel_requested in every answer: when it is true, stop "
-                "the task at the next safe point and emit canceled."
+                "result, error or canceled when it ends. Read cancel_requested in every answer: when it is true, "
+                "stop the task at the next safe point and emit canceled."
             ),
             arguments=EmitArguments,
             answer=EmitAnswer,

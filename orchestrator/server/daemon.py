@@ -74,7 +74,11 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self.end, signal.Signals(sign).name)
-        self.roster.load(clean=self._was_clean())
+        try:
+            self.roster.load(clean=self._was_clean())
+        except Conflict as error:
+            self.door.write_failed(error.as_dict())
+            raise
         await self.supervisor.recover()
         listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.

@@ -131,11 +131,12 @@ def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
         # Granted to the description that holds it already; refused when another daemon has it.
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         door = Door(directory, lock_fd, listener)
-    except OSError as error:
-        raise Conflict("daemon_running", f"the lock in {directory} is not this daemon's") from error
-    if not listening or name != str(directory / SOCKET) or not door.still_ours():
-        raise Conflict("daemon_running", f"the lock or the socket in {directory} has been replaced")
-    return door
+        if listening and name == str(directory / SOCKET) and door.still_ours():
+            return door
+    except OSError:
+        pass  # the lock is another's, or the socket's path is gone: the same refusal
+    listener.detach()  # what is not our door is not ours to close
+    raise Conflict("daemon_running", f"the lock or the socket in {directory} is not this daemon's")
 
 
 def start_as_foreground(root: Path) -> Door:

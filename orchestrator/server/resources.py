@@ -225,4 +225,3 @@ def _lines(records: list[dict[str, Any]]) -> str:
 
 def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:
     return types.TextResourceContents(uri=uri, mime_type=mime, text=text)
-

@@ -32,8 +32,8 @@ Context = ServerRequestContext[Any, Any]
 
 INSTRUCTIONS = {
     "master": (
-        "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give work "
-        "with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. The prompt lead_team explains."
+        "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give "
+        "work with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. See prompt lead_team."
     ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "refused": "This connection offers no tools.",
@@ -84,11 +84,11 @@ def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapp
         **served,
     )
     for name, run in admin.items():
-        server.add_request_handler(f"orchestrator/{name}", EmptyParams, _admin_handler(run))
+        server.add_request_handler(f"orchestrator/{name}", EmptyParams, _admin_call(run))
     return server, resources
 
 
-def _admin_handler(run: Admin) -> Callable[[Context, BaseModel], Awaitable[dict[str, Any]]]:
+def _admin_call(run: Admin) -> Callable[[Context, BaseModel], Awaitable[dict[str, Any]]]:
     async def handle(_ctx: Context, _params: BaseModel) -> dict[str, Any]:
         return await run()
 

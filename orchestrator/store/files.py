@@ -1,14 +1,16 @@
 """Paths of a project's `.agents` tree, atomic replacement of small files, and confinement to a directory.
 
-(File of the lead: the journal's author may improve it; its callers rely on these names.)
+Touches the files it is given by name, nothing else; knows the names of the tree and none of its rules.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +23,16 @@ from orchestrator.errors import BadRequest, Corrupt, Environment
 from orchestrator.store.sysio import REAL, SysIO
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-IGNORE = "# made by orchestrator: what it writes is not for the repository\n*\n!.gitignore\n!config.toml\n!team.toml\n!roles/\n!roles/**\n"
+IGNORE = """\
+# Made by orchestrator. Everything here is run data, except what you write yourself:
+*
+!/config.toml
+!/team.toml
+!/roles/
+!/roles/**
+"""
 MAX_LISTED = 1000
+_COUNT = itertools.count()  # two replacements of one file at once must not share a temporary
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,18 @@ class Paths:
     @property
     def home(self) -> Path:
         return self.root / ".agents"
+
+    @property
+    def config(self) -> Path:
+        return self.home / "config.toml"
+
+    @property
+    def team(self) -> Path:
+        return self.home / "team.toml"
+
+    @property
+    def roles(self) -> Path:
+        return self.home / "roles"
 
     @property
     def agents(self) -> Path:
@@ -77,12 +99,23 @@ class Paths:
     def broadcast(self, run_id: str) -> Path:
         return self.run_dir(run_id) / "broadcast.jsonl"
 
+    @staticmethod
+    def quarantine(log: Path, at: datetime) -> Path:
+        """Where a corrupt log is moved to, out of the way of a new one: beside it, stamped with the time."""
+        return log.with_name(f"{log.name}.quarantine-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+
 
 def ensure_agents_dir(paths: Paths) -> None:
-    """Make `.agents/` with its agents and run directories and its generated .gitignore; harmless again."""
+    """Make `.agents/` with its agents and run directories and its generated .gitignore; harmless again.
+
+    The two directories are the user's alone (0700). Raises ``BadRequest("path_escape")`` when one of them
+    is a link out of the project: a cloned repository must not choose where we write.
+    """
     try:
-        for directory in (paths.home, paths.agents, paths.runs):
-            directory.mkdir(mode=0o755, exist_ok=True)
+        make_dir(paths.home, 0o755)
+        for directory in (paths.agents, paths.runs):
+            confine(paths.root, str(directory), what=f".agents/{directory.name}")
+            make_dir(directory, 0o700)
         ignore = paths.home / ".gitignore"
         if not ignore.exists():
             replace(ignore, IGNORE.encode(), mode=0o644)
@@ -90,11 +123,35 @@ def ensure_agents_dir(paths: Paths) -> None:
         raise failure(paths.home, error) from error
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o644, io: SysIO = REAL) -> None:
-    """Replace a file atomically and durably: a reader, or a crash, sees the old content or the new, never a mix."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def make_dir(path: Path, mode: int = 0o700, io: SysIO = REAL) -> None:
+    """Make a directory and its missing parents, durably: after a power cut all of them are there.
+
+    Harmless when it exists (its mode is left alone); raises ``Environment("io_failed")`` or ``disk_full``.
+    """
+    missing = list(itertools.takewhile(lambda at: not at.is_dir(), (path, *path.parents)))
     try:
-        fd = io.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        for directory in reversed(missing):
+            try:
+                io.mkdir(directory, mode)
+            except FileExistsError:
+                if not directory.is_dir():
+                    raise
+            io.fsync_dir(directory.parent)
+    except OSError as error:
+        raise failure(path, error) from error
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o644, io: SysIO = REAL) -> None:
+    """Replace a file atomically and durably: a reader, or a crash, sees the old content or the new, never a mix.
+
+    Raises ``Environment("disk_full")`` or ``Environment("io_failed")``, with the old content in place.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_COUNT)}.tmp")
+    try:
+        # A dead process of the same pid may have left one, with another mode or owner.
+        with contextlib.suppress(FileNotFoundError):
+            io.unlink(temporary)
+        fd = io.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:
             written = 0
             while written < len(data):
@@ -126,7 +183,8 @@ def read_json(path: Path) -> Any:
 def failure(path: Path, error: OSError) -> Environment:
     """The error of a failed system call, by who must act."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return Environment("disk_full" if full else "io_failed", f"{path}: {error.strerror}", file=str(path))
+    reason = error.strerror or str(error)
+    return Environment("disk_full" if full else "io_failed", f"{path}: {reason}", file=str(path))
 
 
 def check_id(value: str, what: str) -> str:
@@ -138,11 +196,13 @@ def check_id(value: str, what: str) -> str:
 
 def confine(root: Path, candidate: str, *, what: str) -> Path:
     """The path that ``candidate`` means below ``root``, links resolved; BadRequest ``path_escape`` outside of it."""
-    if any(ord(char) < 32 or char == "\x7f" for char in candidate):
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in candidate):
         raise BadRequest("path_escape", f"{what} has control characters")
-    base = root.resolve()
     try:
+        base = root.resolve()
         found = (base / candidate).resolve()
+        # A link loop or a name too long resolves to itself; only asking the system for it tells.
+        found.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise BadRequest("path_escape", f"{what} {candidate!r} cannot be resolved: {error}") from None
     if not found.is_relative_to(base):
@@ -150,16 +210,36 @@ def confine(root: Path, candidate: str, *, what: str) -> Path:
     return found
 
 
+def _files_below(directory: Path) -> Iterator[os.DirEntry[str]]:
+    """Regular files below a directory in order of their names, links neither listed nor followed."""
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_below(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield entry
+
+
 def list_artifacts(directory: Path) -> list[dict[str, Any]]:
-    """The files below an artifacts directory, links left out: ``[{name, bytes, modified_at}]``, at most 1000."""
+    """The files below an artifacts directory, links left out: ``[{name, bytes, modified_at}]``, at most 1000.
+
+    Names that are not UTF-8 are left out too: no message could carry them.
+    """
     found: list[dict[str, Any]] = []
     try:
-        for path in sorted(directory.rglob("*")):
-            if path.is_symlink() or not path.is_file():
-                continue
-            stat = path.stat()
+        for entry in _files_below(directory):
+            try:
+                entry.path.encode()
+                stat = entry.stat(follow_symlinks=False)
+            except (FileNotFoundError, UnicodeEncodeError):
+                continue  # the agent works on while we look
             at = rfc3339(datetime.fromtimestamp(stat.st_mtime, UTC))
-            found.append({"name": str(path.relative_to(directory)), "bytes": stat.st_size, "modified_at": at})
+            name = str(Path(entry.path).relative_to(directory))
+            found.append({"name": name, "bytes": stat.st_size, "modified_at": at})
             if len(found) == MAX_LISTED:
                 break
     except OSError as error:
@@ -170,9 +250,9 @@ def list_artifacts(directory: Path) -> list[dict[str, Any]]:
 def read_artifact(directory: Path, name: str, limit: int) -> bytes:
     """The first ``limit`` bytes of an artifact; BadRequest ``path_escape`` or ``unknown_resource``."""
     path = confine(directory, name, what="artifact")
-    if not path.is_file():
-        raise BadRequest("unknown_resource", f"no artifact is called {name!r}")
     try:
+        if not path.is_file():
+            raise BadRequest("unknown_resource", f"no artifact is called {name!r}")
         with path.open("rb") as file:
             return file.read(limit)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Runs the slow syncs of all logs and hands the outcomes back on the event loop.
 
 Syncs run in a few threads, several files in parallel. Waking a thread and being woken by it costs about half
-as much as the sync of a fast disk, so a sync that is alone runs on the event loop itself as long as
-recent syncs were fast: a disk that turns slow holds the loop up for one sync, then goes to the threads.
+as much as the sync of a fast disk, so a sync that is alone in its turn of the event loop runs right there
+as long as recent syncs were fast: a disk that turns slow holds the loop up for one sync, then goes to the threads.
 
 A failed sync is final: the kernel may have dropped the data and reports the error only once, so nothing
 is retried, everything queued fails, and the owner is told exactly once (the daemon then exits).
@@ -40,7 +40,6 @@ class Syncer:
         self._fast_s = fast_s
         self._mean_s = fast_s  # not known to be fast yet
         self._due: list[tuple[Job, Done]] = []
-        self._in_threads = 0
         self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
         self._finished: deque[tuple[Done, Exception | None]] = deque()
         self._woken = False
@@ -74,12 +73,11 @@ class Syncer:
 
     def _start_due(self) -> None:
         due, self._due = self._due, []
-        if len(due) == 1 and not self._in_threads and self._mean_s < self._fast_s:
+        if len(due) == 1 and self._mean_s < self._fast_s:
             job, done = due[0]
             done(self._run(job))
             self._tell()
             return
-        self._in_threads += len(due)
         for item in due:
             self._jobs.put(item)
 
@@ -93,8 +91,11 @@ class Syncer:
             self.failed = error
             return error
         finally:
-            self._mean_s += (time.monotonic() - start - self._mean_s) * WEIGHT
+            self._note(time.monotonic() - start)
         return None
+
+    def _note(self, took_s: float) -> None:
+        self._mean_s += (took_s - self._mean_s) * WEIGHT
 
     def _work(self) -> None:
         loop = self._loop
@@ -113,7 +114,6 @@ class Syncer:
         self._woken = False
         while self._finished:
             done, error = self._finished.popleft()
-            self._in_threads -= 1
             done(error)
         self._tell()
 

@@ -28,6 +28,7 @@ class Run:
     file: dict[str, Any]
     journal: Journal
     refs: dict[str, int] = field(default_factory=dict)
+    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
 
     @property
     def live(self) -> bool:
@@ -37,12 +38,18 @@ class Run:
         """Write run.json atomically and durably."""
         replace(self.path, orjson.dumps(self.file, option=orjson.OPT_INDENT_2) + b"\n")
 
-    def publish(self, agent_id: str, record: dict[str, Any]) -> None:
-        """Repeat an outbox record, once: a ``ref`` told already is skipped."""
-        if record["seq"] <= self.refs.get(agent_id, 0):
-            return
-        self.journal.append([digest(agent_id, record)], sync=True)
-        self.refs[agent_id] = record["seq"]
+    def tell(self, agent_id: str, record: dict[str, Any]) -> None:
+        """Repeat a durable outbox record with the next `flush`, once: a ``ref`` told already is skipped."""
+        if record["seq"] > self.refs.get(agent_id, 0):
+            self.told.append((agent_id, record))
+
+    def flush(self) -> None:
+        """Write what was told in one go; on a failed append (raised) it stays told."""
+        if self.told:
+            self.journal.append([digest(*one) for one in self.told], sync=True)
+            for agent_id, record in self.told:
+                self.refs[agent_id] = record["seq"]
+            self.told.clear()
 
 
 def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 import structlog
+from filelock import FileLock
 
 from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
@@ -23,12 +24,16 @@ from orchestrator.config import Config
 from orchestrator.core import decide, state
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, UNSYNCED, Draft
 from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
+from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir
 from orchestrator.store.journal import Journal
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run, open_runs
 
 log = structlog.get_logger()
+
+PUBLISH_AFTER_S = 0.005
+"""What ends within these few milliseconds in a team shares one write and one sync of the broadcast."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Entry:
         self.secret: str | None = None
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.logs: dict[str, Journal] = {}
+        self.artifacts = ""  # absolute; every task's command names it
 
     @property
     def inbox(self) -> Journal:
@@ -115,12 +121,19 @@ class Roster:
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
     by_req: dict[str, str] = field(default_factory=dict)
     listeners: list[Callable[[Entry], None]] = field(default_factory=list)
+    _lock: FileLock | None = None
     notes: list[str] = field(default_factory=list)  # what loading repaired, for the log and for status
 
     # -- reading what is on disk --------------------------------------------------------------------------------
 
     def load(self, *, clean: bool) -> None:
-        """Fold every log of the project; a corrupt agent is set aside with file and line."""
+        """Fold every log of the project; a corrupt agent is set aside with file and line.
+
+        Conflict ``daemon_running`` when another daemon writes these files.
+        """
+        if not self.paths.home.is_dir():
+            return
+        self._lock = claim(self.paths)
         for run_id, found in open_runs(self.paths, self.syncer, self.config().durability, clean=clean).items():
             if isinstance(found, Run):
                 self.runs[run_id] = found
@@ -145,7 +158,7 @@ class Roster:
             if ref > entry.outbox.last_seq:
                 raise Corrupt(
                     "corrupt_log",
-                    f"{entry.outbox.path}: the broadcast tells of record {ref}, the log ends at {entry.outbox.last_seq}",
+                    f"{entry.outbox.path}: the broadcast knows record {ref}, the log ends at {entry.outbox.last_seq}",
                     file=str(entry.outbox.path),
                     line=entry.outbox.last_seq,
                 )
@@ -209,7 +222,9 @@ class Roster:
                 ]
                 seq = batch[-1]["seq"]
         for _, _, _, record, entry in sorted(missing, key=lambda item: item[:3]):
-            self.runs[entry.run_id].publish(entry.agent_id, record)
+            self.runs[entry.run_id].tell(entry.agent_id, record)
+        for run in self.runs.values():
+            run.flush()
 
     # -- the agents ---------------------------------------------------------------------------------------------
 
@@ -226,6 +241,7 @@ class Roster:
     def adopt(self, entry: Entry) -> None:
         """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""
         self.agents[entry.agent_id] = entry
+        entry.artifacts = str(self.paths.artifacts(entry.agent_id))
         req = entry.state.spec.get("req")
         if req:
             self.by_req[req] = entry.agent_id
@@ -243,7 +259,7 @@ class Roster:
 
     async def create(self, agent_id: str, starting: Draft) -> Entry:
         """Make the agent's directory and write its intent; returns once that is durable."""
-        ensure_agents_dir(self.paths)
+        self.begin_writing()
         directory = self.paths.agent_dir(agent_id)
         try:
             directory.mkdir(mode=0o700, parents=True)
@@ -260,6 +276,12 @@ class Roster:
             self._forget(entry)
             raise
         return entry
+
+    def begin_writing(self) -> None:
+        """Make `.agents/` and claim it; called before the first thing is written into the project."""
+        ensure_agents_dir(self.paths)
+        if self._lock is None:
+            self._lock = claim(self.paths)
 
     def _forget(self, entry: Entry) -> None:
         """Undo an agent whose intent was not stored: nothing of it may be seen."""
@@ -329,18 +351,22 @@ class Roster:
         visible = entry.outbox.visible_seq
         run = self.runs.get(entry.run_id)
         while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
+            record = entry.unpublished.popleft()
             if run is not None:
-                try:
-                    run.publish(entry.agent_id, entry.unpublished[0])
-                except OrchestratorError as error:
-                    # The disk is full: the record itself is safe in the outbox; try again when it changes.
-                    log.warning("broadcast delayed", agent=entry.agent_id, **error.as_dict())
-                    self.clock.timer(1.0, lambda: self._seen(entry))
-                    break
-            entry.unpublished.popleft()
+                if not run.told:
+                    self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
+                run.tell(entry.agent_id, record)
         entry.changed.notify()
         for listener in self.listeners:
             listener(entry)
+
+    def _publish(self, run: Run) -> None:
+        try:
+            run.flush()
+        except OrchestratorError as error:
+            # The disk is full: the records are safe in the outboxes, and told again until there is room.
+            log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
+            self.clock.timer(1.0, lambda: self._publish(run))
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""
@@ -349,9 +375,13 @@ class Roster:
                 journal.close()
         for run in self.runs.values():
             run.journal.close()
+        if self._lock is not None:
+            self._lock.release()
 
     async def flush(self) -> None:
         """Make everything written so far durable."""
+        for run in self.runs.values():
+            self._publish(run)
         journals = [journal for entry in self.agents.values() for journal in entry.logs.values()]
         journals += [run.journal for run in self.runs.values()]
         await asyncio.gather(*(journal.synced(journal.last_seq) for journal in journals))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
 import signal
@@ -61,7 +62,7 @@ class Supervisor:
         return project.own_command("launch", agent_id, str(epoch), "--project", str(self.roster.root))
 
     async def release(self, entry: Entry) -> None:
-        """Let the launch stub of the current epoch go; a level, so that it may be repeated (tmux wait-for may not)."""
+        """Let the launch stub of the current epoch go; a level, so that it may be repeated."""
         path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
         steps.passed("launch:released")
@@ -69,6 +70,8 @@ class Supervisor:
     def write_launch(self, entry: Entry, epoch: int, inherited: Mapping[str, str], extra: Mapping[str, str]) -> None:
         """Write engine/launch.json (0600) with a fresh secret for this epoch."""
         spec = entry.state.spec
+        if "ORCHESTRATOR_RUN_BASE" in os.environ:  # tests: the agent must find this daemon, not start another
+            extra = {**extra, "ORCHESTRATOR_RUN_BASE": os.environ["ORCHESTRATOR_RUN_BASE"]}
         row = engines.engine(str(spec["engine"]))
         secret = secrets.token_hex(16)
         env = engines.environment(

@@ -155,7 +155,7 @@ async def wait_for_command(
     if command is None:
         return {"status": "timeout", **tail}
     if command["kind"] == "task":
-        command = {**command, "artifacts": str(roster.paths.artifacts(agent_id))}
+        command = {**command, "artifacts": entry.artifacts}
     return {"status": "command", "command": command, **tail}
 
 

@@ -19,7 +19,6 @@ from orchestrator import project
 from orchestrator.clock import Timer, rfc3339
 from orchestrator.core import decide
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.store.files import ensure_agents_dir
 from orchestrator.team.broadcast import Run, open_run
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Entry, Origin, Roster
@@ -170,7 +169,7 @@ class Windows:
             "agents": {},
             "ended_at": None,
         }
-        ensure_agents_dir(roster.paths)
+        roster.begin_writing()
         try:
             roster.paths.run_dir(run_id).mkdir(mode=0o700, parents=True)
         except OSError as error:

@@ -107,15 +107,9 @@ def create_agents(
 
 def room(socket: Socket, master_pane: str, existing: Collection[str], count: int, limits: Limits) -> tuple[int, str]:
     """How many of ``count`` more agents fit beside the master now, and why not more. Raises as ``tmux.run``."""
-    window = _window(socket, master_pane)
-    reason = ""
-    for fits in range(count, 0, -1):
-        names = [f"new{number}" for number in range(fits)]
-        plan = carve(window.tree, master_pane, list(existing), limits, new=names, border=window.border)
-        if isinstance(plan, Carved):
-            return fits, reason
-        reason = plan.reason
-    return 0, reason
+    team = _Team(master_pane, list(existing), limits)
+    _, fits, reason = _fit(_window(socket, master_pane), team, count)
+    return fits, reason
 
 
 @dataclass(frozen=True)
@@ -130,14 +124,20 @@ class _Team:
 def _add(socket: Socket, target: str, team: _Team, wanted: Sequence[NewPane]) -> tuple[list[str | Environment], str]:
     """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
     window = _window(socket, target)
+    after, fits, refusal = _fit(window, team, len(wanted))
+    return (_split_all(socket, window.window_id, after, team, wanted[:fits]) if fits else []), refusal
+
+
+def _fit(window: _Window, team: _Team, count: int) -> tuple[str, int, str]:
+    """The pane to split first, how many of ``count`` agents fit, and why not more."""
     refusal = ""
-    for fits in range(len(wanted), 0, -1):
+    for fits in range(count, 0, -1):
         names = [f"new{number}" for number in range(fits)]
         plan = carve(window.tree, team.master_pane, team.agents, team.limits, new=names, border=window.border)
         if isinstance(plan, Carved):
-            return _split_all(socket, window.window_id, plan.after, team, wanted[:fits]), refusal
+            return plan.after, fits, refusal
         refusal = plan.reason
-    return [], refusal
+    return "", 0, refusal
 
 
 def _split_all(

@@ -88,11 +88,13 @@ class Connection:
                 self.send({"jsonrpc": "2.0", "id": key, "error": {"code": -32022, "message": "no"}})
                 return
             info = {"name": "fake", "version": self.version}
-            self.answer(key, {"protocolVersion": params.get("protocolVersion"), "capabilities": {}, "serverInfo": info})
+            self.answer(
+                key, {"protocolVersion": params.get("protocolVersion"), "capabilities": {}, "serverInfo": info}
+            )
         elif method == "tools/call":
             self.tool(key, params["name"], params.get("arguments") or {})
         elif method == "die/before":
-            if STARTS <= params["times"]:
+            if params["times"] >= STARTS:
                 die()
             self.answer(key, {})
         else:
@@ -109,7 +111,7 @@ class Connection:
                 die()
             self.answer(key, {"again": True})
         elif name == "hold":
-            if STARTS <= arguments.get("lives", 10**9):
+            if arguments.get("lives", 10**9) >= STARTS:
                 return
             self.answer(key, {"starts": STARTS})
         elif name == "half":
@@ -127,10 +129,14 @@ class Connection:
             question = {"jsonrpc": "2.0", "id": f"{STARTS}:1", "method": "elicitation/create", "params": {}}
             self.send(question)
         elif name == "noise":
-            self.raw(b"print from a library\n[1,2]\n\n{\"a\": 1}\nnull\n\xff\xfe\n")
+            self.raw(b'print from a library\n[1,2]\n\n{"a": 1}\nnull\n\xff\xfe\n')
             self.raw(b'{ "id": %s, "result": {"n": 1}, "jsonrpc": "2.0"}\n' % json.dumps(key).encode())
         elif name == "tell":
-            note_ = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+            note_ = {
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {"progressToken": 1, "progress": 1},
+            }
             self.send(note_)
             self.answer(key, {})
         elif name == "bye":  # an answer that is still queued when the connection ends
@@ -142,14 +148,14 @@ class Connection:
 def main():
     os.set_inheritable(LOCK_FD, False)
     LISTENER.set_inheritable(False)
-    note(what="start", starts=STARTS, env=sorted(os.environ), fds=sorted(int(fd) for fd in os.listdir("/proc/self/fd")),
+    note(what="start", starts=STARTS, env=sorted(os.environ), fds=sorted(int(fd.name) for fd in Path("/proc/self/fd").iterdir()),
          cwd=str(Path.cwd()), sid=os.getsid(0), ppid=os.getppid(), argv=sys.argv)  # fmt: skip
     if "fail" in BEHAVIOUR:
         half = HERE / "failed.half"
         half.write_text(json.dumps(BEHAVIOUR["fail"]))
         half.replace(HERE / "failed")
         sys.exit(5)
-    if STARTS <= BEHAVIOUR.get("crash_starts", 0):
+    if BEHAVIOUR.get("crash_starts", 0) >= STARTS:
         die()
     (HERE / "failed").unlink(missing_ok=True)
     if "load_s" in BEHAVIOUR:  # what imports cost the real one

@@ -94,7 +94,13 @@ class Client:
 
     def __init__(self, command, cwd, env):
         self.process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
         )
         self.reading = threading.Event()
         self.reading.set()
@@ -107,8 +113,7 @@ class Client:
 
     def _read(self):
         with self.process.stdout as out:
-            lines = open(out.fileno(), "rb", closefd=False)
-            with lines:
+            with open(out.fileno(), "rb", closefd=False) as lines:
                 while self.reading.wait() and (line := lines.readline()):
                     self.arrived.put(line)
 

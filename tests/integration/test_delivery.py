@@ -239,6 +239,7 @@ async def test_the_broadcast_repeats_terminal_and_lifecycle_records_in_order(tea
     await enqueue(team, "t1")
     await wait(team)
     await emit(team, "result", payload={"big": "x" * 5000})
+    await team.clock.advance(0.01)
     page = await tasks.broadcast_read(team.roster, team.roster.runs["run-1"], since_seq=0, max_events=10, wait_s=0)
     assert [(r["type"], r["ref"]) for r in page["events"]] == [("starting", 1), ("ready", 2), ("result", 4)]
     assert "payload" not in page["events"][-1]
@@ -289,6 +290,7 @@ async def test_what_a_crash_kept_from_the_broadcast_is_published_on_restart(team
     await enqueue(team, "t2")
     await wait(team)
     await emit(team, "result")
+    await team.clock.advance(0.01)
     team.close()
     path = team.paths.broadcast("run-1")
     lines = path.read_bytes().splitlines(keepends=True)
@@ -308,6 +310,7 @@ async def test_an_outbox_that_lost_lines_the_broadcast_knows_is_corrupt_and_the_
     await enqueue(team, "t1")
     await wait(team)
     await emit(team, "result")
+    await team.clock.advance(0.01)
     team.close()
     path = team.paths.outbox("a1")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))

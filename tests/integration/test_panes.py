@@ -147,6 +147,18 @@ def test_those_that_do_not_fit_fail_alone(private_server: PrivateServer) -> None
     assert all(h >= 5 for _, h in sizes(private_server, [str(one) for one in made[:4]], master))
 
 
+def test_how_many_fit_is_known_before_anything_changes(private_server: PrivateServer) -> None:
+    master = private_server.start(80, 24)
+    before = picture(private_server, master)
+    assert splits.room(private_server.socket, master, [], 4, LIMITS) == (4, "")
+    fits, reason = splits.room(private_server.socket, master, [], 6, LIMITS)
+    assert fits == 4
+    assert "30x5" in reason
+    assert picture(private_server, master) == before
+    made = create(private_server, master, 3)
+    assert splits.room(private_server.socket, master, made, 3, LIMITS)[0] == 1
+
+
 def test_a_program_that_cannot_live_fails_alone(private_server: PrivateServer) -> None:
     master = private_server.start()
     gone = agent("gone", argv=("sh", "-c", "exit 3"))
@@ -264,7 +276,7 @@ def test_the_argv_reaches_the_program_unchanged_and_through_no_shell(
     private_server: PrivateServer, tmp_path: Path
 ) -> None:
     master = private_server.start()
-    odd = ["a b", "$HOME", "`id`", "semi;", ";", "back\\;", "#{pane_id}", "q'uo\"te", "", "-x", "tab\tnew\nline", "ü"]
+    odd = ["a b", "$HOME", "`id`", "semi;", ";", "back\\;", "#{pane_id}", "q'uo\"t", "", "-x", "tab\tnew\nline", "ü"]
     cwd = tmp_path / "odd #S dir"
     cwd.mkdir()
     new = NewPane("a1", RUN, 1, ["env", "sh", "-c", "exec cat", *odd], str(cwd), {"GREETING": "a b; #{x} $y"})
@@ -394,23 +406,41 @@ def test_arrange_never_scrambles_panes_whose_order_no_layout_can_keep(private_se
 
 def test_a_window_that_changes_between_look_and_layout_is_looked_at_again(private_server: PrivateServer) -> None:
     master = private_server.start()
-    made = create(private_server, master, 3)
+    made = create(private_server, master, 4)
     window = private_server.show(master, "#{window_id}")
-    private_server.run("resize-pane", "-t", made[0], "-y", "40")
-    real, resized = tmux.invoke, []
+    private_server.run("resize-pane", "-t", made[0], "-y", "30")
+    real, changed = tmux.invoke, []
 
     def racing(argv: list[str]) -> object:
-        if "if-shell" in argv and not resized:
-            resized.append(True)
-            private_server.run("resize-window", "-t", window, "-x", "180", "-y", "50")
+        if "if-shell" in argv and not changed:
+            changed.append(True)
+            private_server.run("kill-pane", "-t", made[1])
         return real(argv)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tmux, "invoke", racing)
         assert splits.arrange(private_server.socket, window, master, made, LIMITS)
-    assert private_server.show(window, "#{window_width}x#{window_height}") == "180x50"
-    heights = [h for _, h in sizes(private_server, made, master)]
+    assert changed
+    heights = [h for _, h in sizes(private_server, [made[0], *made[2:]], master)]
     assert max(heights) - min(heights) <= 1
+
+
+def test_a_window_that_changes_all_the_time_is_left_alone(private_server: PrivateServer) -> None:
+    master = private_server.start()
+    made = create(private_server, master, 2)
+    window = private_server.show(master, "#{window_id}")
+    private_server.run("resize-pane", "-t", made[0], "-y", "40")
+    real = tmux.invoke
+
+    def racing(argv: list[str]) -> object:
+        if "if-shell" in argv:
+            private_server.run("resize-pane", "-t", made[0], "-D", "1")
+        return real(argv)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tmux, "invoke", racing)
+        assert not splits.arrange(private_server.socket, window, master, made, LIMITS)
+    assert sizes(private_server, made, master)[0][1] == 43
 
 
 def test_a_command_that_dies_at_once_after_the_release_is_still_inspectable(private_server: PrivateServer) -> None:

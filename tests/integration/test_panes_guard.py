@@ -280,6 +280,26 @@ def test_a_name_with_a_dot_is_one_session_too(private_server: PrivateServer) -> 
     assert splits.make_detached(private_server.socket, "my.project:1", ["env", "cat"], "/") == first
 
 
+def test_ending_the_detached_session_leaves_what_the_user_put_there(private_server: PrivateServer) -> None:
+    assert splits.find_detached(private_server.socket, "team") is None
+    home = splits.make_detached(private_server.socket, "team", ["env", "cat"], "/")
+    assert splits.find_detached(private_server.socket, "team") == home
+    mine = private_server.split(home.pane_id)
+    splits.end_detached(private_server.socket, "team")
+    assert private_server.panes(mine) == [mine]
+    splits.end_detached(private_server.socket, "team")
+    assert private_server.panes(mine) == [mine]
+    private_server.run("kill-session", "-t", "team")
+    splits.end_detached(private_server.socket, "team")
+
+
+def test_ending_the_detached_session_ends_it(private_server: PrivateServer) -> None:
+    private_server.start()
+    splits.make_detached(private_server.socket, "team", ["env", "cat"], "/")
+    splits.end_detached(private_server.socket, "team")
+    assert private_server.run("list-sessions", "-F", "#{session_name}") == "user"
+
+
 # --- the invocation ---------------------------------------------------------------------------------------
 
 

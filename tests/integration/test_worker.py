@@ -137,7 +137,7 @@ def test_a_command_that_succeeds_is_acked_run_and_reported_with_its_output(bench
 def test_tasks_run_in_order_and_each_outcome_has_its_own_form(bench):
     done = bench.finish(
         [
-            bench.task("bad", {"comand": "ls"}),
+            bench.task("bad", {"script": "ls"}),
             bench.task("seven", {"command": "echo no; exit 7"}),
             bench.task("killed", {"command": "kill -KILL $$"}),
             bench.task("late", {"command": "sleep 60", "timeout_s": 0.2}),
@@ -164,7 +164,7 @@ def test_tasks_run_in_order_and_each_outcome_has_its_own_form(bench):
     assert by["late"]["signal"] == "SIGTERM"
     assert by["env"]["last_lines"] == ["1-lint-"]
     assert by["stdin"]["last_lines"] == ["0"]
-    assert "comand" in by["bad"]["message"]
+    assert "script" in by["bad"]["message"]
 
 
 def test_a_cancel_interrupts_the_command_and_its_children_within_the_ladder(bench):

@@ -24,7 +24,7 @@ LAYERS = {
     "data": {"errors"},
     "store": {"core", "errors", "clock"},
     "term": {"core", "errors", "clock", "steps"},
-    "config": {"core", "errors", "project"},
+    "config": {"core", "errors", "project", "clock"},
     "roles": {"config", "core", "errors", "store"},
     "team": {"roles", "config", "store", "term", "core", "errors", "clock", "project", "steps"},
     "squad": {"roles", "config", "store", "core", "errors", "clock"},
@@ -56,6 +56,7 @@ OWNERS = {
     "watchfiles": {"config", "roles"},
     "sqlite3": {"spawn", "gsd"},
     "typer": {"cli"},
+    "filelock": {"store", "team"},
     "rich": {"cli"},
 }
 FORBIDDEN_WORDS = ("manager", "handler", "helper", "util", "factory", "controller", "registry")

@@ -158,6 +158,13 @@ def test_an_agent_the_user_put_before_the_master_shares_its_cell_and_the_masters
     assert [leaf.pane for leaf in plan.tree.leaves()] == ["%10", "%11", "%0"]
 
 
+def test_evening_out_leaves_an_agent_before_the_master_in_its_own_cell() -> None:
+    row = (Cell(60, 60, 0, 0, pane="%10"), Cell(40, 60, 61, 0, pane="%0"), Cell(118, 60, 102, 0, pane="%11"))
+    tree = Cell(220, 60, 0, 0, "row", children=row)
+    after = cells(carved(tree, "%0", ["%10", "%11"], LIMITS).tree)
+    assert after == {"%10": (60, 60, 0, 0), "%0": (79, 60, 61, 0), "%11": (79, 60, 141, 0)}
+
+
 def test_agents_left_behind_by_their_master_are_evened_out_among_themselves() -> None:
     column = (Cell(100, 40, 0, 0, pane="%10"), Cell(100, 9, 0, 41, pane="%11"))
     tree = Cell(100, 50, 0, 0, "column", children=column)

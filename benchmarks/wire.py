@@ -1,0 +1,85 @@
+"""A small JSON-RPC client over the real relay, so that thirty of them cost the benchmark little."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+OWN = [sys.executable, "-P", "-m", "orchestrator"]
+
+
+class Wire:
+    """One relay process and the MCP conversation over it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._ids = itertools.count(1)
+        self._open: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, project: Path, env: dict[str, str], *arguments: str) -> Wire:
+        process = await asyncio.create_subprocess_exec(
+            *OWN, "mcp", *arguments, cwd=project, env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, limit=1 << 24,
+        )  # fmt: skip
+        return cls(process)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            message = json.loads(line)
+            waiter = self._open.pop(message.get("id"), None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(message)
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        key = next(self._ids)
+        waiter = self._open[key] = asyncio.get_running_loop().create_future()
+        assert self.process.stdin is not None
+        line = json.dumps({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
+        self.process.stdin.write(line.encode() + b"\n")
+        answer = await waiter
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    async def greet(self) -> None:
+        who = {"name": "bench", "version": "0"}
+        await self.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who})
+        assert self.process.stdin is not None
+        self.process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await self.ask("tools/call", {"name": tool, "arguments": arguments})
+        if result.get("isError"):
+            raise RuntimeError(result["structuredContent"])
+        return result["structuredContent"]
+
+    async def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        await self.process.wait()
+        self._reader.cancel()
+
+
+def private_env(root: Path) -> dict[str, str]:
+    """An environment of its own: home, configuration and run directory below ``root``; no tmux around it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TMUX", "ORCHESTRATOR_", "XDG_"))}
+    for name in ("home", "run"):
+        (root / name).mkdir(exist_ok=True, mode=0o700)
+    env.update(HOME=str(root / "home"), ORCHESTRATOR_RUN_BASE=str(root / "run"))
+    return env
+
+
+def agent_env(env: dict[str, str], project: Path, agent_id: str) -> dict[str, str]:
+    """The environment of an agent's own relay, from its launch file."""
+    launch = json.loads((project / ".agents/agents" / agent_id / "engine/launch.json").read_text())
+    return {**env, **{k: v for k, v in launch["env"].items() if k.startswith("ORCHESTRATOR_")}}

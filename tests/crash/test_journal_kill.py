@@ -1,0 +1,72 @@
+"""Kill -9 of a process that writes a log: nothing acknowledged is lost, whatever the moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.store.journal import Journal, Syncer, read_all
+from tests.disk import TYPES
+
+WRITER = Path(__file__).with_name("journal_writer.py")
+ROOT = WRITER.parents[2]
+LIVES = 10
+
+
+def wait_until(fact, process):
+    until = time.monotonic() + 30
+    while not fact():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < until, "the writer did nothing for 30 s"
+
+
+def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_half_of_one(tmp_path):
+    path, acks = tmp_path / "log", tmp_path / "acks"
+    acks.touch()
+    rng = random.Random(7)
+    reads = lines_read = torn = 0
+    for life in range(LIVES):
+        enough = acks.stat().st_size + rng.randint(1, 6000)
+        writer = subprocess.Popen(
+            [sys.executable, "-P", str(WRITER), str(path), str(acks), str(life)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            # A reader without any lock, while the writer is at work: it sees whole records only, never fewer.
+            seen = 0
+            wait_until(path.exists, writer)
+            while acks.stat().st_size < enough:
+                wait_until(lambda: True, writer)
+                count = sum(1 for _ in read_all(path, TYPES))
+                assert count >= seen
+                seen, reads, lines_read = count, reads + 1, lines_read + count
+        finally:
+            writer.kill()
+            writer.wait()
+            writer.stderr.close()
+        torn += not path.read_bytes().endswith(b"\n")
+
+    found = []
+    log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=TYPES, on_record=found.append)
+    log.close()
+    assert [r["seq"] for r in found] == list(range(1, len(found) + 1))
+    acknowledged = [tuple(map(int, line.split())) for line in acks.read_text().split("\n")[:-1]]
+    assert len(acknowledged) > LIVES
+    for seq, life, writer_number, n in acknowledged:
+        there = found[seq - 1]
+        assert (there["life"], there["writer"], there["n"]) == (life, writer_number, n)
+    assert len(set(acknowledged)) == len(acknowledged)
+    named = [(r["life"], r["writer"], r["n"]) for r in found if r["type"] == "task"]
+    assert len(set(named)) == len(named), "a record is there twice"
+    assert reads > LIVES
+    print(
+        f"{len(acknowledged)} acknowledged, {len(found)} found, {torn} torn tails, {reads} reads of {lines_read} lines"
+    )

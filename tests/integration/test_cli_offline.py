@@ -1,0 +1,265 @@
+"""The command line over files alone: logs written by hand, no daemon, real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+RUN = "run-20260102-030405-abcdef"
+AT = "2026-01-02T03:04:05.678Z"
+
+
+def log(path: Path, *records: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        first = path.read_bytes().count(b"\n") + 1
+        for seq, record in enumerate(records, first):
+            body = json.dumps({"v": 1, "seq": seq, "at": AT, **record}, separators=(",", ":")).encode()[:-1]
+            file.write(b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body)))
+    return path
+
+
+def happened(type_: str, **more: object) -> dict:
+    return {"type": type_, "epoch": 1, **more, "by": "orchestrator"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "p"
+    agent = root / ".agents" / "agents" / "builder"
+    spec = {"name": "builder", "role": "builds", "engine": "shell", "run_id": RUN, "cwd": str(root), "policies": {}}
+    log(
+        agent / "inbox.jsonl",
+        {"type": "task", "epoch": 1, "task_id": "t-1", "payload": {"command": "true"}, "position": 1},
+        {"type": "task", "epoch": 1, "task_id": "t-2", "payload": {"command": "false"}, "position": 2},
+    )
+    log(
+        agent / "outbox.jsonl",
+        happened("starting", **spec, env_names=[]),
+        happened("ready"),
+        happened("delivered", task_id="t-1", attempt=1),
+        happened("ack", task_id="t-1"),
+        happened("result", task_id="t-1", attempt=1, payload={"exit_code": 0, "text": "\u001b[2J"}),
+    )
+    log(
+        root / ".agents" / "run" / RUN / "broadcast.jsonl",
+        {"type": "starting", "agent_id": "builder", "ref": 1, "epoch": 1, "by": "orchestrator"},
+        {"type": "ready", "agent_id": "builder", "ref": 2, "epoch": 1, "by": "orchestrator"},
+        {
+            "type": "result",
+            "agent_id": "builder",
+            "ref": 5,
+            "epoch": 1,
+            "task_id": "t-1",
+            "payload": {"exit_code": 0},
+        },
+    )
+    run_json(root, RUN, None)
+    return root
+
+
+def run_json(root: Path, run_id: str, ended_at: str | None) -> None:
+    file = root / ".agents" / "run" / run_id / "run.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    said = {
+        "v": 1, "run_id": run_id, "created_at": AT, "tmux_socket": "/nowhere", "tmux_name": "", "server_pid": 1,
+        "server_start": 1, "window_id": "@0", "master_pane": "%0", "session": "s", "detached": True, "changed": None,
+        "agents": {"builder": "%1"}, "ended_at": ended_at,
+    }  # fmt: skip
+    file.write_text(json.dumps(said))
+
+
+class Shell:
+    """Runs command lines in the project, with nothing of this machine's own configuration."""
+
+    def __init__(self, root: Path) -> None:
+        base = root.parent
+        for name in ("home", "run"):
+            (base / name).mkdir(mode=0o700, exist_ok=True)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("ORCHESTRATOR_", "XDG_"))}
+        own = {"HOME": str(base / "home"), "ORCHESTRATOR_RUN_BASE": str(base / "run"), "PYTHONUTF8": "1"}
+        self.env = {**kept, **own, "PYTHONPATH": str(Path(__file__).parents[2])}
+        self.env.pop("TMUX", None)
+        self.root = root
+
+    def command(self, *line: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "orchestrator", *line]
+
+    def __call__(self, *line: str) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            self.command(*line), cwd=self.root, env=self.env, capture_output=True, text=True, timeout=60
+        )
+        assert "Traceback" not in done.stdout + done.stderr
+        return done
+
+    def json(self, *line: str, status: int = 0) -> dict:
+        done = self(*line, "--json")
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout)
+
+    def records(self, *line: str) -> list[dict]:
+        done = self(*line, "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(text) for text in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def shell(root: Path) -> Shell:
+    return Shell(root)
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_reading_commands_tell_the_facts_with_status_unknown_and_write_nothing(shell: Shell) -> None:
+    before = snapshot(shell.root)
+    (row,) = shell.json("agent", "list")["agents"]
+    assert (row["agent_id"], row["status"], row["queue_depth"], row["run_id"]) == ("builder", "unknown", 1, RUN)
+    (line,) = shell.json("status")["agents"]
+    assert (line["status"], line["last_event_at"]) == ("unknown", AT)
+    meta = shell.json("agent", "show", "builder")["meta"]
+    assert meta["finished"]["result"] == 1
+    assert [task["task_id"] for task in shell.json("task", "list", "builder")["tasks"]] == ["t-2"]
+    for words in (["agent", "list"], ["status"], ["agent", "show", "builder"], ["task", "list", "builder"]):
+        done = shell(*words)
+        assert done.returncode == 0
+        assert "\x1b" not in done.stdout
+    assert snapshot(shell.root) == before
+    assert not list((shell.root.parent / "run").rglob("socket")), "a reader never starts a daemon"
+
+
+def test_events_since_last_and_all(shell: Shell) -> None:
+    assert [one["seq"] for one in shell.records("events", "builder")] == [1, 2, 3, 4, 5]
+    assert [one["type"] for one in shell.records("events", "builder", "--since", "3")] == ["ack", "result"]
+    assert [one["seq"] for one in shell.records("events", "builder", "-n", "2")] == [4, 5]
+    assert [one["seq"] for one in shell.records("events", "builder", "-n", "99")] == [1, 2, 3, 4, 5]
+    assert "\x1b" not in shell("events", "builder").stdout
+
+
+def test_broadcast_reads_the_only_run_and_the_last_of_it(shell: Shell) -> None:
+    assert [one["type"] for one in shell.records("broadcast")] == ["starting", "ready", "result"]
+    assert [one["seq"] for one in shell.records("broadcast", "-n", "1", "--run", RUN)] == [3]
+
+
+def test_broadcast_asks_which_run_only_where_several_are_live(shell: Shell) -> None:
+    other = "run-20260102-030406-fedcba"
+    run_json(shell.root, other, AT)
+    assert len(shell.records("broadcast")) == 3
+    run_json(shell.root, other, None)
+    error = shell.json("broadcast", status=2)["error"]
+    assert RUN in error["next_step"]
+    assert other in error["next_step"]
+    assert shell.json("broadcast", "--run", "run-x", status=2)["error"]["code"] == "unknown_run"
+
+
+@pytest.mark.parametrize("words", [["events", "builder", "-n", "1", "-f"], ["broadcast", "-n", "1", "-f"]])
+def test_following_prints_what_is_appended_until_ctrl_c(shell: Shell, words: list[str]) -> None:
+    following = subprocess.Popen(
+        shell.command(*words, "--json"), cwd=shell.root, env=shell.env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with following:
+        try:
+            assert json.loads(following.stdout.readline())["type"] == "result"
+            agent = shell.root / ".agents" / "agents" / "builder"
+            log(agent / "outbox.jsonl", happened("exited", reason="gone", code=1, signal=None, last_lines=[]))
+            said = {"type": "exited", "agent_id": "builder", "ref": 6, "epoch": 1, "reason": "gone"}
+            log(shell.root / ".agents" / "run" / RUN / "broadcast.jsonl", said)
+            assert json.loads(following.stdout.readline())["type"] == "exited"
+            following.send_signal(signal.SIGINT)
+            out, err = following.communicate(timeout=30)
+            assert (out, err, following.returncode) == ("", "", 130)
+        finally:
+            following.kill()
+
+
+def test_a_reader_that_leaves_the_pipe_is_no_error(shell: Shell) -> None:
+    line = f"{sys.executable} -P -m orchestrator events builder | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=shell.root, env=shell.env, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] in {"0", "1", "141"}
+
+
+def test_doctor_is_content_with_good_logs_and_changes_nothing(shell: Shell) -> None:
+    before = snapshot(shell.root)
+    assert shell.json("doctor")["ok"] is True
+    assert snapshot(shell.root) == before
+
+
+@pytest.mark.parametrize("name", ["inbox.jsonl", "outbox.jsonl"])
+def test_doctor_names_file_and_line_of_a_corrupt_log(shell: Shell, name: str) -> None:
+    file = shell.root / ".agents" / "agents" / "builder" / name
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0] + lines[1].replace(b"epoch", b"Epoch") + b"".join(lines[2:]))
+    bad = [one for one in shell.json("doctor", status=6)["findings"] if one["level"] == "bad"]
+    assert [(one["file"], one["line"]) for one in bad] == [(str(file), 2)]
+    assert shell("agent", "show", "builder").returncode == 6
+
+
+def test_doctor_names_file_and_line_of_a_corrupt_broadcast(shell: Shell) -> None:
+    file = shell.root / ".agents" / "run" / RUN / "broadcast.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"exit_code":0', b'"exit_code":1'))
+    bad = [one for one in shell.json("doctor", status=6)["findings"] if one["level"] == "bad"]
+    assert [(one["file"], one["line"]) for one in bad] == [(str(file), 3)]
+
+
+def test_doctor_exits_5_for_what_the_operator_must_change(shell: Shell) -> None:
+    (shell.root / ".agents" / "config.toml").write_text("bordr = true\n")
+    bad = [one for one in shell.json("doctor", status=5)["findings"] if one["level"] == "bad"]
+    assert [one["check"] for one in bad] == ["config"]
+
+
+def test_doctor_finds_no_tmux_and_goes_on(shell: Shell, tmp_path: Path) -> None:
+    shell.env["PATH"] = str(tmp_path)
+    found = shell.json("doctor", status=5)["findings"]
+    assert [one["check"] for one in found if one["level"] == "bad"] == ["tmux"]
+    assert found[-1]["check"] == "logs"
+
+
+def test_doctor_notes_a_variable_that_is_almost_a_setting(shell: Shell) -> None:
+    shell.env["ORCHESTRATOR_MAX_RESTART"] = "1"
+    (note,) = [one for one in shell.json("doctor")["findings"] if "MAX_RESTART" in one["message"]]
+    assert "ORCHESTRATOR_MAX_RESTARTS" in note["next_step"]
+
+
+def test_an_unknown_agent_exits_2_and_no_daemon_4(shell: Shell) -> None:
+    assert shell.json("events", "nobody", status=2)["error"]["code"] == "unknown_agent"
+    assert shell.json("events", "../../x", status=2)["error"]["code"] == "bad_id"
+    assert shell.json("daemon", "status", status=4)["error"]["code"] == "daemon_down"
+
+
+def test_a_stop_without_a_daemon_holds_until_start(shell: Shell) -> None:
+    assert shell.json("daemon", "stop") == {
+        "ok": True, "was_running": False, "pid": None, "project": str(shell.root)
+    }  # fmt: skip
+    assert shell.json("daemon", "status", status=4)["error"]["code"] == "daemon_stopped"
+    assert shell.json("task", "cancel", "builder", "t-2", status=4)["error"]["code"] == "daemon_stopped"
+
+
+def test_the_project_can_be_named_from_elsewhere(shell: Shell) -> None:
+    elsewhere = shell.root.parent / "elsewhere"
+    elsewhere.mkdir()
+    done = subprocess.run(
+        shell.command("-C", str(shell.root), "agent", "list", "--json"),
+        cwd=elsewhere, env=shell.env, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert [row["agent_id"] for row in json.loads(done.stdout)["agents"]] == ["builder"]
+
+
+def test_completion_offers_commands_and_agent_ids(shell: Shell) -> None:
+    def offered(words: str) -> str:
+        env = {**shell.env, "_ORCHESTRATOR_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
+        done = subprocess.run(shell.command(), cwd=shell.root, env=env, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
+    assert "broadcast" in offered("orchestrator br")
+    assert "builder" in offered("orchestrator events b")

@@ -1,0 +1,357 @@
+"""The command line as a whole: errors and exit codes, help, what a command loads, what an agent may not do."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import typer
+
+from orchestrator import project
+from orchestrator.cli import agents, app, facts, output, tasks
+from orchestrator.errors import CODES, EXIT_CODES, BadRequest
+
+COMMANDS = [
+    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["schema"],
+    ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "delete"], ["task", "add"],
+    ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"],
+]  # fmt: skip
+OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
+CHANGING = [
+    ["agent", "create", "a", "--role", "r"], ["agent", "delete", "a"], ["task", "add", "a", "--command", "true"],
+    ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "p" / ".git").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    for name in [name for name in os.environ if name.startswith("ORCHESTRATOR_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
+    monkeypatch.setenv("ORCHESTRATOR_PROJECT", str(tmp_path / "p"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path / "p")
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("orchestrator.cli.doctor.project_here", fail)
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_every_error_has_its_exit_code_one_sentence_and_its_next_step(code, monkeypatch, capsys) -> None:
+    cls = CODES[code][0]
+    failing(monkeypatch, cls(code, "what is wrong", "what to do"))
+    assert app.main(["doctor"]) == (70 if code == "internal" else EXIT_CODES[cls])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "orchestrator: what is wrong\n  what to do\n"
+
+
+def test_with_json_an_error_is_one_object_on_stdout(monkeypatch, capsys) -> None:
+    failing(monkeypatch, BadRequest("unknown_agent", "m", "n", agent_id="x"))
+    assert app.main(["doctor", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out) == {
+        "error": {"kind": "BadRequest", "code": "unknown_agent", "message": "m", "next_step": "n", "agent_id": "x"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (project.RunDirUnsafe("open to others"), "run_dir_unsafe", 5),
+        (PermissionError(13, "Permission denied", "/x"), "io_failed", 5),
+        (RuntimeError("a bug"), "internal", 70), (RecursionError(), "internal", 70),
+    ],
+)  # fmt: skip
+def test_what_is_no_error_of_ours_becomes_one(monkeypatch, capsys, error, code, status) -> None:
+    failing(monkeypatch, error)
+    assert app.main(["doctor", "--json"]) == status
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+
+
+def test_a_bug_shows_where_its_traceback_is_and_no_traceback(monkeypatch, capsys, tmp_path) -> None:
+    failing(monkeypatch, RuntimeError("a bug"))
+    assert app.main(["doctor"]) == 70
+    out, err = capsys.readouterr()
+    log = project.run_dir(tmp_path / "p") / project.LOG
+    assert "Traceback" not in out + err
+    assert str(log) in err
+    assert "RuntimeError: a bug" in log.read_text()
+
+
+def test_ctrl_c_ends_with_130_and_a_closed_pipe_quietly(monkeypatch, capsys) -> None:
+    failing(monkeypatch, KeyboardInterrupt())
+    assert app.main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["bogus"], ["agent", "create"], ["agent", "create", "a"], ["task", "add"], ["events", "a", "--since", "x"],
+        ["events", "a", "--since", "-1"], ["status", "--bogus"], ["-C", "/does/not/exist", "status"],
+        ["task", "add", "a"], ["task", "add", "a", "make", "test"], ["task", "add", "a", "--payload", "{"],
+        ["task", "add", "a", "--payload", "1", "--command", "x"], ["config", "show", "--set", "border"],
+        ["config", "show", "--set", "bordr=1"], ["agent", "create", "a", "--role", "r", "--env", "X"],
+        ["schema", "no-such-schema"],
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line_exits_2_with_a_coded_error(line, capsys) -> None:
+    assert app.main([*line, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "BadRequest"
+    assert app.main(line) == 2
+    assert capsys.readouterr().err.startswith("orchestrator: ")
+
+
+def test_the_tree_of_commands_is_the_documented_one() -> None:
+    found = []
+    for name, command in typer.main.get_command(app.app).commands.items():
+        below = getattr(command, "commands", None)
+        found += [[name, inner] for inner in below] if below else [[name]]
+    assert sorted(found) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line not in OWN_HELP], ids=" ".join)
+def test_every_command_has_help_with_an_example_and_json(line, capsys) -> None:
+    assert app.main([*line, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Example:\n    " in shown
+    assert "orchestrator " + (" ".join(line) if line != ["worker"] else "") in shown.split("Example:")[1]
+    assert "--json" in shown
+
+
+def test_help_and_version_need_no_project_and_no_arguments_show_help(capsys) -> None:
+    assert app.main(["-V"]) == app.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"orchestrator {project.version()}\n" * 2
+    assert app.main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {line[0]} " in shown for line in COMMANDS)
+
+
+def test_a_group_without_a_command_shows_its_help_on_stderr(capsys) -> None:
+    assert app.main(["agent"]) == 2
+    assert "create" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", CHANGING, ids=" ".join)
+def test_what_changes_the_team_is_refused_inside_an_agent(line, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_AGENT_ID", "builder")
+    assert app.main([*line, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "not_for_agents"
+    assert not (Path.cwd() / ".agents").exists()
+
+
+def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_AGENT_ID", "builder")
+    monkeypatch.setattr(facts, "Link", lambda *_, **__: pytest.fail("the daemon was asked"))
+    assert app.main(["agent", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"live": False, "agents": []}
+
+
+LOADED = """
+import sys
+from orchestrator.cli.app import main
+heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config", "orchestrator.server"}
+before = heavy & set(sys.modules)
+main(sys.argv[1:])
+print("LOADED", *before, "|", *(heavy & set(sys.modules)))
+"""
+PYDANTIC = {"pydantic"}  # typer itself loads it to convert arguments, whatever the command
+FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config"}  # what reading the files costs
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        (["--help"], set()), (["agent", "create", "--help"], PYDANTIC), (["schema"], PYDANTIC),
+        (["daemon", "status"], PYDANTIC), (["daemon", "stop"], PYDANTIC),
+        (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config"}),
+        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_command_loads_no_more_than_it_needs(line, allowed) -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", LOADED, *line], capture_output=True, text=True, timeout=60)
+    before, after = next(text for text in done.stdout.splitlines() if text.startswith("LOADED"))[6:].split("|")
+    assert before.split() == [], "what every command pays for"
+    assert set(after.split()) <= allowed
+
+
+def test_settings_of_the_command_line_reach_the_daemons_environment_and_are_checked_first(
+    monkeypatch, capsys
+) -> None:
+    from orchestrator.cli import daemon
+
+    monkeypatch.setenv("ORCHESTRATOR_IDLE_EXIT_S", "1")
+    monkeypatch.setattr(daemon, "_start", lambda _: {"pid": 1, "project": os.environ["ORCHESTRATOR_IDLE_EXIT_S"]})
+    assert app.main(["daemon", "start", "--set", "idle_exit_s=30", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["project"] == "30"
+    assert app.main(["daemon", "start", "--set", "idle_exit_s=soon", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["key"] == "idle_exit_s"
+
+
+def test_config_show_names_value_source_and_what_is_per_connection(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_OVERFLOW", "window")
+    assert app.main(["config", "show", "--json", "--set", "border=off"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["keys"]["overflow"]["source"] == "environment ORCHESTRATOR_OVERFLOW"
+    assert (found["keys"]["border"]["value"], found["keys"]["border"]["source"]) == (False, "flag --set border")
+    assert [row["name"] for row in found["per_connection"]] == list(project.PER_CONNECTION)
+    assert app.main(["config", "show"]) == 0
+    shown = capsys.readouterr().out
+    assert "env block" in shown
+    assert all(name in shown for name in project.PER_CONNECTION)
+
+
+def test_config_show_refuses_a_bad_file_by_name(tmp_path, capsys) -> None:
+    (tmp_path / "p" / ".agents").mkdir()
+    file = tmp_path / "p" / ".agents" / "config.toml"
+    file.write_text("bordr = true\n")
+    assert app.main(["config", "show", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["file"] == str(file)
+
+
+class Called(Exception):
+    """Ends a command at its tool call, with what it asked for."""
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list:
+    calls: list = []
+
+    class Told:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def tool(self, name: str, given: dict, **_: object) -> dict:
+            calls.append((name, given))
+            raise BadRequest("unknown_agent", "as far as this test goes")
+
+    monkeypatch.setattr(agents, "Link", Told)
+    monkeypatch.setattr(tasks, "Link", Told)
+    return calls
+
+
+def test_agent_create_asks_for_exactly_what_was_given(asked, tmp_path) -> None:
+    line = "agent create b --role r --engine shell --cwd sub --env A=1 --env B=x=y --no-wait"
+    assert app.main(line.split()) == 2
+    assert asked == [
+        (
+            "agent_create",
+            {
+                "name": "b", "role": "r", "engine": "shell", "cwd": str(tmp_path / "p" / "sub"),
+                "env": {"A": "1", "B": "x=y"}, "ready_wait_ms": 0,
+            },
+        )
+    ]  # fmt: skip
+    asked.clear()
+    app.main(["agent", "create", "b", "--role", "r"])
+    assert asked == [("agent_create", {"name": "b", "role": "r"})]
+
+
+def test_force_needs_a_yes_and_confirms_by_id(asked, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert app.main(["agent", "delete", "b", "--force", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "confirm_needed"
+    assert asked == []
+    app.main(["agent", "delete", "b", "--force", "--yes"])
+    assert asked == [("agent_delete", {"agent_id": "b", "force": True, "confirm": "b"})]
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "payload"),
+    [
+        (["--command", "make test"], "", {"command": "make test"}), (["--payload", '{"a": [1]}'], "", {"a": [1]}),
+        (["-"], '{"command": "x"}\n', {"command": "x"}), (["--payload", "null"], "", None),
+    ],
+)  # fmt: skip
+def test_a_payload_comes_as_command_json_or_stdin(asked, monkeypatch, words, stdin, payload) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    app.main(["task", "add", "b", "--id", "t-1", *words])
+    assert asked == [("task_enqueue", {"agent_id": "b", "task": {"payload": payload, "task_id": "t-1"}})]
+
+
+def record(seq: int, type_: str, task_id: str | None = None, **more: object) -> dict:
+    return {"seq": seq, "at": "2026-01-02T03:04:05.678Z", "type": type_, "task_id": task_id, **more}
+
+
+class Scripted:
+    """The daemon's answers to a waiting `task add`, page by page."""
+
+    def __init__(self, pages: list[list[dict]], status: str = "busy") -> None:
+        self.pages, self.status = pages, status
+
+    def agent(self, _: str) -> dict:
+        return {"status": self.status, "last_event_seq": 4}
+
+    def events(self, _: str, since: int, __: int, ___: int = 0) -> dict:
+        page = self.pages.pop(0)
+        return {"events": page, "last_seq": page[-1]["seq"] if page else since, "more": False}
+
+
+@pytest.mark.parametrize(("end", "status"), [("result", 0), ("error", 1), ("canceled", 1)])
+def test_a_waiting_add_exits_by_how_the_task_ended(monkeypatch, capsys, end, status) -> None:
+    class Told:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def tool(self, *_: object, **__: object) -> dict:
+            return {"task_id": "t-1", "state": "queued", "position": 1}
+
+    pages = [[record(5, "result", "t-0")], [], [record(6, "ack", "t-1"), record(7, end, "t-1", payload={"x": 1})]]
+    monkeypatch.setattr(tasks, "Link", Told)
+    monkeypatch.setattr(tasks, "FromDaemon", lambda _: Scripted(pages))
+    assert app.main(["task", "add", "b", "--command", "x", "--wait", "--json"]) == status
+    assert json.loads(capsys.readouterr().out)["terminal"]["seq"] == 7
+
+
+def test_a_waiting_add_ends_when_its_agent_has_ended_without_a_terminal_event(monkeypatch) -> None:
+    with pytest.raises(tasks.Conflict) as caught:
+        tasks._follow(Scripted([[], []], "failed"), "b", "t-1", 4, quiet=True)
+    assert caught.value.code == "agent_ended"
+
+
+def test_a_terminal_event_written_as_the_agent_ends_is_still_found() -> None:
+    pages = [[], [record(5, "canceled", "t-1")]]
+    assert tasks._follow(Scripted(pages, "deleted"), "b", "t-1", 4, quiet=True)["type"] == "canceled"
+
+
+def test_text_of_agents_cannot_command_the_terminal(capsys) -> None:
+    output.say("a\x1b[2Jb\x9bc\x07")
+    output.table(["X"], [["\x1b]0;title\x07\n"]])
+    output.say(output.event_line(record(1, "progress", "t", payload={"text": "\x1b[31m\x9b"})))
+    shown = capsys.readouterr().out
+    assert not [c for c in shown if not c.isprintable() and c != "\n"]
+
+
+def test_a_table_in_a_pipe_is_plain_and_uncut(capsys) -> None:
+    output.table(["A", "B"], [["x" * 300, "y"], ["z", ""]])
+    assert capsys.readouterr().out == f"{'A':<300}  B\n{'x' * 300}  y\nz\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (172800, "2d"), (-5, "0s")],
+)
+def test_an_age_is_shown_in_its_largest_unit(seconds, shown) -> None:
+    then = datetime(2026, 1, 2, tzinfo=UTC)
+    assert output.age("2026-01-02T00:00:00.000Z", then + timedelta(seconds=seconds)) == shown
+    assert output.age(None) == output.age("nonsense") == "-"

@@ -1,0 +1,244 @@
+"""The command line's link to the daemon, against a daemon of forty lines that does what a test scripts."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator import project, reach
+from orchestrator.cli import link as links
+from orchestrator.cli.link import Link, error_from, marker
+from orchestrator.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
+from orchestrator.project import Project
+
+Answer = Callable[[dict], list[dict]]
+DIE = {"die": True}
+HELLO = {"proto": 1, "version": "0.1.0", "install": "/x", "pid": 4711, "boot": "b00"}
+
+
+class FakeDaemon:
+    """Serves one connection after the other; ``answers[n]`` scripts the n-th, the last one all further ones."""
+
+    def __init__(self, place: Project, *answers: Answer, hello: dict = HELLO) -> None:
+        self.hellos: list[dict] = []
+        self.asked: list[list[dict]] = []
+        self._answers, self._hello = answers, hello
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(marker(place, project.SOCKET)))
+        self._listener.listen(8)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self.asked.append([])
+            with sock, sock.makefile("rwb") as file:
+                try:
+                    self._talk(file, self._answers[min(len(self.asked), len(self._answers)) - 1])
+                except OSError:
+                    continue
+
+    def _talk(self, file, answer: Answer) -> None:
+        for line in file:
+            message = json.loads(line)
+            if "hello" in message:
+                self.hellos.append(message["hello"])
+                out = [{"hello": self._hello}]
+            elif message.get("method") == "initialize":
+                out = [{"id": message["id"], "result": {"protocolVersion": "2025-06-18"}}]
+            elif "id" not in message:
+                continue
+            else:
+                self.asked[-1].append(message)
+                out = answer(message)
+            for reply in out:
+                if reply is DIE:
+                    return
+                file.write(json.dumps({"jsonrpc": "2.0", **reply}).encode() + b"\n")
+            file.flush()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+
+def result(message: dict, **content: object) -> list[dict]:
+    return [{"id": message["id"], "result": {"structuredContent": content, "content": [], "isError": False}}]
+
+
+def failure(message: dict, error: dict) -> list[dict]:
+    return [{"id": message["id"], "result": {"structuredContent": {"error": error}, "content": [], "isError": True}}]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    base = tmp_path / "run"
+    base.mkdir(mode=0o700)
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(base))
+    for name in (*project.AGENT_ENV, "ORCHESTRATOR_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    root = tmp_path / "p"
+    (root / ".git").mkdir(parents=True)
+    return project.named_project(root)
+
+
+@pytest.fixture
+def daemon(place: Project) -> Iterator[Callable[..., FakeDaemon]]:
+    made: list[FakeDaemon] = []
+
+    def make(*answers: Answer, **settings: dict) -> FakeDaemon:
+        made.append(FakeDaemon(place, *answers, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_tool_call_returns_its_structured_answer_past_progress_and_notifications(place, daemon) -> None:
+    noise = [
+        {"method": "notifications/progress", "params": {}},
+        {"id": 77, "result": {}},
+        {"method": "ping", "id": 2},
+    ]
+    fake = daemon(lambda message: [*noise, *result(message, agents=[])])
+    with Link(place, start=False) as link:
+        assert link.tool("agent_list", {"scope": "all"}) == {"agents": []}
+        assert link.daemon["pid"] == 4711
+    (asked,) = fake.asked[0]
+    assert (asked["method"], asked["params"]) == ("tools/call", {"name": "agent_list", "arguments": {"scope": "all"}})
+
+
+def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None:
+    monkeypatch.setenv("TMUX", "/tmp/x,1,0")
+    monkeypatch.setenv("TMUX_PANE", "%7")
+    fake = daemon(result)
+    Link(place, start=False).close()
+    (hello,) = fake.hellos
+    assert (hello["kind"], hello["toolsets"], hello["proto"]) == ("cli", ["team"], project.PROTO)
+    assert (hello["tmux"], hello["tmux_pane"], hello["project"]) == ("/tmp/x,1,0", "%7", str(place.root))
+    assert os.getppid() in hello["pids"]
+    assert (hello["boot"], hello["pending"], hello["agent"]) == (1, [], None)
+
+
+def test_a_request_survives_two_deaths_with_the_same_connection_and_request_id(place, daemon) -> None:
+    fake = daemon(lambda _: [DIE], lambda _: [DIE], lambda message: result(message, ok=True))
+    with Link(place, start=False) as link:
+        assert link.tool("task_cancel", {"agent_id": "a", "task_id": "t"}) == {"ok": True}
+    assert len({hello["conn"] for hello in fake.hellos}) == 1
+    assert [hello["boot"] for hello in fake.hellos] == [1, 2, 3]
+    first, second, third = (asked[0] for asked in fake.asked)
+    assert first == second == third
+    assert [pending[0] for pending in fake.hellos[2]["pending"]] == [first["id"]]
+    assert fake.hellos[2]["pending"][0][1] >= 0
+
+
+def test_a_later_call_after_a_restart_has_an_id_of_its_own(place, daemon) -> None:
+    fake = daemon(lambda message: [*result(message, n=1)], lambda message: result(message, n=2))
+    with Link(place, start=False) as link:
+        link.tool("agent_list", {})
+        link.tool("agent_list", {})
+    assert [message["id"] for message in fake.asked[0]] == [2, 3]
+
+
+def test_a_stop_is_not_sent_again_when_the_daemon_ends_over_it(place, daemon) -> None:
+    fake = daemon(lambda _: [DIE])
+    with Link(place, start=False, survive=False) as link, pytest.raises(NotReady):
+        link.ask("orchestrator/stop", {})
+    assert len(fake.hellos) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "cls"),
+    [
+        ("BadRequest", "unknown_agent", BadRequest), ("Conflict", "task_exists", Conflict),
+        ("NotReady", "queue_full", NotReady), ("Environment", "no_room", Environment),
+        ("Corrupt", "corrupt_log", Corrupt),
+    ],
+)  # fmt: skip
+def test_an_error_answer_becomes_the_same_error_here(place, daemon, kind, code, cls) -> None:
+    sent = {"kind": kind, "code": code, "message": "m", "next_step": "n", "agent_id": "a"}
+    daemon(lambda message: failure(message, sent))
+    with Link(place, start=False) as link, pytest.raises(cls) as caught:
+        link.tool("agent_get", {"agent_id": "a"})
+    assert caught.value.as_dict() == sent
+
+
+def test_a_code_of_a_newer_daemon_keeps_its_kind_and_text() -> None:
+    error = error_from({"kind": "Conflict", "code": "from_the_future", "message": "m", "next_step": "n"})
+    assert (type(error), error.message, error.facts["reported_code"]) == (Conflict, "m", "from_the_future")
+
+
+def test_a_refused_hello_is_the_daemons_error(place, daemon) -> None:
+    error = {"kind": "Conflict", "code": "proto_mismatch", "message": "m", "next_step": "n"}
+    daemon(result, hello={"error": error})
+    with pytest.raises(Conflict) as caught:
+        Link(place, start=False)
+    assert caught.value.code == "proto_mismatch"
+
+
+def test_a_protocol_error_is_an_error_of_ours(place, daemon) -> None:
+    daemon(lambda message: [{"id": message["id"], "error": {"code": -32601, "message": "no such method"}}])
+    with Link(place, start=False) as link, pytest.raises(Environment):
+        link.ask("orchestrator/status", {})
+
+
+def test_a_reader_never_starts_a_daemon(place, monkeypatch) -> None:
+    monkeypatch.setattr(reach, "try_start", lambda *_: pytest.fail("a daemon was started"))
+    with pytest.raises(NotReady) as caught:
+        Link(place, start=False)
+    assert caught.value.code == "daemon_down"
+
+
+def test_a_caller_starts_a_daemon_where_none_runs(place, daemon, monkeypatch) -> None:
+    monkeypatch.setattr(reach, "try_start", lambda *_: bool(daemon(lambda message: result(message, ok=True))))
+    with Link(place, start=True) as link:
+        assert link.tool("agent_list", {}) == {"ok": True}
+
+
+def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
+    monkeypatch.setattr(reach, "try_start", lambda *_: pytest.fail("a daemon was started"))
+    marker(place, project.STOPPED).touch()
+    with pytest.raises(NotReady) as caught:
+        Link(place, start=True)
+    assert caught.value.code == "daemon_stopped"
+
+
+def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> None:
+    error = {"kind": "BadRequest", "code": "bad_config", "message": "m", "next_step": "n", "key": "k"}
+    marker(place, project.FAILED).write_text(json.dumps(error))
+    monkeypatch.setattr(reach, "try_start", lambda *_: False)
+    with pytest.raises(BadRequest) as caught:
+        Link(place, start=True)
+    assert caught.value.as_dict() == error
+
+
+def test_a_daemon_that_never_comes_up_ends_the_wait_with_the_log(place, monkeypatch) -> None:
+    monkeypatch.setattr(links, "START_S", 0.0)
+    monkeypatch.setattr(reach, "try_start", lambda *_: False)
+    with pytest.raises(Environment) as caught:
+        Link(place, start=True)
+    assert str(marker(place, project.LOG)) in caught.value.next_step
+
+
+def test_the_home_directory_gets_no_daemon(tmp_path, place) -> None:
+    with pytest.raises(BadRequest) as caught:
+        Link(Project(place.root, "none"), start=True)
+    assert caught.value.code == "no_project"
+
+
+def test_a_daemon_that_answers_nothing_ends_the_wait(place, daemon, monkeypatch) -> None:
+    daemon(lambda _: [])
+    with Link(place, start=False) as link:
+        monkeypatch.setattr(links, "ANSWER_S", 0.01)
+        with pytest.raises(NotReady):
+            link.tool("agent_list", {})
