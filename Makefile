@@ -16,7 +16,8 @@ check: venv       ## format, lint, types, spelling, generated files
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -m codespell_lib
-	$(PY) tools/generate.py --check
+	$(PY) tools/schemas.py --check
+	$(PY) tools/docs.py --check
 
 test: setup       ## every test but the long forms
 	$(PY) -m pytest -m "not slow" $(ARGS)
@@ -25,7 +26,7 @@ demo: setup       ## the main job on real input
 	@$(PY) -P -m orchestrator demo $(ARGS)
 
 bench: setup      ## figures, measured side by side in one run
-	$(PY) benchmarks/run.py $(ARGS)
+	$(PY) -m benchmarks $(ARGS)
 
 soak: setup       ## the long forms of the tests
 	$(PY) -m pytest -m slow $(ARGS)

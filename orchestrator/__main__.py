@@ -25,6 +25,10 @@ def main() -> int:
             from orchestrator import launch  # noqa: PLC0415 - one command, one import
 
             return launch.main(sys.argv[2:])
+        if sys.argv[1:] == ["worker"] and "ORCHESTRATOR_AGENT_SECRET" in os.environ:
+            from orchestrator import worker  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
+
+            return worker.main()
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy
 
         return command_line() or 0

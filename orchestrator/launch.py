@@ -53,8 +53,9 @@ def main(arguments: Sequence[str]) -> int:
         check_pane(agent_id)
         become(launch)
     except Refusal as refusal:
-        # Shown in the pane, which stays: the human and the daemon read the same sentence.
-        sys.stderr.write(f"orchestrator: agent {agent_id} was not started: {refusal}\n")
+        # Shown in the pane, which stays: the human and the daemon read the same sentence. The empty line first,
+        # because tmux pushes the first one out of sight when it reports the pane's death.
+        sys.stderr.write(f"\norchestrator: agent {agent_id} was not started: {refusal}\n")
         return refusal.status
 
 

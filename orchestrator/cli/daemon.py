@@ -20,7 +20,7 @@ from orchestrator import project
 from orchestrator.cli import options, output
 from orchestrator.cli.link import Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
-from orchestrator.errors import Environment, NotReady
+from orchestrator.errors import Conflict, Environment, NotReady
 from orchestrator.project import Project
 
 END_S = 15.0  # a stop flushes every log and ends supervision
@@ -157,8 +157,8 @@ def _stop(place: Project) -> int | None:
         with Link(place, start=False, survive=False) as link:
             pid = int(link.daemon.get("pid") or 0) or None
             link.ask("orchestrator/stop", {})
-    except (NotReady, Environment):
-        pass  # it ended before it answered, or hangs: the lock tells which
+    except (NotReady, Environment, Conflict):
+        pass  # it ended before it answered, hangs, or speaks another protocol: the lock tells what is left to do
     if _within(END_S if pid else KILL_S, lambda: not _held(lock)):
         return pid or 0
     holders = _holders(lock)

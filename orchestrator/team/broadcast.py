@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
+from orchestrator import steps
 from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.errors import Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, check_id, read_json, replace
@@ -46,7 +47,9 @@ class Run:
     def flush(self) -> None:
         """Write what was told in one go; on a failed append (raised) it stays told."""
         if self.told:
+            steps.passed("broadcast:append:before")
             self.journal.append([digest(*one) for one in self.told], sync=True)
+            steps.passed("broadcast:append:after")
             for agent_id, record in self.told:
                 self.refs[agent_id] = record["seq"]
             self.told.clear()

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from orchestrator import project
+from orchestrator import project, steps
 from orchestrator.clock import Timer, rfc3339
 from orchestrator.core import decide
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
@@ -147,6 +147,9 @@ class Windows:
 
     async def _new_run(self, place: Place) -> Run:
         roster = self._roster
+        version = await asyncio.to_thread(tmux.version, place.socket)
+        if not tmux.supported(version):
+            raise Environment("no_tmux", f"tmux {version} is too old")
         now = roster.clock.now()
         run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         server = await asyncio.to_thread(tmux.server_identity, place.socket)
@@ -271,7 +274,9 @@ class Windows:
 
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
-        return await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
+        done = await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
+        steps.passed("tmux:respawn-pane")
+        return done
 
     async def last_lines(self, run: Run, pane_id: str, count: int = 12) -> list[str]:
         """What the pane shows at its end; nothing when it is gone."""
@@ -288,6 +293,7 @@ class Windows:
             same = await self.same_server(run)
             if same and pane_id is not None:
                 await asyncio.to_thread(panes.kill, socket, pane_id, agent_id, run.run_id)
+                steps.passed("tmux:kill-pane")
             run.file["agents"].pop(agent_id, None)
             if same and run.file["agents"]:
                 await self._arrange(run)
@@ -320,6 +326,7 @@ class Windows:
                     )
                 if run.file["detached"]:
                     await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
+            steps.passed("window:restored")
             run.file["changed"] = None
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
             await asyncio.to_thread(run.save)

@@ -147,11 +147,6 @@ def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) ->
     tmux.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
-def release(socket: Socket, channel: str) -> None:
-    """Let the launch stub go that waits on ``channel``, also if it comes to wait only later."""
-    tmux.run(socket, "wait-for", "-S", channel)
-
-
 def list_tagged(socket: Socket) -> list[TaggedPane]:
     """All panes of the server that carry our tag, of every project and run. Raises as ``tmux.run``."""
     found = _list_tagged(socket)

@@ -173,7 +173,15 @@ def version(socket: Socket) -> str:
     except Environment as error:
         if not error.facts.get("server_gone"):
             raise
-    return run(socket, "-V").removeprefix("tmux ")
+    from libtmux import exc  # noqa: PLC0415 - 150 ms that only a machine without a server pays
+    from libtmux.common import get_version_str  # noqa: PLC0415
+
+    try:
+        return get_version_str()  # knows OpenBSD's tmux, which has no -V
+    except exc.TmuxCommandNotFound:
+        raise Environment("no_tmux", "tmux is not installed") from None
+    except exc.LibTmuxException as error:
+        raise Environment("tmux_failed", f"tmux does not tell its version: {error}") from None
 
 
 def supported(version: str) -> bool:

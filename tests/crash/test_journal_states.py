@@ -186,6 +186,7 @@ def test_a_cut_during_the_repair_of_an_earlier_one_loses_nothing(tmp_path, seed)
     rng = random.Random(1000 + seed)
     life = Life(tmp_path / "log")
     play(life, rng, 6)
+    life.append(1, sync=True)
     life.sync()
     owed = life.log.synced_seq
     # The first cut: the last line is torn. Its bytes are on the disk, so the second life starts from them.

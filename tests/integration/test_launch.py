@@ -37,6 +37,7 @@ class Desk:
         self.server = server
         self.out = self.root / "out.json"
         server.start()
+        server.run("set-option", "-g", "remain-on-exit", "on")
 
     def write(self, **other):
         launched = {
@@ -55,7 +56,6 @@ class Desk:
             'exec "$@"; :', "sh", *command,
         )  # fmt: skip
         pane, pid = shown.split()
-        self.server.run("set-option", "-p", "-t", pane, "remain-on-exit", "on")
         return pane, int(pid)
 
     def tag(self, pane, agent="lint-1"):
@@ -68,10 +68,10 @@ class Desk:
 
     def ended(self, pane):
         """Exit status and last words of a dead pane."""
-        until(lambda: self.server.show(pane, "#{pane_dead}") == "1")
+        status = until(lambda: self.server.show(pane, "#{pane_dead_status}"))
         text = self.server.run("capture-pane", "-p", "-J", "-t", pane)
         assert "Traceback" not in text
-        return int(self.server.show(pane, "#{pane_dead_status}")), " ".join(text.split())
+        return int(status), " ".join(text.split())
 
 
 @pytest.fixture

@@ -448,25 +448,17 @@ def test_a_command_that_dies_at_once_after_the_release_is_still_inspectable(priv
     name = private_server.socket.name
     stub = f'tmux -L {name} wait-for go; echo "it was me"; exec sh -c "exit 7"'
     (pane,) = splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    panes.release(private_server.socket, "go")
+    tmux.run(private_server.socket, "wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.pane_id, dead.agent_id, dead.run_id, dead.epoch) == (pane, "a1", RUN, 1)
     assert (dead.dead_status, dead.dead_signal) == (7, None)
     assert "it was me" in panes.capture(private_server.socket, dead.pane_id, 10)
 
 
-def test_a_release_before_the_stub_waits_is_not_lost(private_server: PrivateServer) -> None:
-    master = private_server.start()
-    panes.release(private_server.socket, "early")
-    stub = f"tmux -L {private_server.socket.name} wait-for early; echo on; exec cat"
-    (pane,) = splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    until(lambda: panes.capture(private_server.socket, str(pane), 5) == ["on"])
-
-
 def test_a_program_ended_by_a_signal_shows_which(private_server: PrivateServer) -> None:
     master = private_server.start()
     stub = f"tmux -L {private_server.socket.name} wait-for go; kill -TERM $$"
     splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    panes.release(private_server.socket, "go")
+    tmux.run(private_server.socket, "wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.dead_status, dead.dead_signal) == (None, 15)

@@ -75,7 +75,7 @@ def test_respawn_starts_the_next_epoch_in_the_dead_pane_and_keeps_its_tag(
         "a1", RUN, 2, ["sh", "-c", 'echo "it\'s $0; #S"; exec cat', "new one;"], str(tmp_path), {"K": "v;\n  'w'"}
     )
     assert not panes.respawn(private_server.socket, pane, again), "it lives"
-    panes.release(private_server.socket, "go")
+    tmux.run(private_server.socket, "wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead)
     other = NewPane("a2", RUN, 2, ["env", "cat"], "/")
     assert not panes.respawn(private_server.socket, pane, other)
@@ -97,7 +97,7 @@ def test_a_tmux_that_missed_how_a_process_ended_is_made_to_look(
         private_server.start(),
         ("sh", "-c", f"tmux -L {private_server.socket.name} wait-for go; exit 7"),
     )
-    panes.release(private_server.socket, "go")
+    tmux.run(private_server.socket, "wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead_status == 7)
     real, poked = tmux.invoke, []
 

@@ -82,7 +82,7 @@ def test_a_log_cut_at_any_byte_reads_as_its_whole_lines(records, clean, data):
     assert len(left) <= cut < len(left) + len(b"".join(lines[len(found) : len(found) + 1])) + (cut == len(whole))
 
 
-@settings(parent=QUICK, max_examples=600)
+@settings(parent=QUICK, max_examples=400)
 @given(records=RECORDS, clean=st.booleans(), data=st.data())
 def test_a_flipped_bit_anywhere_is_refused_or_tears_off_the_last_line(records, clean, data):
     stamped, lines = written(records)

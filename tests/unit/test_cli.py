@@ -1,8 +1,10 @@
 """The command line as a whole: errors and exit codes, help, what a command loads, what an agent may not do."""
 
+import fcntl
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -202,6 +204,44 @@ def test_settings_of_the_command_line_reach_the_daemons_environment_and_are_chec
     assert json.loads(capsys.readouterr().out)["project"] == "30"
     assert app.main(["daemon", "start", "--set", "idle_exit_s=soon", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["key"] == "idle_exit_s"
+
+
+HANGS = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.Handlers(int(sys.argv[2])))
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("on_sigterm", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_daemon_that_hangs_is_ended_by_the_lock_it_holds_and_nobody_else_is(
+    tmp_path, monkeypatch, capsys, on_sigterm
+) -> None:
+    from orchestrator.cli import daemon
+
+    monkeypatch.setattr(daemon, "KILL_S", 0.5)
+    lock = project.run_dir(tmp_path / "p") / project.LOCK
+    # As in life: one process takes the lock, its heir holds it, and a bystander has the file open.
+    fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    command = [sys.executable, "-c", HANGS]
+    heir = subprocess.Popen([*command, "daemon", str(int(on_sigterm))], pass_fds=[fd], stdout=subprocess.PIPE)
+    os.close(fd)
+    with lock.open() as opened, heir:
+        bystander = subprocess.Popen(
+            [*command, "mcp", str(int(on_sigterm))], pass_fds=[opened.fileno()], stdout=subprocess.PIPE
+        )
+        with bystander:
+            try:
+                assert heir.stdout.readline() == bystander.stdout.readline() == b"up\n"
+                assert app.main(["daemon", "stop", "--json"]) == 0
+                assert json.loads(capsys.readouterr().out)["pid"] == heir.pid
+                assert heir.wait(10) < 0
+                assert bystander.poll() is None
+            finally:
+                heir.kill()
+                bystander.kill()
 
 
 def test_config_show_names_value_source_and_what_is_per_connection(tmp_path, monkeypatch, capsys) -> None:

@@ -216,10 +216,12 @@ def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
 def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> None:
     error = {"kind": "BadRequest", "code": "bad_config", "message": "m", "next_step": "n", "key": "k"}
     marker(place, project.FAILED).write_text(json.dumps(error))
-    monkeypatch.setattr(reach, "try_start", lambda *_: False)
+    tried: list[object] = []
+    monkeypatch.setattr(reach, "try_start", lambda *given: bool(tried.append(given)))
     with pytest.raises(BadRequest) as caught:
         Link(place, start=True)
     assert caught.value.as_dict() == error
+    assert len(tried) == 1, "the same start would fail the same way"
 
 
 def test_a_daemon_that_never_comes_up_ends_the_wait_with_the_log(place, monkeypatch) -> None:

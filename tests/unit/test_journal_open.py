@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import orjson
 import pytest
@@ -22,6 +22,10 @@ def sealed(text):
     import zlib
 
     return text + b',"crc":"%08x"}\n' % zlib.crc32(text)
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def opened(path, io=None, **more):
@@ -210,11 +214,11 @@ def test_after_an_unclean_stop_the_tail_is_written_again_and_synced_before_it_is
 @pytest.mark.parametrize("call", ["open", "pread", "pwrite", "fdatasync", "fsync"])
 def test_a_disk_that_fails_while_opening_is_an_error_of_the_environment_and_leaves_no_descriptor(tmp_path, call):
     (tmp_path / "log").write_bytes(b"".join(GOOD))
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     with pytest.raises(Environment) as refused:
         opened(tmp_path / "log", FaultyIO({(call, 1): EIO}))
     assert refused.value.code == "io_failed"
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
     assert (tmp_path / "log").read_bytes() == b"".join(GOOD)
 
 
@@ -224,21 +228,21 @@ def test_a_repair_that_fails_loses_nothing_and_can_be_done_again(tmp_path, call)
     with pytest.raises(Environment):
         opened(tmp_path / "log", FaultyIO({(call, 2 if call == "open" else 1): EIO}))
     assert (tmp_path / "log").read_bytes() == b"".join(GOOD) + b'{"torn'
-    log, found = opened(tmp_path / "log")
+    _, found = opened(tmp_path / "log")
     assert len(found) == 5
     assert (tmp_path / "log.torn").read_bytes().endswith(b'{"torn')
 
 
 def test_an_error_of_the_fold_passes_through_and_leaves_no_descriptor(tmp_path):
     (tmp_path / "log").write_bytes(b"".join(GOOD))
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
 
     def refuse(found):
         raise Corrupt("corrupt_log", "no such task")
 
     with pytest.raises(Corrupt, match="no such task"):
         Journal.open(tmp_path / "log", syncer=Syncer(pytest.fail, threads=0), types=TYPES, on_record=refuse)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 def test_reading_for_nobody_never_writes(tmp_path):

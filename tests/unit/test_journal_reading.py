@@ -86,7 +86,7 @@ def test_the_cost_of_a_read_does_not_grow_with_the_log(tmp_path):
     cost = {}
     for count in (1_000, 100_000):
         io = FaultyIO()
-        log, written = filled(tmp_path / f"log{count}", [150] * count, io)
+        log, _ = filled(tmp_path / f"log{count}", [150] * count, io)
         for name, read in {
             "tail": lambda log=log: log.tail(50, 1 << 20),
             "since the start": lambda log=log: log.since(0, 50, 1 << 20)[0],
@@ -110,7 +110,7 @@ def test_the_cost_of_a_read_does_not_grow_with_the_log(tmp_path):
 
 
 def test_a_log_changed_while_in_use_is_refused_by_the_reader(tmp_path):
-    log, written = filled(tmp_path / "log", [50] * 5000)
+    log, _ = filled(tmp_path / "log", [50] * 5000)
     data = bytearray((tmp_path / "log").read_bytes())
     data[:] = data.replace(b"xxxx", b"xxyx")
     (tmp_path / "log").write_bytes(data)

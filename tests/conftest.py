@@ -1,0 +1,90 @@
+"""Fixtures every test may use: a private home, anyio's backend, and stages on which the whole product plays."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stage import MARK, Stage, processes_with
+
+_COUNT = itertools.count(1)
+OURS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_world() -> Iterator[Path]:
+    """No test sees the user's home, configuration, tmux or agent identity; nothing outlives the session.
+
+    The directory is short, because a unix socket's path has a limit that pytest's own directories come near.
+    """
+    base = Path(tempfile.mkdtemp(prefix="ot-"))
+    home = base / "home"
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name in OURS or name.startswith("ORCHESTRATOR_")]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        yield base
+    left = processes_with(f"{MARK}={base}/")
+    stages = [path.name for path in base.iterdir() if path != home]
+    shutil.rmtree(base, ignore_errors=True)
+    assert not left, f"processes outlived the tests: {left}"
+    assert not stages, f"stages were not closed: {stages}"
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio, as the product does."""
+    return "asyncio"
+
+
+def _new(base: Path, config: str, name: str) -> Stage:
+    place = base / str(next(_COUNT))
+    place.mkdir(mode=0o700)
+    return Stage(place, config, name=name)
+
+
+@pytest.fixture
+def make_stage(own_world: Path) -> Iterator[Callable[..., Stage]]:
+    """Stages on demand: ``make_stage(config="", name="project")``; all are closed and checked at the end."""
+    made: list[Stage] = []
+
+    def make(config: str = "", name: str = "project") -> Stage:
+        made.append(_new(own_world, config, name))
+        return made[-1]
+
+    yield make
+    close_all(made)
+
+
+@pytest.fixture
+def stage(make_stage: Callable[..., Stage]) -> Stage:
+    """A fresh stage for one test."""
+    return make_stage()
+
+
+@pytest.fixture(scope="module")
+def shared_stage(own_world: Path) -> Iterator[Stage]:
+    """One stage for all tests of a module that only look, or that keep apart by agent."""
+    one = _new(own_world, "", "project")
+    yield one
+    close_all([one])
+
+
+def close_all(stages: list[Stage]) -> None:
+    """Close every stage, also when closing one fails; then say so."""
+    failures: list[BaseException] = []
+    for stage in stages:
+        try:
+            stage.close()
+        except BaseException as error:  # noqa: BLE001  (the others must be closed too)
+            failures.append(error)
+            shutil.rmtree(stage.base, ignore_errors=True)
+    if failures:
+        raise failures[0]
