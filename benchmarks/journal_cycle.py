@@ -109,7 +109,7 @@ def main(rounds: int = 7, cycles: int = 400, records: int = 200_000) -> list[dic
             }
             rows.append(row)
             print(
-                f"journal cycles, {agents} agent(s): ours {row['ours']:7.0f}/s   raw 3x(write+fdatasync) {row['raw']:7.0f}/s"
+                f"journal cycles, {agents} agent(s): ours {row['ours']:7.0f}/s   raw 3x {row['raw']:7.0f}/s"
                 f"   ratio {row['ratio']:.2f} ({row['ratio_min']:.2f}..{row['ratio_max']:.2f})"
             )
         rows.append({"fold": statistics.median(fold_once(directory, records) for _ in range(3))})

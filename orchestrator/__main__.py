@@ -6,6 +6,7 @@ It touches descriptors 0 and 1 for the relay, and turns what must not reach a us
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import sys
 
@@ -29,6 +30,11 @@ def main() -> int:
             from orchestrator import worker  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
 
             return worker.main()
+        if sys.argv[1:3] == ["daemon", "run"] and "--help" not in sys.argv:
+            gc.disable()  # until everything is imported and loaded: a tenth of the start-up
+            from orchestrator.server.daemon import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
+
+            return start(sys.argv[3:])
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy
 
         return command_line() or 0

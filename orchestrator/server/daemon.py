@@ -6,6 +6,7 @@ and all layers below.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import gc
@@ -26,7 +27,7 @@ import structlog
 from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config import ConfigState, watch
-from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.server import agent_tools, door, master_tools
 from orchestrator.server.session import build, serve
 from orchestrator.server.toolset import Client, Tool
@@ -82,8 +83,8 @@ class Daemon:
         await self.supervisor.recover()
         listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
-        gc.collect()
         gc.freeze()
+        gc.enable()
         watcher = asyncio.create_task(watch(self.root, dict(os.environ), self._reconfigured, state=self.configured))
         log.info(
             "ready", pid=os.getpid(), agents=len(self.roster.agents), seconds=round(time.monotonic() - self.began, 3)
@@ -307,7 +308,6 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
 
     The descriptors are those of the relay that starts it; without them it takes lock and socket itself.
     """
-    gc.disable()
     if lock_fd is not None and socket_fd is not None:
         opened = door.adopt(lock_fd, socket_fd, root)
     else:
@@ -319,12 +319,25 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
         raise
     opened.clear_failed()
     configure_log(state.current.config.log_level)
-    gc.enable()
     try:
         asyncio.run(_run(root, opened, state))
     except OSError as error:
         raise Environment("daemon_failed", f"the daemon ended: {error}") from error
     return 0
+
+
+def start(arguments: list[str]) -> int:
+    """`orchestrator daemon run --project DIR [--lock-fd N --socket-fd M]`; the exit status, errors told on stderr."""
+    parser = argparse.ArgumentParser(prog="orchestrator daemon run")
+    parser.add_argument("--project", required=True, type=Path)
+    parser.add_argument("--lock-fd", type=int)
+    parser.add_argument("--socket-fd", type=int)
+    given = parser.parse_args(arguments)
+    try:
+        return main(given.project, given.lock_fd, given.socket_fd)
+    except OrchestratorError as error:
+        sys.stderr.write(f"orchestrator daemon: {error.code}: {error.message}\nnext: {error.next_step}\n")
+        return EXIT_CODES[type(error)]
 
 
 async def _run(root: Path, opened: door.Door, state: ConfigState) -> None:

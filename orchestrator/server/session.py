@@ -56,7 +56,7 @@ def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapp
     resources = Resources(client, roster) if client.role == "master" else None
 
     async def list_tools(_ctx: Context, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tool.listed() for tool in tools.values()])
+        return types.ListToolsResult(tools=[tool.listed for tool in tools.values()])
 
     async def call(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await call_tool(tools, client, roster, ctx, params)

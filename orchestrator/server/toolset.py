@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import mcp_types as types
@@ -86,8 +87,9 @@ class Tool:
     idempotent: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
     def listed(self) -> types.Tool:
-        """The tool as tools/list shows it."""
+        """The tool as tools/list shows it; made once, for a schema costs milliseconds and every CLI asks for all."""
         return types.Tool(
             name=self.name,
             title=self.title,

@@ -40,7 +40,7 @@ LAYERS = {
         "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
         "worker", "relay", "launch", "reach", "wire",
     },
-    "__main__": {"cli", "relay", "launch", "hook", "project"},
+    "__main__": {"cli", "relay", "launch", "hook", "project", "worker", "server"},
 }  # fmt: skip
 
 # The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
