@@ -1,7 +1,7 @@
 """What users wait for, measured through real relays and a real daemon: delivery, fan-out, starts, sizes, idle cost.
 
-The agents of the delivery figures are plain JSON-RPC clients over their own relays (their launch stub's program is
-`sleep`-like: see `parked_agents`), so that the figures are the orchestrator's and not a model's or a worker's.
+The agents of the delivery figures are plain JSON-RPC clients over their own relays, so that the figures are the
+orchestrator's and not a model's or a worker's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -56,33 +55,34 @@ class Project:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+IDLE = """\
+import signal, sys
+if sys.orig_argv[-1:] == ["worker"]:
+    while True:
+        signal.pause()
+"""
+
+
 async def agents_of(project: Project, count: int) -> tuple[Wire, list[str], list[Wire]]:
-    """A master and ``count`` agents whose loop is ours: the workers are stopped and their relays taken over."""
+    """A master and ``count`` agents: in each pane a process that only lives, and a relay of ours that speaks for it."""
+    site = project.directory / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(IDLE)
     master = await Wire.start(project.root, project.env)
     await master.greet()
-    ids: list[str] = []
-    for begin in range(0, count, 10):
-        batch = [{"name": f"a{n}", "role": "bench"} for n in range(begin, min(count, begin + 10))]
-        made = await master.call("agents_create", agents=batch, ready_wait_ms=110_000)
-        for row in made["agents"]:
-            if "error" in row:
-                raise RuntimeError(row["error"])
-            ids.append(row["agent_id"])
-            meta = (await master.call("agent_get", agent_id=row["agent_id"]))["meta"]
-            os.kill(meta["pid"], signal.SIGSTOP)  # the process lives, so the agent does; it just asks for no work
+    made = await master.call(
+        "agents_create",
+        agents=[{"name": f"a{n}", "role": "bench", "env": {"PYTHONPATH": str(site)}} for n in range(count)],
+        ready_wait_ms=0,
+    )
+    ids = [row["agent_id"] for row in made["agents"]]
     wires = []
     for agent_id in ids:
         wire = await Wire.start(project.root, agent_env(project.env, project.root, agent_id), "--agent")
         await wire.greet()
+        await wire.call("wait_for_command", agent_id=agent_id, timeout_ms=0)
         wires.append(wire)
     return master, ids, wires
-
-
-async def resume(master: Wire, ids: list[str]) -> None:
-    for agent_id in ids:
-        meta = (await master.call("agent_get", agent_id=agent_id))["meta"]
-        if meta["pid"]:
-            os.kill(meta["pid"], signal.SIGCONT)
 
 
 async def latency(rounds: int = 200) -> dict[str, float]:
@@ -104,7 +104,6 @@ async def latency(rounds: int = 200) -> dict[str, float]:
             )
             await wire.call("emit_event", agent_id=agent, type="result")
         took = time.perf_counter() - cycle_began
-        await resume(master, [agent])
         await wire.close()
         await master.close()
         return {
@@ -168,7 +167,6 @@ async def many(count: int = 30, tasks: int = 5) -> dict[str, float]:
         out["idle_cpu_percent"] = (ticks([daemon, *pids]) - before) / os.sysconf("SC_CLK_TCK") / seconds * 100
         for wait in waits:
             wait.cancel()
-        await resume(master, ids)
         for wire in (*wires, master):
             await wire.close()
         return out

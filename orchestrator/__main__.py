@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 
-INTERNAL = 5  # the exit code of Environment; a bug is reported like it
+INTERNAL = 70  # EX_SOFTWARE: a bug
 
 
 def main() -> int:

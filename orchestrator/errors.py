@@ -72,49 +72,117 @@ class Corrupt(OrchestratorError):
 # code: (class, what it means, default next step). docs/reference/errors.md is generated from this table.
 CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     # who: the caller
-    "bad_argument": (BadRequest, "an argument is missing, unknown, or has the wrong type or range", "read the tool's input schema and call again"),
+    "bad_argument": (
+        BadRequest,
+        "an argument is missing, unknown, or has the wrong type or range",
+        "read the tool's input schema and call again",
+    ),
     "unknown_agent": (BadRequest, "no agent has this id", "agent_list shows the agents of this window"),
-    "unknown_task": (BadRequest, "the agent has no task with this id", "agent_get shows the agent's unfinished tasks"),
+    "unknown_task": (
+        BadRequest,
+        "the agent has no task with this id",
+        "agent_get shows the agent's unfinished tasks",
+    ),
     "unknown_run": (BadRequest, "no team run has this id", "agent_list(scope='all') shows every run"),
     "unknown_engine": (BadRequest, "no engine has this name", "orchestrator doctor lists the engines"),
     "unknown_tool": (BadRequest, "this connection offers no tool of this name", "tools/list shows the tools"),
     "unknown_resource": (BadRequest, "no resource has this URI", "resources/templates/list shows the forms"),
-    "bad_id": (BadRequest, "an id has characters or a length that ids may not have", "use letters, digits, dot, dash and underscore"),
+    "bad_id": (
+        BadRequest,
+        "an id has characters or a length that ids may not have",
+        "use letters, digits, dot, dash and underscore",
+    ),
     "path_escape": (BadRequest, "a path leaves the project", "give a path inside the project"),
-    "payload_too_large": (BadRequest, "a payload is over the limit", "write it to a file in the agent's artifacts/ and pass the path"),
-    "not_your_task": (BadRequest, "an event names a task that is not the agent's lease", "report on the task you hold, or leave task_id out"),
+    "payload_too_large": (
+        BadRequest,
+        "a payload is over the limit",
+        "write it to a file in the agent's artifacts/ and pass the path",
+    ),
+    "not_your_task": (
+        BadRequest,
+        "an event names a task that is not the agent's lease",
+        "report on the task you hold, or leave task_id out",
+    ),
     "no_lease": (BadRequest, "an event needs a task, and the agent holds none", "call wait_for_command"),
     "bad_event": (BadRequest, "an event's type and fields do not fit together", "see emit_event's schema"),
-    "not_for_agents": (BadRequest, "a sub-agent called what only the master may call", "work on your task; report with emit_event"),
-    "not_an_agent": (BadRequest, "this connection is not the agent it names", "only the agent's own process may speak for it"),
-    "confirm_needed": (BadRequest, "force needs confirm='<agent_id>'", "repeat the call with confirm set to the agent's id"),
-    "no_project": (BadRequest, "the directory is no project: / or the home directory", "start in the directory the team is to work in"),
-    "bad_config": (BadRequest, "a configuration file, variable or flag has an unknown key or a wrong value", "fix the named key; orchestrator config show explains every value"),
+    "not_for_agents": (
+        BadRequest,
+        "a sub-agent called what only the master may call",
+        "work on your task; report with emit_event",
+    ),
+    "not_an_agent": (
+        BadRequest,
+        "this connection is not the agent it names",
+        "only the agent's own process may speak for it",
+    ),
+    "confirm_needed": (
+        BadRequest,
+        "force needs confirm='<agent_id>'",
+        "repeat the call with confirm set to the agent's id",
+    ),
+    "no_project": (
+        BadRequest,
+        "the directory is no project: / or the home directory",
+        "start in the directory the team is to work in",
+    ),
+    "bad_config": (
+        BadRequest,
+        "a configuration file, variable or flag has an unknown key or a wrong value",
+        "fix the named key; orchestrator config show explains every value",
+    ),
     # who: the caller, after looking again
     "task_exists": (Conflict, "the task id is taken by another payload", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
     "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
     "replaced": (Conflict, "a newer life of this agent has taken over", "stop; you have been replaced"),
-    "proto_mismatch": (Conflict, "two installations speak different protocols", "stop the other installation's daemon, or use one installation"),
+    "proto_mismatch": (
+        Conflict,
+        "two installations speak different protocols",
+        "stop the other installation's daemon, or use one installation",
+    ),
     "daemon_running": (Conflict, "another daemon serves this project", "orchestrator daemon status shows it"),
     # who: nobody, wait
-    "queue_full": (NotReady, "the agent has as many unfinished tasks as are allowed", "wait for terminal events, then enqueue again"),
-    "daemon_down": (NotReady, "the daemon does not answer", "the call is retried; orchestrator daemon status says why"),
+    "queue_full": (
+        NotReady,
+        "the agent has as many unfinished tasks as are allowed",
+        "wait for terminal events, then enqueue again",
+    ),
+    "daemon_down": (
+        NotReady,
+        "the daemon does not answer",
+        "the call is retried; orchestrator daemon status says why",
+    ),
     "daemon_stopped": (NotReady, "the daemon was stopped by hand", "run: orchestrator daemon start"),
     # who: the operator
-    "no_room": (Environment, "the window is too small for another agent pane", 'enlarge the window, delete an agent, or set overflow = "window"'),
+    "no_room": (
+        Environment,
+        "the window is too small for another agent pane",
+        'enlarge the window, delete an agent, or set overflow = "window"',
+    ),
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
     "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
     "disk_full": (Environment, "the disk is full; nothing was stored", "free space, then repeat the call"),
-    "io_failed": (Environment, "the operating system failed to write or read a file", "see the message; check disk and permissions"),
+    "io_failed": (
+        Environment,
+        "the operating system failed to write or read a file",
+        "see the message; check disk and permissions",
+    ),
     "engine_missing": (Environment, "the engine's program is not installed", "install it, or choose another engine"),
     "launch_failed": (Environment, "the agent's program did not start", "see the message and the pane's last lines"),
     "daemon_failed": (Environment, "the daemon cannot start", "see the message and the daemon's log"),
-    "run_dir_unsafe": (Environment, "the run directory belongs to somebody else or is open to others", "remove it, or fix owner and mode (0700)"),
+    "run_dir_unsafe": (
+        Environment,
+        "the run directory belongs to somebody else or is open to others",
+        "remove it, or fix owner and mode (0700)",
+    ),
     "internal": (Environment, "a bug in orchestrator", "please report it with the daemon's log"),
     # who: the operator, before anything else runs
     "corrupt_log": (Corrupt, "a log has a line that cannot be true", "orchestrator doctor shows file and line"),
-    "unknown_version": (Corrupt, "a record is of a newer format or an unknown type", "use the version of orchestrator that wrote it, or a newer one"),
+    "unknown_version": (
+        Corrupt,
+        "a record is of a newer format or an unknown type",
+        "use the version of orchestrator that wrote it, or a newer one",
+    ),
 }
 
 EXIT_CODES: dict[type[OrchestratorError], int] = {

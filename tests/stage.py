@@ -207,7 +207,9 @@ class Wire:
             try:
                 message = json.loads(line)
                 sound = isinstance(message, dict) and message.get("jsonrpc") == "2.0"
-                sound = sound and ("method" in message or ("id" in message and ("result" in message or "error" in message)))
+                sound = sound and (
+                    "method" in message or ("id" in message and ("result" in message or "error" in message))
+                )
             except ValueError:
                 sound = False
             if not sound:
@@ -289,10 +291,12 @@ class Stage:
         return wire
 
     @contextlib.asynccontextmanager
-    async def master(self, env: dict[str, str] | None = None, *, mode: Any = "auto", **options: Any) -> AsyncIterator[Any]:
+    async def master(
+        self, env: dict[str, str] | None = None, *, mode: Any = "auto", **options: Any
+    ) -> AsyncIterator[Any]:
         """The SDK's own `Client` over the real relay."""
-        from mcp import Client, StdioServerParameters  # noqa: PLC0415  (heavy, and few modules need it)
-        from mcp.client.stdio import stdio_client  # noqa: PLC0415
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
 
         (program, *args), pid_file = self.command()
         asked = StdioServerParameters(
@@ -378,15 +382,21 @@ class Stage:
             for path in place.glob(f"*/{name}.jsonl"):
                 for record in lines_of(path):
                     yield name, path, record
-        for name, pattern in (("meta", "agents/*/meta.json"), ("run", "run/*/run.json"), ("launch", "agents/*/engine/launch.json")):
+        for name, pattern in (
+            ("meta", "agents/*/meta.json"),
+            ("run", "run/*/run.json"),
+            ("launch", "agents/*/engine/launch.json"),
+        ):
             for path in (self.root / ".agents").glob(pattern):
                 yield name, path, json.loads(path.read_text())
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def stop_daemon(self) -> None:
-        """End the daemon the graceful way and wait until it is gone."""
+        """End the daemon the graceful way, wait until it is gone, and keep relays from starting another."""
         pid = self.daemon()
+        if self.run_dir().is_dir():
+            (self.run_dir() / "stopped").touch(mode=0o600)
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
             until(lambda: not Path(f"/proc/{pid}").exists() or None)

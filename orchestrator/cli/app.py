@@ -95,7 +95,8 @@ def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error b
 @options.command(app, "demo", "orchestrator demo --keep")
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the panes and say how to attach.")] = False,
-    as_json: Json = False,  # noqa: ARG001  (read by the error boundary)
+    end: Annotated[bool, typer.Option("--end", help="End what demo --keep left running.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a team of three shell agents on real tasks.
 
@@ -104,7 +105,7 @@ def demo(
     options.refuse_agents()
     from orchestrator.cli import demo as scene  # noqa: PLC0415
 
-    raise typer.Exit(scene.main(keep=keep))
+    raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))
 
 
 app.add_typer(agents.app, name="agent")

@@ -189,7 +189,7 @@ def _logs(place: Project) -> Iterator[Finding]:
     for run in _runs(place):
         count += 1
         try:
-            reading.broadcast(place.root, run, _BEYOND, 1)  # passes over every line, returns none
+            reading.verify_broadcast(place.root, run)
         except OrchestratorError as error:
             yield _bad("logs", error)
     for torn in sorted((place.root / ".agents").glob("*/*/*.torn")):
@@ -205,7 +205,6 @@ def _runs(place: Project) -> list[str]:
     )
 
 
-_BEYOND = 2**62
 CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
     _python, _tmux, _project, _daemon, _config, _engines, _logs,
 )  # fmt: skip

@@ -96,17 +96,11 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
 
 
 def stop(agent: Agent, *, force: bool, req: str | None, at: str) -> list[Draft]:
-    """Ask the agent to end; repeated calls only wait on the first, unless they add force.
-
-    A running task is canceled with it, so that its agent learns at its next checkpoint and not only when done.
-    """
+    """Ask the agent to end; repeated calls only wait on the first, unless they add force."""
     if agent.life == "deleted" or (agent.stop_asked and (agent.stop_force or not force)):
         return []
     fields = {"force": True} if force else {}
-    drafts = [_asked(agent, "stop", at, req, **fields)]
-    if agent.lease is not None and not agent.lease.cancel_asked:
-        drafts.append(_asked(agent, "cancel", at, None, task_id=agent.lease.task_id))
-    return drafts
+    return [_asked(agent, "stop", at, req, **fields)]
 
 
 def _must_live(agent: Agent) -> None:
@@ -268,15 +262,19 @@ def _told(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = Non
 
 def unsettled(agent: Agent) -> bool:
     """Whether `settle` may have something to say: the cheap question asked after every write."""
-    return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped")
+    return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
 
 
 def settle(agent: Agent, at: str) -> list[Draft]:
     """The records that follow from what the logs already say, and that a crash may have cut off.
 
-    Called after every write and at start until it returns nothing. Derived: the answer to a cancel, the lease of
-    a lost agent, the unfinished tasks of a stopped one.
+    Called after every write and at start until it returns nothing. Derived: the answer to a cancel, the cancel of
+    what an agent asked to stop is at, so that it learns at its next checkpoint and not only when done, the lease
+    of a lost agent, the unfinished tasks of a stopped one.
     """
+    lease = agent.lease
+    if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:
+        return [_asked(agent, "cancel", at, None, task_id=lease.task_id)]
     drafts: list[Draft] = []
     for task_id in sorted(agent.cancels):
         task = agent.unfinished[task_id]

@@ -159,6 +159,8 @@ class Daemon:
             await self._serve(client, reader, writer)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
             log.debug("connection ended", error=str(error))
+        except asyncio.CancelledError:
+            pass  # the daemon ends; asyncio would print what a stream's task was canceled with
         except Exception:
             log.exception("bug in a connection")
         finally:

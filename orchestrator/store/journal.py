@@ -202,7 +202,7 @@ class Journal:
 
         ``max_bytes`` counts lines on disk; one record is returned even if it alone exceeds it.
         """
-        shown = self._shown
+        shown = self._shown_open()
         if seq >= shown.seq:
             return [], False
         seq = max(seq, 0)
@@ -214,11 +214,16 @@ class Journal:
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
         """The last ``n`` visible records in order, fewer if their lines exceed ``max_bytes``, never none."""
-        shown = self._shown
+        shown = self._shown_open()
         try:
             return last_records(self._log, shown.seq, shown.offset, (n, max_bytes))
         except OSError as error:
             raise _failure(self.path, error) from error
+
+    def _shown_open(self) -> _End:
+        if self._closed:  # the number of our descriptor may be another file's by now
+            raise self._io_failed("the log is closed")
+        return self._shown
 
     async def wait_for(self, seq: int, deadline: float, clock: Clock) -> bool:
         """Whether a record behind ``seq`` became visible before ``clock.monotonic()`` reached ``deadline``."""
@@ -257,6 +262,7 @@ class Journal:
         if end < size:
             self._cut(end, size)
         self._written = self._synced = self._reached = _End(seq, end)
+        self._limit = end
         if self._syncs and (self.repaired is not None or not clean):
             self._rewrite_tail(end)
 
@@ -270,6 +276,8 @@ class Journal:
                 if not block:
                     break
                 wrote = self._io.pwrite(kept, block, kept_at)
+                if not wrote:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 at += wrote
                 kept_at += wrote
             self._io.fdatasync(kept)

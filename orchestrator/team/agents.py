@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,10 @@ async def _place(
         raise BadRequest("no_project", f"{roster.root} is no project")
     place = await windows.place_of(origin, make=True)
     assert place is not None
+    fits, why = await windows.room(place, await windows.run_at(place), len(plans))
+    if not fits and not place.detached:
+        raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await windows.run_for(place)
-    fits, why = await windows.room(run, len(plans))
     entries: list[Entry] = []
     for count, (at, key, fields, spec) in enumerate(plans):
         if count >= fits:
@@ -142,8 +145,8 @@ async def _place(
             draft = decide.starting(
                 agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**fields, "run_id": run.run_id}
             )
-            entry = await roster.create(agent_id, draft)
-            supervisor.write_launch(entry, 1, inherited, spec.env)
+            prepare = partial(supervisor.write_launch, spec=fields, epoch=1, inherited=inherited, extra=spec.env)
+            entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:
             made[at] = error
             continue
@@ -212,8 +215,9 @@ async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | N
     """Write the stop and let the supervisor carry it out."""
     roster = supervisor.roster
     at = rfc3339(roster.clock.now())
-    await roster.commit(entry, decide.stop(entry.state, force=force, req=req, at=at))
-    supervisor.tend(entry)
+    roster.write(entry, decide.stop(entry.state, force=force, req=req, at=at))
+    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop the end
+    await roster.durable(entry)
 
 
 async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
@@ -223,7 +227,7 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
     entry = roster.entry(agent_id)
-    before = entry.outbox.last_seq
+    before = 0 if entry.state.stop_asked else entry.outbox.last_seq
     if entry.state.life != "deleted":
         tell(f"{agent_id}: asked to stop")
         await end(supervisor, entry, force=force, req=req)
@@ -235,15 +239,20 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
             "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
         )
     await roster.durable(entry)
-    canceled: list[str] = []
-    seq = before
-    while True:
-        records, more = entry.outbox.since(seq, 1000, 1 << 20)
-        canceled += [record["task_id"] for record in records if record["type"] == "canceled"]
-        if not more or not records:
-            break
-        seq = records[-1]["seq"]
+    canceled = _canceled_since_stop(entry, before)
     return {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
+
+
+def _canceled_since_stop(entry: Entry, seq: int) -> list[str]:
+    """The tasks that ended in `canceled` behind ``seq`` and since the stop: the same for a re-sent call."""
+    (stop,), _ = entry.inbox.since(entry.state.stop_asked - 1, 1, 1)
+    canceled: list[str] = []
+    more = True
+    while more:
+        records, more = entry.outbox.since(seq, 1000, 1 << 20)
+        canceled += [r["task_id"] for r in records if r["type"] == "canceled" and r["at"] >= stop["at"]]
+        seq = records[-1]["seq"] if records else seq
+    return canceled
 
 
 async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | None) -> dict[str, Any]:

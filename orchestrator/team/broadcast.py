@@ -37,7 +37,7 @@ class Run:
 
     def save(self) -> None:
         """Write run.json atomically and durably."""
-        replace(self.path, orjson.dumps(self.file, option=orjson.OPT_INDENT_2) + b"\n")
+        replace(self.path, orjson.dumps(self.file, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
 
     def tell(self, agent_id: str, record: dict[str, Any]) -> None:
         """Repeat a durable outbox record with the next `flush`, once: a ``ref`` told already is skipped."""

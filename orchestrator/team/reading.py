@@ -12,7 +12,7 @@ from orchestrator.core import state
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, check_id
-from orchestrator.store.reading import read_all
+from orchestrator.store.reading import page, read_all
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import full_of, row_of
@@ -99,6 +99,12 @@ def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -
     return {"run_id": run_id, **_page(paths.broadcast(run_id), BROADCAST_TYPES, since_seq, max_events)}
 
 
+def verify_broadcast(root: Path, run_id: str) -> int:
+    """Read every line of a run's broadcast; how many. Corrupt with file and line at the first bad one."""
+    path = Paths(root).broadcast(check_id(run_id, "run_id"))
+    return sum(1 for _ in read_all(path, BROADCAST_TYPES)) if path.exists() else 0
+
+
 def runs(root: Path) -> list[dict[str, Any]]:
     """Every run, oldest first: ``{run_id, created_at, window_id, tmux_socket, agents, ended_at}``."""
     paths = Paths(root)
@@ -126,15 +132,8 @@ def _ids(paths: Paths) -> list[str]:
 
 
 def _page(path: Path, types: frozenset[str], since_seq: int, max_events: int) -> dict[str, Any]:
-    events_: list[dict[str, Any]] = []
-    size, more = 0, False
-    if path.exists():
-        for record in read_all(path, types):
-            if record["seq"] <= since_seq:
-                continue
-            if len(events_) >= max_events or size > PAGE_BYTES:
-                more = True
-                break
-            events_.append(shown(record))
-            size += len(str(record))
-    return {"events": events_, "last_seq": events_[-1]["seq"] if events_ else since_seq, "more": more}
+    found = page(path, types, since_seq, (max_events + 1, PAGE_BYTES))
+    more = len(found) > max_events or (bool(found) and bool(page(path, types, found[-1]["seq"], (1, 1))))
+    found = found[:max_events]
+    last = found[-1]["seq"] if found else since_seq
+    return {"events": [shown(record) for record in found], "last_seq": last, "more": more}

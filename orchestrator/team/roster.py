@@ -142,8 +142,12 @@ class Roster:
         if not self.paths.agents.is_dir():
             return
         for directory in sorted(self.paths.agents.iterdir()):
-            if directory.is_dir() and not directory.is_symlink() and (directory / "outbox.jsonl").exists():
+            if not directory.is_dir() or directory.is_symlink():
+                continue
+            if (directory / "outbox.jsonl").exists():
                 self._load_agent(directory.name, clean=clean)
+            else:
+                self._remove_unborn(directory.name)
         self._publish_missing()
         for entry in self.agents.values():
             self.write(entry, [])
@@ -172,6 +176,7 @@ class Roster:
             # Its directory was made, its intent never became durable: the call was never answered.
             for journal in entry.logs.values():
                 journal.close()
+            self._remove_unborn(agent_id)
             return
         self.adopt(entry)
 
@@ -257,8 +262,11 @@ class Roster:
             candidate = f"{base[: 62 - len(str(n))]}-{n}"
         return candidate
 
-    async def create(self, agent_id: str, starting: Draft) -> Entry:
-        """Make the agent's directory and write its intent; returns once that is durable."""
+    async def create(self, agent_id: str, starting: Draft, prepare: Callable[[Entry], None] | None = None) -> Entry:
+        """Make the agent's directory and write its intent; returns once that is durable.
+
+        ``prepare`` writes what the intent relies on: a crash behind the intent must find it.
+        """
         self.begin_writing()
         directory = self.paths.agent_dir(agent_id)
         try:
@@ -271,10 +279,14 @@ class Roster:
         self._open(entry, clean=True)
         self.adopt(entry)
         try:
+            if prepare is not None:
+                prepare(entry)
             await self.commit(entry, [starting])
         except OrchestratorError:
             self._forget(entry)
             raise
+        if "req" in starting.fields:
+            self.by_req[starting.fields["req"]] = agent_id
         return entry
 
     def begin_writing(self) -> None:
@@ -288,15 +300,24 @@ class Roster:
         del self.agents[entry.agent_id]
         for journal in entry.logs.values():
             journal.close()
-        directory = self.paths.agent_dir(entry.agent_id)
-        for path in (directory / "inbox.jsonl", directory / "outbox.jsonl"):
-            if path.exists() and path.stat().st_size == 0:
+        self._remove_unborn(entry.agent_id)
+
+    def _remove_unborn(self, agent_id: str) -> None:
+        """Remove what was made for an agent whose intent was not stored, so that its id is free again."""
+        directory = self.paths.agent_dir(agent_id)
+        logs = [path for path in (directory / "inbox.jsonl", directory / "outbox.jsonl") if path.exists()]
+        if any(path.stat().st_size for path in logs):
+            return
+        try:
+            if logs:
+                self.paths.launch(agent_id).unlink(missing_ok=True)
+            for path in logs:
                 path.unlink()
-        for path in (directory / "artifacts", directory / "engine", directory):
-            try:
-                path.rmdir()
-            except OSError:
-                return
+            for path in (directory / "artifacts", directory / "engine", directory):
+                if path.is_dir():
+                    path.rmdir()  # refuses what is not empty: somebody else's files stay
+        except OSError as error:
+            log.info("a directory without records stays", path=str(directory), reason=error.strerror)
 
     # -- writing ------------------------------------------------------------------------------------------------
 

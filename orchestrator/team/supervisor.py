@@ -67,9 +67,15 @@ class Supervisor:
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
         steps.passed("launch:released")
 
-    def write_launch(self, entry: Entry, epoch: int, inherited: Mapping[str, str], extra: Mapping[str, str]) -> None:
-        """Write engine/launch.json (0600) with a fresh secret for this epoch."""
-        spec = entry.state.spec
+    def write_launch(
+        self,
+        entry: Entry,
+        spec: Mapping[str, Any],
+        epoch: int,
+        inherited: Mapping[str, str],
+        extra: Mapping[str, str],
+    ) -> None:
+        """Write engine/launch.json (0600) with a fresh secret for this epoch; ``spec`` as in the `starting` record."""
         if "ORCHESTRATOR_RUN_BASE" in os.environ:  # tests: the agent must find this daemon, not start another
             extra = {**extra, "ORCHESTRATOR_RUN_BASE": os.environ["ORCHESTRATOR_RUN_BASE"]}
         row = engines.engine(str(spec["engine"]))
@@ -114,19 +120,21 @@ class Supervisor:
             )
             for entry in entries
         ]
-        outcome = await self.windows.make(run, wanted)
         failures: dict[str, Environment] = {}
-        for entry, made in zip(entries, outcome, strict=True):
-            if isinstance(made, str):
-                entry.pane_id = made
-                await self.release(entry)
-            else:
-                failures[entry.agent_id] = made
-                await self.roster.commit(
-                    entry, decide.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
-                )
-        for entry in entries:
-            self.tend(entry)
+        try:
+            outcome = await self.windows.make(run, wanted)
+            for entry, made in zip(entries, outcome, strict=True):
+                if isinstance(made, str):
+                    entry.pane_id = made
+                    await self.release(entry)
+                else:
+                    failures[entry.agent_id] = made
+                    await self.roster.commit(
+                        entry, decide.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
+                    )
+        finally:
+            for entry in entries:
+                self.tend(entry)  # also when tmux or the disk failed: the intents stand
         return failures
 
     # -- the one reconcile function -----------------------------------------------------------------------------
@@ -180,6 +188,7 @@ class Supervisor:
         if agent.life in ("new", "deleted") or run is None:
             return False
         if agent.life == "stopped" or agent.stop_asked:
+            await self.roster.durable(entry)
             await self._end(entry, run)
             return False
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
@@ -198,6 +207,7 @@ class Supervisor:
         if pane is None:
             return await self._without_pane(entry, run)
         entry.pane_id = pane.pane_id
+        await self.windows.note(run, entry.agent_id, pane.pane_id)
         if pane.epoch < agent.epoch:
             await self._relaunch(entry, run, pane)
             return True
@@ -218,7 +228,7 @@ class Supervisor:
             made = await self.windows.adopt_stub(run, entry, argv)
             if made is None:
                 if not self.read_launch(entry):
-                    self.write_launch(entry, 1, {}, {})
+                    self.write_launch(entry, agent.spec, 1, os.environ, {})
                 await self.launch(run, [entry])
             return True
         reason = "its pane was closed" if alive else "the tmux server is gone"
@@ -238,7 +248,7 @@ class Supervisor:
             await self._dead(run, entry.agent_id)
         old = self.read_launch(entry)
         if old.get("epoch") != agent.epoch:
-            self.write_launch(entry, agent.epoch, old.get("env", {}), {})
+            self.write_launch(entry, agent.spec, agent.epoch, old.get("env", {}), {})
         new = NewPane(
             entry.agent_id,
             run.run_id,
@@ -322,6 +332,10 @@ class Supervisor:
 
     async def _end_process(self, entry: Entry, run: Run) -> str:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
+        if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
+            # Split by a daemon that died before it could tag it: nobody else would ever close it.
+            await self.windows.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
+            pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
             return "gone already"
         config = self.roster.config()
@@ -416,7 +430,7 @@ class Supervisor:
                     continue
                 data = orjson.dumps(meta_of(self.roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
                 with contextlib.suppress(OrchestratorError):
-                    await asyncio.to_thread(replace, self.roster.paths.meta(agent_id), data)
+                    await asyncio.to_thread(replace, self.roster.paths.meta(agent_id), data, mode=0o600)
 
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""

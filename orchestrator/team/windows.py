@@ -206,14 +206,12 @@ class Windows:
     def _agents_of(self, run: Run) -> list[str]:
         return list(run.file["agents"].values())
 
-    async def room(self, run: Run, count: int) -> tuple[int, str]:
-        """How many of ``count`` more agents fit now, and why not more."""
-        overflow = self._roster.config().overflow == "window"
-        if overflow:
+    async def room(self, place: Place, run: Run | None, count: int) -> tuple[int, str]:
+        """How many of ``count`` more agents fit now, and why not more; asked before anything is written."""
+        if self._roster.config().overflow == "window":
             return count, ""
-        return await asyncio.to_thread(
-            splits.room, self.socket_of(run), run.file["master_pane"], self._agents_of(run), count, self.limits()
-        )
+        agents = self._agents_of(run) if run is not None else []
+        return await asyncio.to_thread(splits.room, place.socket, place.pane.pane_id, agents, count, self.limits())
 
     async def make(self, run: Run, wanted: Sequence[NewPane]) -> list[str | Environment]:
         """Panes for new agents, tagged and with their final size; a pane id or the error for each."""
@@ -272,6 +270,15 @@ class Windows:
             await self._arrange(run)
         return info.pane_id
 
+    async def note(self, run: Run, agent_id: str, pane_id: str) -> None:
+        """Enter a pane into run.json that was tagged by a daemon which died before it could."""
+        if run.file["agents"].get(agent_id) == pane_id:
+            return
+        async with self._lock(run):
+            run.file["agents"][agent_id] = pane_id
+            await asyncio.to_thread(run.save)
+            await self._arrange(run)
+
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
         done = await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
@@ -288,7 +295,8 @@ class Windows:
     async def remove(self, run: Run, agent_id: str) -> None:
         """Close the agent's pane, even out the others, and put the window back when it was the last."""
         async with self._lock(run):
-            pane_id = run.file["agents"].get(agent_id)
+            pane = (await self.tagged(run)).get(agent_id)
+            pane_id = pane.pane_id if pane is not None else run.file["agents"].get(agent_id)
             socket = self.socket_of(run)
             same = await self.same_server(run)
             if same and pane_id is not None:

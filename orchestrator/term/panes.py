@@ -203,11 +203,17 @@ def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
 def kill(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> bool:
     """End the pane if it carries the tag of this agent and run at that moment; False if there is no such pane.
 
-    A server that is gone is False too; else raises as ``tmux.run``.
+    Another pane that fills the window stays zoomed. A server that is gone is False too; else raises as ``tmux.run``.
     """
-    then = f"display-message -p done ; {source(['kill-pane', '-t', pane_id])}"
+    look = ["display-message", "-p", "-t", pane_id, "done #{window_zoomed_flag}#{pane_active} #{window_id}"]
+    then = f"{source(look)} ; {source(['kill-pane', '-t', pane_id])}"
     try:
-        return tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then) == "done"
+        said = tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then).split(" ")
+        if said[1:2] == ["10"]:
+            # tmux unzooms before it kills; the zoom was on another pane, and is the user's to keep.
+            again = source(["resize-pane", "-Z", "-t", said[2]])
+            tmux.run(socket, "if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
+        return said[0] == "done"
     except Environment as error:
         if error.facts.get("server_gone") or error.facts.get("missing"):
             return False

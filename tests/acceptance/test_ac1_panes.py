@@ -43,10 +43,13 @@ async def test_three_agents_get_three_panes_in_the_masters_window_and_the_users_
     window = window_of(stage, master)
     for flag in splits:
         size = ["-l", "5"] if height == 24 else []
-        pane = stage.server.run("split-window", flag, *size, "-t", master, "-P", "-F", "#{pane_id}", "--", "env", "cat")
+        pane = stage.server.run(
+            "split-window", flag, *size, "-t", master, "-P", "-F", "#{pane_id}", "--", "env", "cat"
+        )
         stage.server.run("select-pane", "-t", pane, "-T", f"mine {flag}")
     elsewhere = stage.server.run("new-window", "-d", "-t", "user", "-P", "-F", "#{pane_id}", "--", "env", "cat")
     stage.server.run("select-pane", "-t", master, "-T", "my master")
+    stage.server.run("select-pane", "-t", master)
     before, order = user_panes(stage, window), stage.server.panes(window)
     other_window = user_panes(stage, window_of(stage, elsewhere))
     async with stage.master(stage.inside(master)) as client:
@@ -86,7 +89,7 @@ def test_the_master_is_found_by_the_pane_its_process_runs_in_and_not_by_a_strang
     script.write_text(IN_PANE)
     env = stage.inside(stranger)
     home = stage.server.run(
-        "new-window", "-d", "-t", "user", "-P", "-F", "#{pane_id}",
+        "new-window", "-d", "-c", str(stage.root), "-t", "user", "-P", "-F", "#{pane_id}",
         "--", sys.executable, str(script), str(answer), json.dumps(env),
     )  # fmt: skip
     home_window = window_of(stage, home)
@@ -109,7 +112,7 @@ def test_outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_la
     assert {answer["run_id"] for answer in made} == {made[0]["run_id"]}
     name = sessions[0].split(" ")[0]
     assert made[0]["attach"] == f"tmux -L {stage.server.socket.name} attach -t {name}"
-    assert [row["agent_id"] for row in one.tool("agent_list")["agents"]] == ["a", "b"]
+    assert sorted(row["agent_id"] for row in one.tool("agent_list")["agents"]) == ["a", "b"]
     assert one.tool("agent_delete", {"agent_id": "a"})["ok"]
     assert not gone(stage.server)
     assert two.tool("agent_delete", {"agent_id": "b"})["ok"]
@@ -142,11 +145,24 @@ def test_a_master_in_a_nested_tmux_gets_its_panes_there_and_the_outer_one_is_not
     outer = PrivateServer()
     try:
         outside = outer.start(230, 64)
-        inner = ["tmux", "-L", str(stage.server.socket.name), "-f", "/dev/null", "new-session", "-s", "in", "env", "cat"]
+        inner = [
+            "tmux",
+            "-L",
+            str(stage.server.socket.name),
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-s",
+            "in",
+            "env",
+            "cat",
+        ]
         host = outer.run(
             "new-window", "-t", "user", "-P", "-F", "#{pane_id}", "--", "env", "-u", "TMUX", "TERM=xterm", *inner
         )
-        master = until(lambda: None if gone(stage.server) else stage.server.run("list-panes", "-a", "-F", "#{pane_id}"))
+        master = until(
+            lambda: None if gone(stage.server) else stage.server.run("list-panes", "-a", "-F", "#{pane_id}")
+        )
         form = "#{window_id} #{pane_id} #{pane_width}x#{pane_height} #{pane_active}"
         before = outer.run("list-panes", "-a", "-F", form)
         wire = stage.begun({**stage.inside(master), "TMUX_PANE": master})
@@ -206,7 +222,9 @@ def test_a_zoomed_pane_stays_zoomed_and_the_agents_come_behind_it(stage):
     stage.server.run("resize-pane", "-Z", "-t", master)
     wire = stage.begun(stage.inside(master))
     assert wire.tool("agents_create", {"agents": TEAM[:2]})["ready"] == 2
-    assert stage.server.show(master, "#{window_zoomed_flag} #{pane_active} #{pane_width}x#{pane_height}") == "1 1 220x60"
+    assert (
+        stage.server.show(master, "#{window_zoomed_flag} #{pane_active} #{pane_width}x#{pane_height}") == "1 1 220x60"
+    )
     assert wire.tool("agent_delete", {"agent_id": "w1"})["ok"]
     assert stage.server.show(master, "#{window_zoomed_flag} #{pane_active}") == "1 1"
 
@@ -215,7 +233,9 @@ def test_a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of
     master = stage.server.start()
     wire = stage.begun(stage.inside(master))
     made = wire.tool("agents_create", {"agents": TEAM[:2]})["agents"]
-    assert wire.tool("task_enqueue", {"agent_id": "w1", "task": {"task_id": "t", "payload": {"command": "sleep 300"}}})
+    assert wire.tool(
+        "task_enqueue", {"agent_id": "w1", "task": {"task_id": "t", "payload": {"command": "sleep 300"}}}
+    )
     until(lambda: "ack" in stage.types("w1"))
     stage.server.run("kill-pane", "-t", made[0]["tmux_pane_id"])
     until(lambda: "failed" in stage.types("w1"))
@@ -239,7 +259,11 @@ def test_window_options_are_put_back_after_kill_9_of_the_daemon_a_restart_and_th
 
     def options():
         window_wide = stage.server.run("show-options", "-w", "-t", window)
-        return window_wide, stage.server.run("show-options", "-p", "-t", master), stage.server.run("show-options", "-g")
+        return (
+            window_wide,
+            stage.server.run("show-options", "-p", "-t", master),
+            stage.server.run("show-options", "-g"),
+        )
 
     before = options()
     wire = stage.begun(stage.inside(master))
@@ -259,9 +283,19 @@ def test_a_bad_entry_of_a_team_fails_alone_and_panes_come_before_programs(stage)
     stage.server.start()
     master = stage.server.run("list-panes", "-a", "-F", "#{pane_id}")
     wire = stage.begun(stage.inside(master))
-    asked = [TEAM[0], {"name": "bad", "role": "r", "engine": "nosuch"}, {"name": "out", "role": "r", "cwd": "/"}, TEAM[1]]
+    asked = [
+        TEAM[0],
+        {"name": "bad", "role": "r", "engine": "nosuch"},
+        {"name": "out", "role": "r", "cwd": "/"},
+        TEAM[1],
+    ]
     rows = wire.tool("agents_create", {"agents": asked})["agents"]
-    assert [row.get("agent_id") or row["error"]["code"] for row in rows] == ["w1", "unknown_engine", "path_escape", "w2"]
+    assert [row.get("agent_id") or row["error"]["code"] for row in rows] == [
+        "w1",
+        "unknown_engine",
+        "path_escape",
+        "w2",
+    ]
     last_start = max(r["at"] for a in ("w1", "w2") for r in stage.records(a) if r["type"] == "starting")
     first_ready = min(r["at"] for a in ("w1", "w2") for r in stage.records(a) if r["type"] == "ready")
     assert last_start <= first_ready

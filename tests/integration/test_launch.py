@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -68,7 +69,14 @@ class Desk:
 
     def ended(self, pane):
         """Exit status and last words of a dead pane."""
-        status = until(lambda: self.server.show(pane, "#{pane_dead_status}"))
+
+        def dead_status():
+            dead, status, server = self.server.show(pane, "#{pane_dead} #{pane_dead_status} #{pid}").split(" ")
+            if dead == "1" and not status:  # tmux 3.3a now and then misses a child's end, until it is told again
+                os.kill(int(server), signal.SIGCHLD)
+            return status
+
+        status = until(dead_status)
         text = self.server.run("capture-pane", "-p", "-J", "-t", pane)
         assert "Traceback" not in text
         return int(status), " ".join(text.split())
@@ -137,7 +145,8 @@ def test_signals_that_python_ignores_are_not_ignored_in_the_cli(desk):
     desk.release()
     path = desk.root / "signals"
     mask = int(until(lambda: path.exists() and path.read_text()).split()[1], 16)
-    assert mask == 0
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        assert not mask >> (number - 1) & 1, "an ignored signal survives exec"
 
 
 def test_a_pane_of_another_agent_is_not_taken(desk):

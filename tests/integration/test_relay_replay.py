@@ -237,6 +237,7 @@ def test_half_an_answer_at_the_crash_never_reaches_the_client(bench):
     one = bench.client()
     one.call(1, "half")
     assert one.answer(1)["result"] == {"whole": True}
+    assert len(bench.effects("hello")) == 2, "the rest of a dead daemon's line must not spoil the next one's hello"
     assert len(one.rest()) == 1
 
 

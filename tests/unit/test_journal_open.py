@@ -222,11 +222,20 @@ def test_a_disk_that_fails_while_opening_is_an_error_of_the_environment_and_leav
     assert (tmp_path / "log").read_bytes() == b"".join(GOOD)
 
 
-@pytest.mark.parametrize("call", ["open", "pwrite", "fdatasync", "ftruncate"])
-def test_a_repair_that_fails_loses_nothing_and_can_be_done_again(tmp_path, call):
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (("open", 2), EIO),
+        (("pwrite", 1), EIO),
+        (("pwrite", 1), ("short", 0)),
+        (("fdatasync", 1), EIO),
+        (("ftruncate", 1), EIO),
+    ],
+)
+def test_a_repair_that_fails_loses_nothing_and_can_be_done_again(tmp_path, call, fault):
     (tmp_path / "log").write_bytes(b"".join(GOOD) + b'{"torn')
     with pytest.raises(Environment):
-        opened(tmp_path / "log", FaultyIO({(call, 2 if call == "open" else 1): EIO}))
+        opened(tmp_path / "log", FaultyIO({call: fault}))
     assert (tmp_path / "log").read_bytes() == b"".join(GOOD) + b'{"torn'
     _, found = opened(tmp_path / "log")
     assert len(found) == 5

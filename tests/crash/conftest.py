@@ -1,0 +1,264 @@
+"""The stage of the crash matrix: a private project, tmux server, HOME and run directory, and named steps to die at.
+
+Nothing is reached by luck: ``arm`` puts a file that the product's hook (`orchestrator.steps`) finds at that step.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator import steps
+from tests.crash.checker import Found, check
+from tests.fakes.relays import Client, until
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+CONFIG = "stop_grace_s = 4.0\nkill_grace_s = 1.0\n"
+BOUND_S = 40.0
+# The parent is the CLI: agents inherit its environment. A session of its own, so that its whole group can be killed.
+CLI = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P", "-m", "orchestrator", "mcp"]
+
+
+class Master(Client):
+    """A master CLI with its relay. Every answer is kept; `close` fails when a call was answered twice or never."""
+
+    def __init__(self, stage):
+        super().__init__(CLI, stage.root, stage.env)
+        self.stage = stage
+        self.asked = []
+        self.handshake()
+
+    @property
+    def victim(self):
+        """What to kill instead of the daemon: the CLI and its relay, as a group."""
+        return str(-self.process.pid)
+
+    def ask(self, tool, **arguments):
+        """Send a call; its key."""
+        self.asked.append(f"{tool}-{len(self.asked)}")
+        self.send(id=self.asked[-1], method="tools/call", params={"name": tool, "arguments": arguments})
+        return self.asked[-1]
+
+    def told(self, key):
+        """The structured content of the one answer to a call, and whether it is an error."""
+        result = self.answer(key)["result"]
+        return result["structuredContent"], bool(result.get("isError"))
+
+    def do(self, tool, **arguments):
+        """A call that must succeed; its answer."""
+        told, error = self.told(self.ask(tool, **arguments))
+        assert not error, told
+        return told
+
+    def close(self):
+        self.stage.masters.remove(self)
+        answers = [m["id"] for m in self.rest() if "method" not in m and m["id"] != "init"]
+        assert sorted(answers) == sorted(self.asked), "one answer per call"
+
+    def gone(self):
+        """Its group was killed: reap it, whatever it was told."""
+        self.stage.masters.remove(self)
+        self.process.wait(BOUND_S)
+        self.end()
+
+
+class Stage:
+    """One project with its tmux window; ``detached``: the master runs outside tmux."""
+
+    def __init__(self, base, *, fake=True, detached=False, config=""):
+        self.base, self.root = base, base / "p"
+        (self.root / ".agents").mkdir(parents=True)
+        self.name = f"orchestrator-crash-{uuid.uuid4().hex[:12]}"
+        (self.root / ".agents" / "config.toml").write_text(f'tmux_socket = "{self.name}"\n{CONFIG}{config}')
+        self.kills = base / "kills"
+        self.kills.mkdir()
+        self.ledger = base / "ledger"
+        self.masters = []
+        self.count = itertools.count(1)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TMUX", "ORCHESTRATOR"))}
+        self.env = {
+            **kept,
+            "HOME": str(base),
+            "ORCHESTRATOR_RUN_BASE": str(base / "run"),
+            steps.VARIABLE: f"*={self.kills}",
+            "PYTHONPATH": os.pathsep.join([*([str(HERE / "fake_agent")] if fake else []), str(ROOT)]),
+            "FAKE_AGENT_PYTHON": sys.executable,
+        }
+        self.detached = detached
+        if not detached:
+            self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "220", "-y", "60", "--", "env", "cat")
+            where = self.tmux("display-message", "-p", "#{socket_path},#{pid},0 #{pane_id}").split()
+            self.env["TMUX"], self.env["TMUX_PANE"] = where
+
+    # -- tmux, processes ----------------------------------------------------------------------------------------
+
+    def tmux(self, *words):
+        env = {**os.environ, "HOME": str(self.base)}
+        done = subprocess.run(["tmux", "-L", self.name, *words], capture_output=True, text=True, env=env)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    def panes(self):
+        """Agent id (or "") of every pane of the server."""
+        out = self.tmux("list-panes", "-a", "-F", "x#{@orchestrator_agent}")
+        return sorted(line[1:] for line in out.split("\n") if line)
+
+    def processes(self):
+        """Every living process that belongs to this stage, but tmux, the user's own pane, and the masters."""
+        found = []
+        for process in psutil.process_iter(["pid", "name"]):
+            with contextlib.suppress(psutil.Error):
+                if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                words = process.cmdline()
+                if "tmux" in process.name() or words in (["cat"], ["env", "cat"]):
+                    continue
+                ours = process.environ().get("ORCHESTRATOR_RUN_BASE") == self.env["ORCHESTRATOR_RUN_BASE"]
+                if ours or any(str(self.base) in word for word in words):
+                    found.append(process)
+        return found
+
+    def daemons(self):
+        return [p for p in self.processes() if "daemon" in _words(p) and "mcp" not in _words(p)]
+
+    # -- the hook -----------------------------------------------------------------------------------------------
+
+    def arm(self, step, victim="self"):
+        """The next process to pass the step kills the victim."""
+        half = self.kills / "half"
+        half.write_text(victim)
+        half.rename(self.kills / step)
+
+    def fired(self, step):
+        return bool(list(self.kills.glob(f"{step}.*")))
+
+    def spent(self, step):
+        """The step was reached and its victim was killed; forget it, so that it can be armed again."""
+        until(lambda: self.fired(step))
+        for taken in self.kills.glob(f"{step}.*"):
+            taken.unlink()
+
+    def disarm(self, step):
+        (self.kills / step).unlink(missing_ok=True)
+
+    # -- the team -----------------------------------------------------------------------------------------------
+
+    def master(self):
+        one = Master(self)
+        self.masters.append(one)
+        return one
+
+    def payload(self, **more):
+        return {"ledger": str(self.ledger), **more}
+
+    def found(self):
+        return Found(self.root)
+
+    def new(self, kind):
+        return f"{kind}{next(self.count)}"
+
+    def ended(self, task_id):
+        """Wait for the task's terminal event in the files; it."""
+
+        def look():
+            with contextlib.suppress(ValueError, AssertionError):  # read while the daemon writes
+                return self.found().task(task_id)[1]
+            return None
+
+        return until(look, BOUND_S)
+
+    def record(self, agent_id, kind, task_id=None):
+        """Wait for a record in the agent's outbox; it."""
+        path = self.root / ".agents" / "agents" / agent_id / "outbox.jsonl"
+
+        def look():
+            lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+            records = [json.loads(line) for line in lines]
+            return next((r for r in records if r["type"] == kind and r.get("task_id") == task_id), None)
+
+        return until(look, BOUND_S)
+
+    def check(self, **more):
+        return check(self.root, self.ledger, **more)
+
+    def finish(self):
+        """Delete every agent, stop the daemon: nothing may be left over, in files, panes or processes."""
+        master = self.master()
+        for row in master.do("agent_list", scope="all")["agents"]:
+            if row["status"] != "deleted":
+                assert master.do("agent_delete", agent_id=row["agent_id"])["ok"]
+        master.close()
+        self.stop()
+        self.check(ended=True)
+        until(lambda: self.panes() == ([] if self.detached else [""]))
+        if not self.detached:
+            assert self.tmux("show-options", "-w") == "", "the window is as the user had it"
+            assert not [p.cmdline() for p in self.processes() if p.pid not in self._masters()]
+        until(lambda: not [p for p in self.processes() if p.pid not in self._masters()])
+
+    def _masters(self):
+        pids = set()
+        for one in self.masters:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(one.process.pid)
+                pids |= {process.pid, *(child.pid for child in process.children(recursive=True))}
+        return pids
+
+    def stop(self):
+        """End the daemon in good order."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "orchestrator", "daemon", "stop"],
+            cwd=self.root,
+            env={k: v for k, v in self.env.items() if not k.startswith("TMUX")},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        until(lambda: not self.daemons())
+
+    def log(self):
+        return "\n".join(path.read_text() for path in (self.base / "run").glob("*/log"))
+
+    def close(self):
+        for one in list(self.masters):
+            one.end()
+        self.tmux("kill-server")
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError):
+            (Path(os.environ.get("TMUX_TMPDIR", "/tmp")) / f"tmux-{os.getuid()}" / self.name).unlink()
+
+
+def _words(process):
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@pytest.fixture
+def stages(tmp_path):
+    """Makes stages, and ends what they left when a test fails."""
+    made = []
+
+    def make(**options):
+        made.append(Stage(tmp_path / f"s{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        print(one.log()[-6000:])
+        one.close()
+
+
+@pytest.fixture
+def stage(stages):
+    return stages()

@@ -1,0 +1,51 @@
+"""The daemon killed with -9 at every step of a task's and an agent's life: one answer per call, nothing lost or twice.
+
+Each row is a step and what makes the team pass it. Rows of one batch share a team's life; ``make soak`` gives each row
+a life of its own.
+"""
+
+import pytest
+
+from tests.crash.moves import CREATE, DELETE, FAIL, MOVES, TASK, batches
+
+
+def play(stage, rows):
+    master = stage.master()
+    worker = master.do("agent_create", name="w", role="r")["agent_id"]
+    for step, move in rows:
+        stage.arm(step)
+        try:
+            MOVES[move](stage, master, worker)
+            stage.spent(step)
+            stage.check(broadcast=False)
+        except BaseException as error:
+            error.add_note(f"killed at {step} of {move}")
+            raise
+    master.close()
+    stage.finish()
+
+
+@pytest.mark.parametrize("rows", batches(TASK, 8))
+def test_a_daemon_killed_at_any_step_of_a_task_loses_nothing_and_does_nothing_twice(stage, rows):
+    play(stage, rows)
+
+
+@pytest.mark.parametrize("rows", batches(CREATE, 7))
+def test_a_daemon_killed_while_it_creates_agents_makes_each_once(stage, rows):
+    play(stage, rows)
+
+
+@pytest.mark.parametrize("rows", batches(FAIL, 7))
+def test_a_daemon_killed_while_an_agent_is_lost_relaunches_it_once(stage, rows):
+    play(stage, rows)
+
+
+@pytest.mark.parametrize("rows", batches(DELETE, 7))
+def test_a_daemon_killed_while_it_deletes_an_agent_deletes_it_and_its_pane(stage, rows):
+    play(stage, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", batches(TASK + CREATE + FAIL + DELETE, 1))
+def test_a_daemon_killed_once_in_a_life_leaves_no_trace(stage, rows):
+    play(stage, rows)

@@ -1,0 +1,499 @@
+"""Writes the parts of README.md and docs/ that repeat the code, so that they cannot differ from it.
+
+``python tools/docs.py`` writes them, ``--check`` only says which pages are not current (exit 1). A page holds
+``<!-- generated: NAME -->`` ... ``<!-- /generated -->``; what stands between is a function of ``PARTS``. It
+touches no other file, and needs no daemon.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import typer
+
+from orchestrator import launch, relay
+from orchestrator.cli.app import app
+from orchestrator.config import Config, env_name, unit
+from orchestrator.core import decide, events, state
+from orchestrator.core.engines import ENGINES
+from orchestrator.errors import CODES, EXIT_CODES, OrchestratorError
+from orchestrator.project import PER_CONNECTION
+from orchestrator.server import agent_tools, master_tools
+from orchestrator.server.resources import TEMPLATES
+from orchestrator.server.session import PROMPTS
+from orchestrator.server.toolset import Tool
+from orchestrator.store.files import Paths
+from orchestrator.store.lines import encode
+from orchestrator.team.broadcast import digest
+from orchestrator.team.views import full_of, row_of
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
+WIDTH = 92
+# `launch` and `mcp` are answered before the command line is loaded, by a usage text of their own.
+OWN_USAGE = {("mcp",): relay.USAGE, ("launch",): launch.USAGE}
+
+
+def pages() -> list[Path]:
+    """Every Markdown page of the documentation."""
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(text) for text in row) + " |" for row in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split()) or " "
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+# -- JSON Schema as tables ------------------------------------------------------------------------------------------
+
+
+def kind_of(schema: dict[str, Any], defs: dict[str, Any]) -> str:
+    """The type of a value in a few words."""
+    schema = resolved(schema, defs)
+    if "anyOf" in schema:
+        return " or ".join(kind_of(one, defs) for one in schema["anyOf"])
+    if "const" in schema:
+        return code(orjson.dumps(schema["const"]).decode())
+    if "enum" in schema:
+        return ", ".join(code(one) for one in schema["enum"])
+    kind = str(schema.get("type", "any JSON"))
+    if kind == "array":
+        kind = "list of " + kind_of(schema.get("items", {}), defs)
+    elif kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        kind = "object of " + kind_of(schema["additionalProperties"], defs)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        kind += f", above {schema['exclusiveMinimum']:g}" + (f" to {high:g}" if high is not None else "")
+    elif low is not None:
+        kind += f", {low} to {high}" if high is not None else f", at least {low}"
+    low, high = schema.get("minLength", schema.get("minItems")), schema.get("maxLength", schema.get("maxItems"))
+    if high is not None:
+        what = "items" if "maxItems" in schema else "characters"
+        kind += f", {low} to {high} {what}" if low else f", at most {high} {what}"
+    return kind
+
+
+def resolved(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return {**defs[schema["$ref"].rsplit("/", 1)[1]], **{k: v for k, v in schema.items() if k != "$ref"}}
+    return schema
+
+
+# What a key means wherever its model does not say it.
+PLAIN = {
+    "v": "version of the record's form",
+    "seq": "dense from 1 in each log",
+    "type": "what happened",
+    "epoch": "the agent's life",
+    "by": "`agent`: it said so; `orchestrator`: the daemon decided it",
+    "agent_id": "the agent",
+    "ref": "seq of the outbox record it repeats",
+    "task_id": "the task",
+    "payload": "what the caller, or the agent, gave",
+    "attempt": "1, or how often the task was handed to a life of the agent",
+    "redelivered": "handed out again after its ack",
+    "force": "skip the grace",
+    "name": "as given to agent_create",
+    "role": "as given to agent_create",
+    "engine": "which CLI runs in the pane",
+    "run_id": "the team run",
+    "cwd": "where the CLI works",
+    "policies": "restart, max_restarts, on_lost, max_attempts",
+    "env_names": "names of the added variables, never values",
+    "reason": "why, in words",
+    "code": "exit code, or error code of `failed`",
+    "signal": "the signal that ended the process",
+    "last_lines": "what the pane showed at the end",
+    "how": "stopped by itself, SIGTERM, SIGKILL, gone already",
+    "status": "what came of it; for an agent one of the statuses of lifecycle.md",
+    "command": "the command",
+    "cursor": "pass it with the next call",
+    "reminder": "who you are, what you hold, what to call next",
+    "ok": "always true; failures are errors",
+    "duplicate": "true: stored before, nothing was added",
+    "state": "the state now",
+    "task_state": "the task's state after the call",
+    "ready": "whether, or how many of them, are ready for tasks",
+    "paths": "absolute paths: meta, inbox, outbox, artifacts",
+    "tmux_pane_id": "the agent's pane",
+    "agents": "one entry per agent",
+    "meta": "see the table below",
+    "canceled_tasks": "the tasks that this call ended",
+    "events": "the records, without v, crc and req",
+    "more": "true: read on at once",
+    "queue_depth": "tasks that wait behind the running one",
+    "running_task_id": "the task it holds",
+    "cancel_requested": "whether that task is to end",
+    "last_event_seq": "the last outbox record",
+    "finished": "how many tasks ended, by outcome",
+    "created_at": "when it began",
+    "ended_at": "when it ended; null while it lives",
+    "tasks": "unfinished tasks, at most 50: task_id, state, position, attempt, cancel_requested",
+    "tasks_not_shown": "how many more there are",
+    "ready_at": "its last ready, or null",
+    "pid": "the process in its pane, or null",
+    "last_call_at": "when it last called a tool of this daemon, or null",
+    "server_pid": "the tmux server",
+    "window_id": "the tmux window",
+    "master_pane": "the master's pane",
+    "session": "the tmux session",
+    "argv": "the command line; no shell reads it",
+    "env": "the whole environment of the CLI",
+    "secret": "proves the agent's calls; new for every epoch",
+}
+
+
+def rows_of(schema: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iterator[list[str]]:
+    """One row per key: name, type, required or default, meaning; nested keys as ``task.payload``."""
+    for key, given in schema.get("properties", {}).items():
+        one = resolved(given, defs)
+        if key in schema.get("required", ()):
+            need = "yes"
+        else:
+            need = f"no, {code(orjson.dumps(one['default']).decode())}" if one.get("default") is not None else "no"
+        yield [code(prefix + key), kind_of(one, defs), need, given.get("description") or PLAIN.get(key, "")]
+        items = resolved(one.get("items", {}), defs)
+        if "properties" in one and "$ref" not in given:
+            yield from rows_of(one, defs, f"{prefix}{key}.")
+        elif "properties" in items:
+            yield from rows_of(items, defs, f"{prefix}{key}[].")
+
+
+def keys(schema: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
+    defs = schema.get("$defs", {})
+    own = {**schema, "properties": {k: v for k, v in schema["properties"].items() if k not in without}}
+    rows = list(rows_of(own, defs))
+    return table(["key", "type", "required", "meaning"], rows) if rows else "No keys of its own."
+
+
+# -- tools, resources, prompts --------------------------------------------------------------------------------------
+
+
+def master() -> dict[str, Tool]:
+    # The table is built over a supervisor that only a call would use.
+    return master_tools.build(None)  # type: ignore[arg-type]
+
+
+def tools(rows: dict[str, Tool]) -> str:
+    out = []
+    for tool in rows.values():
+        listed = tool.listed.model_dump(by_alias=True, exclude_none=True)
+        hints = listed["annotations"]
+        marks = ", ".join(
+            f"{name} {str(hints[name]).lower()}"
+            for name in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+        )
+        out += [f"### {tool.name}", f"*{tool.title}.* {tool.description}", f"Annotations: {marks}."]
+        if listed.get("_meta"):
+            out.append(f"`_meta`: `{orjson.dumps(listed['_meta']).decode()}`")
+        out += ["Arguments:", keys(listed["inputSchema"]), "Answer:", keys(listed["outputSchema"])]
+    return "\n\n".join(out)
+
+
+ONLY_LIVE = ("window_id", "pid", "last_call_at")
+
+
+def agent_keys() -> str:
+    """What a row of agent_list and the meta of agent_get hold, from the functions that make them."""
+    agent = state.Agent("a")
+    row = row_of(agent, ("idle", ""), None, 0)
+    meta = [*full_of(agent, ("idle", ""), None, 0, Paths(ROOT)), *ONLY_LIVE]
+    return table(
+        ["key", "agent_list", "agent_get", "meaning"],
+        [[code(key), "yes" if key in row else "", "yes", PLAIN[key]] for key in meta],
+    )
+
+
+def resources() -> str:
+    return table(
+        ["URI", "name", "type", "what"], [[code(uri), name, mime, about] for uri, name, mime, about in TEMPLATES]
+    )
+
+
+def prompts() -> str:
+    return table(["prompt", "what"], [[code(name), about] for name, about in PROMPTS.items()])
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that can be run, with its path."""
+
+    def below(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for name, one in group.commands.items():
+            if one.hidden:
+                continue
+            if hasattr(one, "commands"):
+                yield from below(one, (*path, name))
+            else:
+                yield (*path, name), one
+
+    return below(typer.main.get_command(app), ())
+
+
+def help_of(path: tuple[str, ...]) -> str:
+    if path in OWN_USAGE:
+        return OWN_USAGE[path].strip()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        app([*path, "--help"], prog_name="orchestrator", standalone_mode=False, terminal_width=WIDTH)
+    return out.getvalue().strip()
+
+
+def cli() -> str:
+    parts = [f"```text\n{help_of(())}\n```"]
+    parts += [f"## {' '.join(path)}\n\n```text\n{help_of(path)}\n```" for path, _ in commands()]
+    return "\n\n".join(parts)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def variants(union: Any) -> list[type[Any]]:
+    """The models of a discriminated union."""
+    return list(typing.get_args(typing.get_args(union)[0]))
+
+
+# Shown once, above the records.
+COMMON = frozenset({"v", "seq", "at", "type", "epoch", "by", "req", "crc"})
+
+
+def records(union: Any) -> str:
+    out = []
+    for model in variants(union):
+        names = typing.get_args(model.model_fields["type"].annotation)
+        about = " ".join((model.__doc__ or "").split())
+        out += [f"#### {', '.join(names)}", about, keys(model.model_json_schema(), COMMON)]
+    return "\n\n".join(out)
+
+
+def common_keys() -> str:
+    schema = variants(events.OutboxRecord)[1].model_json_schema()
+    shown = {name: schema["properties"][name] for name in ("v", "seq", "at", "type", "epoch", "by", "req", "crc")}
+    shown["type"] = {"type": "string"}
+    return keys({**schema, "properties": shown})
+
+
+def model(name: str) -> Callable[[], str]:
+    return lambda: keys(events.SCHEMAS[name].json_schema())
+
+
+def example_records() -> dict[str, list[dict[str, Any]]]:
+    """A short life, made by the code that makes every life: an inbox, an outbox and a broadcast."""
+    agent, logs = state.Agent("builder"), {"inbox": [], "outbox": [], "broadcast": []}
+    seconds = iter(range(60))
+
+    def at() -> str:
+        return f"2026-01-02T03:04:{next(seconds):02d}.000Z"
+
+    def add(drafts: list[events.Draft]) -> None:
+        for draft in drafts:
+            log = logs[draft.log]
+            record, line = encode(draft.fields, len(log) + 1)
+            log.append(orjson.loads(line))
+            state.apply(agent, draft.log, record)
+            if draft.log == "outbox" and draft.type in events.BROADCAST_TYPES:
+                told = logs["broadcast"]
+                told.append(orjson.loads(encode(digest(agent.agent_id, record), len(told) + 1)[1]))
+
+    spec = {
+        "name": "Builder",
+        "role": "runs the builds",
+        "engine": "shell",
+        "run_id": "run-20260102-030400-a1b2c3",
+        "cwd": "/srv/shop",
+        "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2},
+        "env_names": [],
+    }
+    limits, job = decide.Limits(), {"command": "make test"}
+    add([decide.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
+    add(decide.ready(agent, at=at(), req=None))
+    asked = decide.enqueue(
+        agent, task_id="t-1", payload=job, stored=None, limits=limits, req="9f2c51d07be3a846:4", at=at()
+    )
+    add(asked.drafts)
+    add(
+        list(
+            decide.next_command(agent, visible_inbox=1, waited_s=0, told=0, limits=limits, at=at(), req="c:9").drafts
+        )
+    )
+    for kind, payload in (("ack", None), ("result", {"exit_code": 0})):
+        told = decide.emit(agent, kind=kind, task_id="t-1", payload=payload, done=None, req="c:10", at=at())
+        add(told.drafts)
+    return logs
+
+
+def example(log: str) -> Callable[[], str]:
+    def part() -> str:
+        lines = [orjson.dumps(record).decode() for record in example_records()[log]]
+        return "```jsonl\n" + "\n".join(lines) + "\n```"
+
+    return part
+
+
+# -- errors, configuration, lifecycle, layout -----------------------------------------------------------------------
+
+
+def errors() -> str:
+    out = []
+    for child in OrchestratorError.__subclasses__():
+        rows = [[code(name), about, step] for name, (owner, about, step) in CODES.items() if owner is child]
+        out += [f"## {child.kind}: exit {EXIT_CODES[child]}", (child.__doc__ or "").strip()]
+        out.append(table(["code", "what it means", "next step"], rows))
+    return "\n\n".join(out)
+
+
+def config() -> str:
+    properties = Config.model_json_schema()["properties"]
+    rows = []
+    for name, field in Config.model_fields.items():
+        default = code(_toml(field.default))
+        rows.append(
+            [
+                code(name),
+                default,
+                kind_of(properties[name], {}),
+                unit(name),
+                code(env_name(name)),
+                field.description or "",
+            ]
+        )
+    return table(["key", "default", "values", "unit", "variable", "meaning"], rows)
+
+
+def config_example() -> str:
+    lines = [f"{name} = {_toml(field.default)}" for name, field in Config.model_fields.items()]
+    return "```toml\n" + "\n".join(lines) + "\n```"
+
+
+def _toml(value: Any) -> str:
+    return orjson.dumps(value).decode()  # the scalars in use look the same in both
+
+
+def per_connection() -> str:
+    return "\n".join(f"- `{name}`" for name in PER_CONNECTION)
+
+
+def engines() -> str:
+    rows = [
+        [code(row.name), row.program or "part of orchestrator", f"{row.tool_limit_s:g}", row.about]
+        for row in ENGINES.values()
+    ]
+    return table(["engine", "program", "longest tool call, s", "what"], rows)
+
+
+def diagram(edges: dict[tuple[str, str], str], first: str, ends: frozenset[str], start: str) -> str:
+    """A Mermaid state diagram: one arrow per pair of states, labelled with its records."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, record), after in edges.items():
+        arrows.setdefault((before, after), []).append(record)
+    lines = [f"    [*] --> {first}: {start}"]
+    lines += [f"    {a} --> {b}: {', '.join(labels)}" for (a, b), labels in arrows.items() if a != "new"]
+    lines += [f"    {end} --> [*]" for end in sorted(ends)]
+    return "```mermaid\nstateDiagram-v2\n" + "\n".join(lines) + "\n```"
+
+
+def task_life() -> str:
+    return diagram(state.TASK_EDGES, "queued", events.TERMINAL, "task (inbox)")
+
+
+def agent_life() -> str:
+    return diagram(state.LIFE_EDGES, "starting", frozenset({"deleted"}), "starting")
+
+
+def layout() -> str:
+    """Every module with the first sentence of its docstring: its one job."""
+    rows = []
+    for path in sorted((ROOT / "orchestrator").rglob("*.py")):
+        doc = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        if doc:  # package files are empty on purpose
+            first = doc.split("\n\n")[0].replace("\n", " ")
+            rows.append([code(path.relative_to(ROOT)), first.replace("``", "`")])
+    return table(["file", "its one job"], rows)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "master-tools": lambda: tools(master()),
+    "agent-tools": lambda: tools(agent_tools.TOOLS),
+    "agent-keys": agent_keys,
+    "resources": resources,
+    "prompts": prompts,
+    "cli": cli,
+    "common-keys": common_keys,
+    "inbox-records": lambda: records(events.InboxRecord),
+    "outbox-records": lambda: records(events.OutboxRecord),
+    "broadcast-records": lambda: keys(events.BroadcastRecord.model_json_schema()),
+    "inbox-example": example("inbox"),
+    "outbox-example": example("outbox"),
+    "broadcast-example": example("broadcast"),
+    "meta-keys": model("meta"),
+    "run-keys": model("run"),
+    "launch-keys": model("launch"),
+    "errors": errors,
+    "config": config,
+    "config-example": config_example,
+    "per-connection": per_connection,
+    "engines": engines,
+    "task-life": task_life,
+    "agent-life": agent_life,
+    "layout": layout,
+}
+
+
+def current(text: str) -> str:
+    """The page's text with every generated block made anew; KeyError names an unknown block."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]().strip()}\n\n{found[3]}", text)
+
+
+def stale() -> dict[Path, str]:
+    """The pages that are not current, with what they should say."""
+    found = {}
+    for page in pages():
+        text = page.read_text("utf-8")
+        wanted = current(text)
+        if wanted != text:
+            found[page] = wanted
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages that are not current, or with ``--check`` name them; the exit status."""
+    if arguments not in ([], ["--check"]):
+        print("Usage: python tools/docs.py [--check]", file=sys.stderr)
+        return 2
+    found = stale()
+    for page, wanted in found.items():
+        name = page.relative_to(ROOT)
+        if arguments:
+            print(f"{name} is not current; run: python tools/docs.py", file=sys.stderr)
+        else:
+            page.write_text(wanted, "utf-8")
+            print(f"wrote {name}")
+    return 1 if arguments and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
