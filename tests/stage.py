@@ -101,7 +101,7 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
     for path in sorted(root.rglob("*")):
         mode = path.lstat().st_mode
         if path.is_symlink():
-            content = os.fsencode(os.readlink(path))
+            content = os.fsencode(path.readlink())
         else:
             content = path.read_bytes() if path.is_file() else b""
         found[str(path.relative_to(root))] = (mode, content)
@@ -113,6 +113,7 @@ class Wire:
 
     def __init__(self, argv: Iterable[str], env: dict[str, str], cwd: Path, errors: Path) -> None:
         self.errors = errors
+        self.env = env
         with errors.open("ab") as stderr:
             self.process = subprocess.Popen(
                 list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=env, cwd=cwd
@@ -259,6 +260,7 @@ class Stage:
             MARK: str(self.run_base),
         }
         self.wires: list[Wire] = []
+        self.stopped: list[int] = []
         self.sound = True  # False: a test damaged the files on purpose
         self._count = 0
         (self.root / ".agents").mkdir()
@@ -306,6 +308,26 @@ class Stage:
             async with Client(stdio_client(asked, errlog=errors), mode=mode, cache=None, **options) as client:
                 client.cli_pid_file = pid_file
                 yield client
+
+    def puppet(self, agent_id: str) -> Wire:
+        """Speak for an agent: its worker is stopped (SIGSTOP), and this client has its identity."""
+        launch = json.loads((self.root / ".agents" / "agents" / agent_id / "engine" / "launch.json").read_text())
+        pid = until(lambda: next((p for p, c in self.processes().items() if self._is_worker(p, c, agent_id)), None))
+        os.kill(pid, signal.SIGSTOP)
+        self.stopped.append(pid)
+        return self.begun(launch["env"], "--agent", "--project", str(self.root))
+
+    def let_go(self, wire: Wire) -> None:
+        """End a puppet's client and let the worker go on."""
+        self.wires.remove(wire)
+        wire.close()
+        os.kill(self.stopped.pop(), signal.SIGCONT)
+
+    @staticmethod
+    def _is_worker(pid: int, command: str, agent_id: str) -> bool:
+        if not command.rstrip().endswith("orchestrator worker"):
+            return False
+        return f"ORCHESTRATOR_AGENT_ID={agent_id}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
 
     # -- facts --------------------------------------------------------------------------------------------------
 
@@ -410,6 +432,9 @@ class Stage:
         finally:
             for wire in self.wires:
                 wire.kill()
+            for pid in self.stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             self.end_tmux()
             left = self._left()
             for pid in left:

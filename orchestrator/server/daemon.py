@@ -211,6 +211,9 @@ class Daemon:
         if hello.agent is not None:
             client.role = "agent"
             client.agent_id, client.epoch, client.secret = hello.agent.id, hello.agent.epoch, hello.agent.secret
+        elif "agent" in client.toolsets:
+            client.role = "refused"
+            client.why_refused = BadRequest("not_an_agent", "this relay speaks for an agent, and names none")
         elif self._inside_agent(hello.pids):
             client.role = "refused"
             client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")

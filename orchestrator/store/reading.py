@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import Corrupt, Environment
+from orchestrator.store.files import failure
 from orchestrator.store.lines import HEAD_BYTES, SEQ_AT_START, Record, decode
 from orchestrator.store.sysio import REAL, SysIO
 
@@ -180,6 +181,8 @@ def page(path: Path, types: frozenset[str], seq: int, limits: tuple[int, int], i
         fd = io.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise failure(path, error) from error
     try:
         end = last_newline(io, fd, io.fstat(fd).st_size)
         return records_after(OpenLog(io, fd, types, path), seq, end, limits) if end else []

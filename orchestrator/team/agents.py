@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import rfc3339, wait_until
-from orchestrator.core import decide, engines
+from orchestrator.core import decide, engines, state
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import confine
 from orchestrator.team.broadcast import Run
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Entry, Origin, Roster
 from orchestrator.team.supervisor import Supervisor, check_program
-from orchestrator.team.views import meta_of, paths_of, row, status_of
+from orchestrator.team.views import meta_of, paths_of, row, row_of, status_of
 
 Tell = Callable[[str], None]
 
@@ -49,9 +49,13 @@ async def create(
     Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
     an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first.
     """
-    making = asyncio.get_running_loop().create_task(
-        _make(supervisor, origin, specs, req=req, client_name=client_name, many=many)
-    )
+    making = supervisor.making.get(req)  # a call re-sent to this same daemon finds the first one still at work
+    if making is None:
+        making = asyncio.get_running_loop().create_task(
+            _make(supervisor, origin, specs, req=req, client_name=client_name, many=many)
+        )
+        supervisor.making[req] = making
+        making.add_done_callback(lambda _done: supervisor.making.pop(req))
     # A client that vanishes must not leave half a team: the making goes on, only the waiting ends.
     made = await asyncio.shield(making)
     deadline = supervisor.roster.clock.monotonic() + wait_s
@@ -171,16 +175,16 @@ async def _answer(
 
     tell(f"{entry.agent_id}: starting {entry.state.spec['engine']} in pane {entry.pane_id}")
     await wait_until(look, entry.changed, deadline, clock)
-    state = entry.state
-    if state.life == "failed":
-        failure, ended = state.failure or {}, state.exited or {}
+    agent = entry.state
+    if agent.life == "failed":
+        failure, ended = agent.failure or {}, agent.exited or {}
         error = _as_error(entry, failure, ended.get("last_lines", []))
         await end(supervisor, entry, force=True, req=None)
         return error
-    if state.life in ("stopped", "deleted") and state.ready_at is None:
-        return _as_error(entry, state.failure or {}, (state.exited or {}).get("last_lines", []))
+    if agent.life in ("stopped", "deleted") and agent.ready_at is None:
+        return _as_error(entry, agent.failure or {}, (agent.exited or {}).get("last_lines", []))
     await roster.durable(entry)
-    ready = state.life == "ready"
+    ready = agent.life == "ready"
     tell(f"{entry.agent_id}: {'ready' if ready else 'still starting'}")
     answer = {
         "agent_id": entry.agent_id,
@@ -189,8 +193,8 @@ async def _answer(
         "ready": ready,
         "status": status_of(entry, clock)[0],
         "run_id": entry.run_id,
-        "epoch": state.epoch,
-        "engine": state.spec["engine"],
+        "epoch": agent.epoch,
+        "engine": agent.spec["engine"],
     }
     if not ready:
         answer["note"] = f"still starting; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
@@ -285,7 +289,12 @@ async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str
         entries = [entry for entry in entries if entry.run_id == run.run_id]
     if scope != "all":
         entries = [entry for entry in entries if entry.live]
-    return [row(roster, entry) for entry in entries]
+    unreadable = [
+        row_of(state.Agent(name), ("failed", error.message), None, 0)
+        for name, error in roster.corrupt.items()
+        if roster.paths.agent_dir(name).is_dir()
+    ]
+    return [row(roster, entry) for entry in entries] + unreadable
 
 
 async def run_of(supervisor: Supervisor, origin: Origin, run_id: str | None) -> Run:

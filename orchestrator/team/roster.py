@@ -23,9 +23,9 @@ from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
 from orchestrator.core import decide, state
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, UNSYNCED, Draft
-from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
+from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.claim import claim
-from orchestrator.store.files import Paths, check_id, ensure_agents_dir
+from orchestrator.store.files import Paths, check_id, ensure_agents_dir, failure, make_dir
 from orchestrator.store.journal import Journal
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run, open_runs
@@ -107,8 +107,8 @@ class Entry:
 class Roster:
     """All agents and runs of one project.
 
-    ``corrupt`` holds, per agent id, why its files cannot be trusted; the rest of the team works on.
-    ``activity`` is notified whenever any agent changes.
+    ``corrupt`` holds, per agent or run id, why its files cannot be trusted; the rest of the team works on.
+    ``listeners`` are called with an agent whose records have become visible.
     """
 
     root: Path
@@ -150,7 +150,11 @@ class Roster:
                 self._remove_unborn(directory.name)
         self._publish_missing()
         for entry in self.agents.values():
-            self.write(entry, [])
+            try:
+                self.write(entry, [])
+            except OrchestratorError as error:
+                # The disk is full: what follows from the records is settled with the agent's next write.
+                log.warning("agent not settled", agent=entry.agent_id, **error.as_dict())
 
     def _load_agent(self, agent_id: str, *, clean: bool) -> None:
         entry = Entry(agent_id)
@@ -229,7 +233,7 @@ class Roster:
         for _, _, _, record, entry in sorted(missing, key=lambda item: item[:3]):
             self.runs[entry.run_id].tell(entry.agent_id, record)
         for run in self.runs.values():
-            run.flush()
+            self._publish(run)
 
     # -- the agents ---------------------------------------------------------------------------------------------
 
@@ -270,17 +274,16 @@ class Roster:
         self.begin_writing()
         directory = self.paths.agent_dir(agent_id)
         try:
-            directory.mkdir(mode=0o700, parents=True)
-            self.paths.artifacts(agent_id).mkdir(mode=0o700)
-            self.paths.engine_dir(agent_id).mkdir(mode=0o700)
+            for made in (directory, self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)):
+                await asyncio.to_thread(make_dir, made)
         except OSError as error:
-            raise Environment("io_failed", f"cannot make {directory}: {error.strerror}") from None
+            raise failure(directory, error) from None
         entry = Entry(agent_id)
         self._open(entry, clean=True)
         self.adopt(entry)
         try:
             if prepare is not None:
-                prepare(entry)
+                await asyncio.to_thread(prepare, entry)
             await self.commit(entry, [starting])
         except OrchestratorError:
             self._forget(entry)

@@ -46,6 +46,7 @@ class Supervisor:
         self.windows = windows
         self._tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._stale_meta: set[str] = set()
         self._meta_writer: asyncio.Task[None] | None = None
@@ -75,7 +76,7 @@ class Supervisor:
         inherited: Mapping[str, str],
         extra: Mapping[str, str],
     ) -> None:
-        """Write engine/launch.json (0600) with a fresh secret for this epoch; ``spec`` as in the `starting` record."""
+        """Write engine/launch.json (0600) with a fresh secret for this epoch; ``spec`` is the `starting` record's."""
         if "ORCHESTRATOR_RUN_BASE" in os.environ:  # tests: the agent must find this daemon, not start another
             extra = {**extra, "ORCHESTRATOR_RUN_BASE": os.environ["ORCHESTRATOR_RUN_BASE"]}
         row = engines.engine(str(spec["engine"]))

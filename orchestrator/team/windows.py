@@ -19,6 +19,7 @@ from orchestrator import project, steps
 from orchestrator.clock import Timer, rfc3339
 from orchestrator.core import decide
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.store.files import make_dir
 from orchestrator.team.broadcast import Run, open_run
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Entry, Origin, Roster
@@ -173,10 +174,7 @@ class Windows:
             "ended_at": None,
         }
         roster.begin_writing()
-        try:
-            roster.paths.run_dir(run_id).mkdir(mode=0o700, parents=True)
-        except OSError as error:
-            raise Environment("io_failed", f"cannot make the run's directory: {error.strerror}") from None
+        make_dir(roster.paths.run_dir(run_id))
         run = open_run(roster.paths, run_id, file, roster.syncer, roster.config().durability, clean=True)
         await asyncio.to_thread(run.save)
         roster.runs[run_id] = run

@@ -64,7 +64,7 @@ def whole(stage, master, agents):
         assert process.environ()["MARK"] == agent
         assert process.environ()["PATH"] == stage.env["PATH"]
         work(stage, master, agent)
-        assert master.do("agent_delete", agent_id=agent, force=True)["canceled_tasks"] == []
+        assert master.do("agent_delete", agent_id=agent, force=True, confirm=agent)["canceled_tasks"] == []
     for agent in agents:
         assert agent not in stage.panes()
 

@@ -1,6 +1,7 @@
 """The bench for relay tests: a private project and run directory, raw clients, and the fake daemon's effects."""
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -75,9 +76,21 @@ class Bench:
     def close(self):
         for one in self.clients:
             one.end()
+        until(self._over)
+
+    def _over(self):
+        """End the daemons known by now; true when nobody holds the lock, for one may be about to start."""
         for pid in self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        try:
+            with (self.run / "lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return True
+        except BlockingIOError:
+            return False
+        return not self.alive()
 
 
 def is_fake(pid, run):
