@@ -75,12 +75,13 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self.end, signal.Signals(sign).name)
+        clean = self._was_clean()
         try:
-            self.roster.load(clean=self._was_clean())
+            self.roster.load(clean=clean)
         except Conflict as error:
             self.door.write_failed(error.as_dict())
             raise
-        await self.supervisor.recover()
+        await self.supervisor.recover(clean=clean)
         listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
@@ -122,6 +123,8 @@ class Daemon:
     def _look_around(self) -> None:
         if not self.door.still_ours():
             self.end("lock or socket was removed or replaced")
+        if not self.root.is_dir():
+            self.end("the project's directory is gone")
         busy = bool(self.clients) or self.supervisor.live_agents > 0
         now = time.monotonic()
         if busy:

@@ -387,8 +387,11 @@ class Supervisor:
 
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 
-    async def recover(self) -> None:
-        """After a start: take up every agent where its records left it (C17, B1.12)."""
+    async def recover(self, *, clean: bool) -> None:
+        """After a start: take up every agent where its records left it (C17, B1.12).
+
+        ``clean``: the last daemon ended in good order, so nothing can have been made and not recorded.
+        """
         for entry in list(self.roster.agents.values()):
             launch = self.read_launch(entry)
             if launch.get("epoch") == entry.state.epoch:
@@ -402,6 +405,8 @@ class Supervisor:
             mine = [entry for entry in self.roster.agents.values() if entry.run_id == run.run_id]
             if run.live and not any(entry.live for entry in mine):
                 await self.windows.end_run(run)
+        if not clean and not any(run.live for run in self.roster.runs.values()):
+            await self.windows.end_abandoned()
 
     async def settled(self, entry: Entry, deadline: float) -> None:
         """Wait until nothing is being done for the agent, or the deadline."""

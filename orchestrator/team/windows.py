@@ -337,6 +337,12 @@ class Windows:
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
             await asyncio.to_thread(run.save)
 
+    async def end_abandoned(self) -> None:
+        """End our session outside tmux when no run lives in it: its daemon died before it could make the run."""
+        place = await asyncio.to_thread(self._detached, make=False)
+        if place is not None:
+            await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
+
     # -- border lines -------------------------------------------------------------------------------------------
 
     def repaint(self, _entry: Entry | None = None) -> None:

@@ -13,13 +13,11 @@ def play(stage, rows):
     master = stage.master()
     worker = master.do("agent_create", name="w", role="r")["agent_id"]
     for step, move in rows:
-        import time; t0 = time.monotonic()
         stage.arm(step)
         try:
             MOVES[move](stage, master, worker)
             stage.spent(step)
             stage.check(broadcast=False)
-            print(step, move, round(time.monotonic() - t0, 2))
         except BaseException as error:
             error.add_note(f"killed at {step} of {move}")
             raise

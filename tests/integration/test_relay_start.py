@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import errors, project, reach
-from tests.fakes.relays import BOUND_S, Bench, until
+from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
 SHORT = {"ERR_AFTER": 0.3, "INIT_AFTER": 0.3}
@@ -58,25 +59,26 @@ def test_thirty_relays_at_once_start_exactly_one_daemon(bench, stale):
 
 
 def test_the_daemon_stands_alone_and_holds_nothing_of_the_relay(bench):
-    leak, kept = os.pipe()
-    os.set_inheritable(kept, True)
-    one = bench.client()
-    process = subprocess.Popen(
-        one.process.args, cwd=bench.root, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[kept],
-    )  # fmt: skip
-    os.close(leak)
-    os.close(kept)
-    one.send(id=1, method="ping")
-    one.answer(1)
-    [start] = bench.effects("start")
+    reading, leaked = os.pipe()
+    command = [sys.executable, str(HERE / "relay_under_test.py"), "{}"]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    relay = subprocess.Popen(
+        command, cwd=bench.root, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[leaked]
+    )
+    os.close(leaked)
+    relay.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    relay.stdin.flush()
+    assert json.loads(relay.stdout.readline())["id"] == 1
+    relay.communicate(timeout=BOUND_S)
+    start = bench.effects("start")[0]
+    assert bench.alive() == [start["pid"]]
     assert start["cwd"] == "/"
-    assert start["sid"] != os.getsid(0)
-    assert start["ppid"] not in (one.process.pid, process.pid)
-    process.communicate()
-    # 0-2, lock, socket, the fake's own effects file and the listing of the descriptors
-    assert len(start["fds"]) == 7
-    assert one.process.poll() is None
+    assert os.getsid(start["pid"]) not in (os.getsid(0), relay.pid)
+    assert start["ppid"] not in (relay.pid, os.getpid())
+    # A CLI that leaked a pipe into its relay must see it end with the relay, not with the daemon.
+    assert select.select([reading], [], [], BOUND_S)[0], "the daemon holds the pipe"
+    assert os.read(reading, 1) == b""
+    os.close(reading)
 
 
 def test_the_run_directory_is_private_and_the_project_stays_untouched(bench):
