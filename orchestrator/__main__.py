@@ -30,7 +30,7 @@ def main() -> int:
             from orchestrator import worker  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
 
             return worker.main()
-        if sys.argv[1:3] == ["daemon", "run"] and "--help" not in sys.argv:
+        if sys.argv[1:3] == ["daemon", "run"] and "--lock-fd" in sys.argv:
             gc.disable()  # until everything is imported and loaded: a tenth of the start-up
             from orchestrator.server.daemon import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
 

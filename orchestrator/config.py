@@ -78,9 +78,6 @@ class Config(BaseModel):
     ready_wait_ms: int = _key(
         45000, "How long agent_create waits for the first ready by default.", "ms", ge=0, le=110000
     )
-    ready_timeout_s: float = _key(
-        60.0, "After this long without ready, a starting agent counts as failed to launch.", "s", gt=0, le=3600
-    )
     wait_cap_ms: int = _key(
         55000, "Longest wait_for_command; the engine's tool limit may be lower.", "ms", ge=0, le=3_600_000
     )

@@ -150,7 +150,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "daemon_down": (
         NotReady,
         "the daemon does not answer",
-        "the call is retried; orchestrator daemon status says why",
+        "repeat the call later; orchestrator daemon status says why",
     ),
     "daemon_stopped": (NotReady, "the daemon was stopped by hand", "run: orchestrator daemon start"),
     # who: the operator

@@ -171,6 +171,7 @@ class Guard:
         """From now on the group dies with the worker, also by kill -9."""
         with contextlib.suppress(OSError):
             self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._record.touch(mode=0o600)
             self._record.write_text(json.dumps({"pid": pid, "started": _started(pid), "boot": _boot()}))
         self._tell(f"{pid}\n")
 

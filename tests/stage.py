@@ -309,23 +309,26 @@ class Stage:
                 client.cli_pid_file = pid_file
                 yield client
 
-    def puppet(self, agent_id: str) -> Wire:
-        """Speak for an agent: its worker is stopped (SIGSTOP), and this client has its identity."""
-        launch = json.loads((self.root / ".agents" / "agents" / agent_id / "engine" / "launch.json").read_text())
-        pid = until(lambda: next((p for p, c in self.processes().items() if self._is_worker(p, c, agent_id)), None))
+    def hold(self, agent_id: str) -> int:
+        """Stop the relay of an agent's worker (tmux would wake the worker itself), so that none of its calls arrives."""
+        pid = until(lambda: next((p for p, c in self.processes().items() if self._is_relay(p, c, agent_id)), None))
         os.kill(pid, signal.SIGSTOP)
         self.stopped.append(pid)
-        return self.begun(launch["env"], "--agent", "--project", str(self.root))
+        return pid
 
-    def let_go(self, wire: Wire) -> None:
-        """End a puppet's client and let the worker go on."""
-        self.wires.remove(wire)
-        wire.close()
+    def let_go(self) -> None:
+        """Let the relay stopped last go on."""
         os.kill(self.stopped.pop(), signal.SIGCONT)
 
+    def puppet(self, agent_id: str) -> Wire:
+        """Speak for an agent: its worker is held, and this client has its identity."""
+        launch = json.loads((self.root / ".agents" / "agents" / agent_id / "engine" / "launch.json").read_text())
+        self.hold(agent_id)
+        return self.begun(launch["env"], "--agent", "--project", str(self.root))
+
     @staticmethod
-    def _is_worker(pid: int, command: str, agent_id: str) -> bool:
-        if not command.rstrip().endswith("orchestrator worker"):
+    def _is_relay(pid: int, command: str, agent_id: str) -> bool:
+        if " orchestrator mcp " not in command or " --agent" not in command:
             return False
         return f"ORCHESTRATOR_AGENT_ID={agent_id}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
 
@@ -426,15 +429,17 @@ class Stage:
     def close(self) -> None:
         """End all; fails when the product left something running, or wrote what its schemas do not allow."""
         try:
+            for pid in self.stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
             for wire in self.wires:
                 wire.close()
+            # The panes first: an agent's relay without a daemon would wait for one.
+            self.end_tmux()
             self.stop_daemon()
         finally:
             for wire in self.wires:
                 wire.kill()
-            for pid in self.stopped:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
             self.end_tmux()
             left = self._left()
             for pid in left:

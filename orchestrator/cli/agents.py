@@ -24,7 +24,7 @@ app = options.app("Create, list, show and delete agents.")
 def create(
     *,
     name: Annotated[str, typer.Argument(help="What to call it; its id is made from this.")],
-    role: Annotated[str, typer.Option(help="What it is for, or the name of a role file.")],
+    role: Annotated[str, typer.Option(help="What it is for, as humans see it.")],
     engine: Annotated[str, typer.Option(help="The CLI that runs in its pane; default: see config.")] = "",
     cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works; default: the project.")] = "",
     env: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="A variable for it; repeat.")] = [],  # noqa: B006

@@ -260,7 +260,7 @@ BROADCAST: TypeAdapter[Any] = TypeAdapter(BroadcastRecord)
 
 
 class PathsOf(BaseModel):
-    """Where the agent's files lie, relative to the project."""
+    """Where the agent's files lie; absolute paths."""
 
     meta: str
     inbox: str

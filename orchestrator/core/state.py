@@ -67,16 +67,7 @@ ENDED_LIVES = frozenset({"failed", "stopped", "deleted"})
 TASK_RECORDS = frozenset(record for _, record in TASK_EDGES)
 
 REMEMBERED_CALLS = 1000
-"""Per agent: how many answered calls a re-sent call can be matched with (relay.md §3 asks for this many)."""
-
-
-class Answered(NamedTuple):
-    """What a re-sent call is answered from: the record it caused the first time."""
-
-    type: str
-    task_id: str | None
-    seq: int
-    position: int | None
+"""Per agent: how many answered calls, at least, a re-sent call can be matched with (relay.md §3)."""
 
 
 @dataclass(slots=True)
@@ -92,7 +83,6 @@ class Task:
     cancel_asked: bool = False  # the inbox says so
     cancel_requested: bool = False  # the outbox says so
     redeliveries: int = 0  # after its ack, in this epoch
-    held_epoch: int = 0  # the epoch that holds the lease
 
 
 class Finished(NamedTuple):
@@ -127,11 +117,10 @@ class Agent:
     restarts: list[str] = field(default_factory=list)  # `at` of each
     exited: dict[str, Any] | None = None  # the last `exited` record of the current life
     failure: dict[str, Any] | None = None
-    calls: dict[str, Answered] = field(default_factory=dict)
+    calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # req -> the record it caused
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     created_at: str | None = None
     ready_at: str | None = None
-    last_at: str | None = None
 
     @property
     def run_id(self) -> str:
@@ -152,31 +141,38 @@ class Agent:
 def apply(agent: Agent, log: str, record: dict[str, Any]) -> None:
     """Fold one record; raises `Corrupt` and leaves the state unchanged when its (state, record) pair is illegal.
 
-    The caller knows file and line and adds them.
+    The error's ``line`` is the record's seq, for logs are dense from 1; the caller adds the file. A start folds
+    every record there is, so this path is kept short.
     """
     kind = record["type"]
     if log == "inbox":
         _INBOX[kind](agent, record)
     else:
         epoch = record["epoch"]
-        if epoch < agent.epoch or (epoch > agent.epoch and kind not in ("starting", "restarted")):
-            raise Corrupt("corrupt_log", f"record {kind!r} of epoch {epoch} in epoch {agent.epoch}")
+        if epoch != agent.epoch and (epoch < agent.epoch or kind not in ("starting", "restarted")):
+            raise _illegal(record, f"an agent in epoch {agent.epoch}")
         if kind in TASK_RECORDS:
             _task_happened(agent, kind, record)
         else:
             _life_happened(agent, kind, record)
     req = record.get("req")
     if req is not None:
-        agent.calls[req] = Answered(kind, record.get("task_id"), record["seq"], record.get("position"))
-        if len(agent.calls) > REMEMBERED_CALLS:
-            del agent.calls[next(iter(agent.calls))]
-    agent.last_at = max(agent.last_at or "", record["at"])
+        calls = agent.calls
+        calls[req] = record
+        if len(calls) > 2 * REMEMBERED_CALLS:
+            agent.calls = dict(list(calls.items())[-REMEMBERED_CALLS:])
+
+
+def _illegal(record: dict[str, Any], what: str) -> Corrupt:
+    return Corrupt(
+        "corrupt_log", f"record {record['type']!r} of epoch {record['epoch']} for {what}", line=record["seq"]
+    )
 
 
 def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
     if task_id in agent.unfinished or task_id in agent.finished:
-        raise Corrupt("corrupt_log", f"task {task_id!r} was asked for twice")
+        raise _illegal(record, f"task {task_id!r}, which was asked for already")
     task = Task(task_id, record["seq"], record["position"], record.get("payload"))
     agent.unfinished[task_id] = task
     agent.order.append(task)
@@ -202,27 +198,17 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     task = agent.unfinished.get(task_id)
     if task is None:
         known = "has ended already" if task_id in agent.finished else "was never asked for"
-        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which {known}")
+        raise _illegal(record, f"task {task_id!r}, which {known}")
     after = TASK_EDGES.get((task.state, kind))
     if after is None:
-        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which is {task.state}")
-    if kind in ("delivered", "result", "error") and task is not agent.head():
-        raise Corrupt("corrupt_log", f"record {kind!r} for task {task_id!r}, which is not the head of the queue")
+        raise _illegal(record, f"task {task_id!r}, which is {task.state}")
+    if kind in _OF_THE_HEAD and task is not agent.head():
+        raise _illegal(record, f"task {task_id!r}, which is not the head of the queue")
     if kind == "delivered":
         if task.state == "running":
             task.redeliveries += 1
-        elif task.held_epoch != agent.epoch:
-            task.redeliveries = 0
-        task.held_epoch = agent.epoch
         task.state = after
         agent.lease = task
-    elif kind == "cancel_requested":
-        task.cancel_requested = True
-    elif kind == "requeued":
-        task.state = after
-        task.attempt = record["attempt"]
-        task.redeliveries = 0
-        agent.lease = None
     elif after in TERMINAL:
         task.state = after
         task.payload = None
@@ -233,14 +219,24 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         if agent.lease is task:
             agent.lease = None
             agent.blocked = ""
+    elif kind == "cancel_requested":
+        task.cancel_requested = True
+    elif kind == "requeued":
+        task.state = after
+        task.attempt = record["attempt"]
+        task.redeliveries = 0
+        agent.lease = None
     else:
         task.state = after
+
+
+_OF_THE_HEAD = frozenset({"delivered", "result", "error"})
 
 
 def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     after = LIFE_EDGES.get((agent.life, kind))
     if after is None:
-        raise Corrupt("corrupt_log", f"record {kind!r} for an agent that is {agent.life}")
+        raise _illegal(record, f"an agent that is {agent.life}")
     if kind == "starting":
         agent.spec = record
         agent.created_at = record["at"]

@@ -284,6 +284,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             CreateArguments,
             CreateAnswer,
             create,
+            open_world=True,
         ),
         Tool(
             "agents_create",
@@ -293,6 +294,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             CreateManyArguments,
             CreateManyAnswer,
             create_many,
+            open_world=True,
         ),
         Tool(
             "agent_get",
@@ -334,6 +336,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             EnqueueArguments,
             EnqueueAnswer,
             enqueue,
+            open_world=True,
         ),
         Tool(
             "task_cancel",

@@ -85,6 +85,7 @@ class Tool:
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
+    open_world: bool = False  # what it starts can do anything: clients must not pre-approve it
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -101,7 +102,7 @@ class Tool:
                 read_only_hint=self.read_only,
                 destructive_hint=self.destructive,
                 idempotent_hint=self.idempotent,
-                open_world_hint=False,
+                open_world_hint=self.open_world,
             ),
             _meta=dict(self.meta) or None,
         )

@@ -133,6 +133,23 @@ async def _place(
     roster, windows = supervisor.roster, supervisor.windows
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
+    async with windows.placing:
+        run, entries = await _enter(supervisor, origin, plans, made, inherited)
+        if not entries:
+            await windows.end_run_of_nobody(run)
+            return
+    await supervisor.launch(run, entries)
+
+
+async def _enter(
+    supervisor: Supervisor,
+    origin: Origin,
+    plans: list[tuple[int, str, dict[str, Any], Spec]],
+    made: list[Entry | OrchestratorError | None],
+    inherited: dict[str, str],
+) -> tuple[Run, list[Entry]]:
+    """The intents of agents that fit into the master's window, durable, in its run."""
+    roster, windows = supervisor.roster, supervisor.windows
     place = await windows.place_of(origin, make=True)
     assert place is not None
     fits, why = await windows.room(place, await windows.run_at(place), len(plans))
@@ -156,10 +173,7 @@ async def _place(
             continue
         made[at] = entry
         entries.append(entry)
-    if entries:
-        await supervisor.launch(run, entries)
-    elif not any(entry.live for entry in roster.agents.values() if entry.run_id == run.run_id):
-        await windows.end_run(run)
+    return run, entries
 
 
 async def _answer(

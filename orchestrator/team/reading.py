@@ -14,6 +14,7 @@ from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
 from orchestrator.team.broadcast import run_file
+from orchestrator.team.roster import located
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import full_of, row_of
 
@@ -38,7 +39,7 @@ def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
             try:
                 state.apply(agent, log, record)
             except Corrupt as error:
-                raise Corrupt(error.code, f"{path}:{last}: {error.message}", file=str(path), line=last) from None
+                raise located(error, path) from None
     return agent, last
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,26 +188,19 @@ class Roster:
     def _open(self, entry: Entry, *, clean: bool, create: bool = True) -> None:
         directory = self.paths.agent_dir(entry.agent_id)
         for name, types in (("inbox", INBOX_TYPES), ("outbox", OUTBOX_TYPES)):
-            line = 0
-
-            def fold(record: dict[str, Any], name: str = name) -> None:
-                nonlocal line
-                line += 1
-                try:
-                    state.apply(entry.state, name, record)
-                except Corrupt as error:
-                    path = directory / f"{name}.jsonl"
-                    raise Corrupt(error.code, f"{path}:{line}: {error.message}", file=str(path), line=line) from None
-
-            journal = Journal.open(
-                directory / f"{name}.jsonl",
-                syncer=self.syncer,
-                types=types,
-                durability=self.config().durability,
-                clean=clean,
-                on_record=fold,
-                create=create,
-            )
+            path = directory / f"{name}.jsonl"
+            try:
+                journal = Journal.open(
+                    path,
+                    syncer=self.syncer,
+                    types=types,
+                    durability=self.config().durability,
+                    clean=clean,
+                    on_record=partial(state.apply, entry.state, name),
+                    create=create,
+                )
+            except Corrupt as error:
+                raise located(error, path) from None
             if journal.repaired is not None:
                 self.notes.append(f"{journal.path}: {journal.repaired}")
                 log.warning("torn tail cut off", path=str(journal.path), repair=str(journal.repaired))
@@ -421,6 +415,14 @@ class _Hook(Signal):
     def notify(self) -> None:
         self._first()
         super().notify()
+
+
+def located(error: Corrupt, path: Path) -> Corrupt:
+    """The error with its file, which the fold of a record does not know."""
+    if "file" in error.facts:
+        return error
+    line = error.facts["line"]
+    return Corrupt(error.code, f"{path}:{line}: {error.message}", file=str(path), line=line)
 
 
 def payload_bytes(payload: Any, limit: int) -> int:

@@ -327,8 +327,7 @@ class Supervisor:
         watching = self._watching.pop(entry.agent_id, None)
         if watching is not None:
             watching.cancel()
-        if not any(other.live for other in self.roster.agents.values() if other.run_id == run.run_id):
-            await self.windows.end_run(run)
+        await self.windows.end_if_empty(run)
         entry.changed.notify()
 
     async def _end_process(self, entry: Entry, run: Run) -> str:
@@ -402,9 +401,7 @@ class Supervisor:
             if entry.live:
                 self.tend(entry)
         for run in self.roster.runs.values():
-            mine = [entry for entry in self.roster.agents.values() if entry.run_id == run.run_id]
-            if run.live and not any(entry.live for entry in mine):
-                await self.windows.end_run(run)
+            await self.windows.end_if_empty(run)
         if not clean and not any(run.live for run in self.roster.runs.values()):
             await self.windows.end_abandoned()
 

@@ -55,6 +55,7 @@ class Windows:
         self._roster = roster
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
+        self.placing = asyncio.Lock()  # held while agents enter a run, and while it is asked whether a run is empty
         self._shown: dict[str, str] = {}
         self._repaint: Timer | None = None
         self._painting: set[asyncio.Task[None]] = set()
@@ -319,10 +320,19 @@ class Windows:
             if not (error.facts.get("missing") or error.facts.get("server_gone")):
                 raise
 
-    async def end_run(self, run: Run) -> None:
-        """The last agent left: put back what we changed of the window, end our own session (design §6, §7)."""
+    async def end_if_empty(self, run: Run) -> None:
+        """End the run when its last agent has left; no agent enters it meanwhile."""
+        async with self.placing:
+            await self.end_run_of_nobody(run)
+
+    async def end_run_of_nobody(self, run: Run) -> None:
+        """As `end_if_empty`, for a caller that holds ``placing``.
+
+        What we changed of the window is put back, our own session ended (design §6, §7).
+        """
         async with self._lock(run):
-            if not run.live:
+            agents = self._roster.agents.values()
+            if not run.live or any(entry.live for entry in agents if entry.run_id == run.run_id):
                 return
             if await self.same_server(run):
                 socket = self.socket_of(run)

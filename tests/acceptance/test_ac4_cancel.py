@@ -1,7 +1,6 @@
 """AC4: a cancel is seen at once by everybody, reaches the agent at its next call, and ends in one `canceled`."""
 
 import os
-import signal
 
 import pytest
 
@@ -49,9 +48,7 @@ def test_a_cancel_is_in_every_view_while_the_agent_has_not_answered_and_nothing_
     give(led, "t")
     until(lambda: "ack" in led.types("a"))
     sleeper = until(lambda: next((p for p, c in led.processes().items() if c.startswith("sleep 300")), None))
-    worker = led.boss.tool("agent_get", {"agent_id": "a"})["meta"]["pid"]
-    os.kill(worker, signal.SIGSTOP)
-    led.stopped.append(worker)
+    led.hold("a")
     assert led.boss.tool("task_cancel", {"agent_id": "a", "task_id": "t"})["task_state"] == "running"
     meta = led.boss.tool("agent_get", {"agent_id": "a"})["meta"]
     assert meta["cancel_requested"] is True
@@ -63,7 +60,7 @@ def test_a_cancel_is_in_every_view_while_the_agent_has_not_answered_and_nothing_
     again = led.boss.tool("task_cancel", {"agent_id": "a", "task_id": "t"})
     assert again["ok"] is True
     assert [r["type"] for r in led.records("a", "inbox")] == ["task", "cancel"], "asked once"
-    os.kill(led.stopped.pop(), signal.SIGCONT)
+    led.let_go()
     until(lambda: [r["type"] for r in of_task(led, "t")][-1] == "canceled")
     assert led.types("a").count("cancel_requested") == led.types("a").count("canceled") == 1
     assert led.boss.tool("agent_get", {"agent_id": "a"})["meta"]["cancel_requested"] is False

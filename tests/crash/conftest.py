@@ -112,18 +112,19 @@ class Stage:
         return sorted(line[1:] for line in out.split("\n") if line)
 
     def processes(self):
-        """Every living process that belongs to this stage, but tmux, the user's own pane, and the masters."""
+        """Every living process that belongs to this stage, but tmux and the user's own pane."""
         found = []
-        for process in psutil.process_iter(["pid", "name"]):
-            with contextlib.suppress(psutil.Error):
-                if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-                    continue
-                words = process.cmdline()
-                if "tmux" in process.name() or words in (["cat"], ["env", "cat"]):
-                    continue
-                ours = process.environ().get("ORCHESTRATOR_RUN_BASE") == self.env["ORCHESTRATOR_RUN_BASE"]
-                if ours or any(str(self.base) in word for word in words):
-                    found.append(process)
+        mark, place = os.fsencode(self.env["ORCHESTRATOR_RUN_BASE"]), os.fsencode(self.base)
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            with contextlib.suppress(OSError, psutil.Error):
+                words = (entry / "cmdline").read_bytes().split(b"\0")[:-1]
+                if not words or b"tmux" in words[0] or words in ([b"cat"], [b"env", b"cat"]):
+                    continue  # a process without words is a zombie or the kernel's
+                ours = b"ORCHESTRATOR_RUN_BASE=" + mark in (entry / "environ").read_bytes().split(b"\0")
+                if ours or any(place in word for word in words):
+                    found.append(psutil.Process(int(entry.name)))
         return found
 
     def daemons(self):
@@ -167,24 +168,13 @@ class Stage:
 
     def ended(self, task_id):
         """Wait for the task's terminal event in the files; it."""
-
-        def look():
-            with contextlib.suppress(ValueError, AssertionError):  # read while the daemon writes
-                return self.found().task(task_id)[1]
-            return None
-
-        return until(look, BOUND_S)
+        logs = self.root / ".agents" / "agents"
+        return until(lambda: _last(logs.glob("*/outbox.jsonl"), ("result", "error", "canceled"), task_id), BOUND_S)
 
     def record(self, agent_id, kind, task_id=None):
         """Wait for a record in the agent's outbox; it."""
-        path = self.root / ".agents" / "agents" / agent_id / "outbox.jsonl"
-
-        def look():
-            lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-            records = [json.loads(line) for line in lines]
-            return next((r for r in records if r["type"] == kind and r.get("task_id") == task_id), None)
-
-        return until(look, BOUND_S)
+        log = self.root / ".agents" / "agents" / agent_id / "outbox.jsonl"
+        return until(lambda: _last([log], (kind,), task_id), BOUND_S)
 
     def check(self, **more):
         return check(self.root, self.ledger, **more)
@@ -213,15 +203,9 @@ class Stage:
         return pids
 
     def stop(self):
-        """End the daemon in good order."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "orchestrator", "daemon", "stop"],
-            cwd=self.root,
-            env={k: v for k, v in self.env.items() if not k.startswith("TMUX")},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        """End the daemon in good order; without masters and agents nobody starts another."""
+        for daemon in self.daemons():
+            daemon.terminate()
         until(lambda: not self.daemons())
 
     def log(self):
@@ -236,6 +220,17 @@ class Stage:
                 process.send_signal(signal.SIGKILL)
         with contextlib.suppress(FileNotFoundError):
             (Path(os.environ.get("TMUX_TMPDIR", "/tmp")) / f"tmux-{os.getuid()}" / self.name).unlink()
+
+
+def _last(logs, kinds, task_id):
+    """The last record of one of the kinds in any of the logs, whose last line may still be on its way."""
+    found = None
+    for path in logs:
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        for record in map(json.loads, lines):
+            if record["type"] in kinds and record.get("task_id") == task_id:
+                found = record
+    return found
 
 
 def _words(process):

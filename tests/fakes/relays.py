@@ -45,7 +45,7 @@ class Bench:
         half.replace(self.run / "behaviour.json")
 
     def client(self, *arguments, env=None, cwd=None, argv=None, **limits):
-        command = argv or [sys.executable, str(HERE / "relay_under_test.py"), json.dumps(limits), *arguments]
+        command = argv or [sys.executable, str(HERE / "patched_relay.py"), json.dumps(limits), *arguments]
         one = Client(command, cwd or self.root, {**os.environ, "PYTHONPATH": str(HERE.parents[1]), **(env or {})})
         self.clients.append(one)
         return one

@@ -60,7 +60,7 @@ def test_thirty_relays_at_once_start_exactly_one_daemon(bench, stale):
 
 def test_the_daemon_stands_alone_and_holds_nothing_of_the_relay(bench):
     reading, leaked = os.pipe()
-    command = [sys.executable, str(HERE / "relay_under_test.py"), "{}"]
+    command = [sys.executable, str(HERE / "patched_relay.py"), "{}"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     relay = subprocess.Popen(
         command, cwd=bench.root, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[leaked]
@@ -262,11 +262,10 @@ def test_a_run_directory_open_to_others_is_refused(bench):
 def test_a_relay_without_a_project_is_served_too(bench):
     one = bench.client(cwd="/")
     one.send(id=1, method="ping")
-    root = project.run_dir(Path("/"))
-    behaviour = root / "effects.jsonl"
     assert "result" in one.answer(1)
-    start = json.loads(behaviour.read_text().splitlines()[0])
-    os.kill(start["pid"], signal.SIGKILL)
+    one.rest()
+    effects = project.run_dir(Path("/")) / "effects.jsonl"
+    os.kill(json.loads(effects.read_text().splitlines()[0])["pid"], signal.SIGKILL)
 
 
 def test_the_project_can_be_named_and_wrong_flags_are_refused(bench):

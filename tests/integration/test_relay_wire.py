@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.__main__ import INTERNAL
+from orchestrator.wire import Lines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MIB = 1 << 20
@@ -124,6 +126,14 @@ def test_a_line_over_the_limit_is_answered_and_skipped(bench):
     assert one.take()["error"]["code"] == -32600
 
 
+def test_a_line_over_the_limit_costs_no_memory():
+    lines = Lines(1000)
+    for _ in range(100):
+        assert lines.feed(b"x" * 1000) == []
+    assert sum(len(part) for part in lines.parts) <= 1000
+    assert lines.feed(b"\nnext\n") == [None, b"next"]
+
+
 def test_half_a_character_does_not_cost_the_request_its_answer(bench):
     one = bench.client()
     one.raw(
@@ -171,7 +181,7 @@ def test_a_relay_ends_with_its_client_also_without_a_daemon(bench):
 
 def test_a_relay_ends_when_nobody_reads_its_answers_any_more(bench):
     one = subprocess.Popen(
-        [sys.executable, str(HERE / "relay_under_test.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
+        [sys.executable, str(HERE / "patched_relay.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
     one.stdout.close()
@@ -225,7 +235,7 @@ atexit.register(print, "printed at exit")
 def test_a_bug_in_the_relay_shows_one_line_and_no_traceback(bench, tmp_path):
     code = "import select\ndef broken(*a): raise RuntimeError('boom')\nselect.select = broken\n"
     one = real(bench, tmp_path, code)
-    assert one.process.wait(BOUND_S) == 5
+    assert one.process.wait(BOUND_S) == INTERNAL
     for thread in one.threads:
         thread.join(BOUND_S)
     assert one.arrived.empty()
@@ -246,7 +256,7 @@ def test_a_relay_works_without_a_stderr(bench, tmp_path):
 def test_a_client_that_never_reads_stderr_does_not_block_the_relay(bench):
     reading, writing = os.pipe()
     one = subprocess.Popen(
-        [sys.executable, str(HERE / "relay_under_test.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
+        [sys.executable, str(HERE / "patched_relay.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=writing, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
     held = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}\n'

@@ -26,6 +26,7 @@ ROOT = docs.ROOT
 PAGES = docs.pages()
 TOOLS = {**docs.master(), **agent_tools.TOOLS}
 COMMANDS = dict(docs.commands())
+GROUPS = typer.main.get_command(app).commands
 STATUSES = (
     "starting", "idle", "parked", "busy", "blocked", "stalled", "exited", "stopping", "failed", "deleted", "unknown",
 )  # fmt: skip
@@ -228,9 +229,8 @@ def test_commands_in_examples_exist_with_their_options(page):
                 wrong.append(line)
     for text in CODE.findall(prose(page)):
         words = text.split()
-        group = typer.main.get_command(app)
-        if words[0] == "orchestrator" and len(words) > 1 and words[1] in group.commands:
-            inner = getattr(group.commands[words[1]], "commands", None)
+        if words[0] == "orchestrator" and len(words) > 1 and words[1] in GROUPS:
+            inner = getattr(GROUPS[words[1]], "commands", None)
             if inner is not None and len(words) > 2 and words[2] not in inner:
                 wrong.append(text)
         elif words[0] == "orchestrator" and len(words) > 1 and words[1].isalpha():

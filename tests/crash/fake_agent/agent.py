@@ -2,7 +2,8 @@
 
 Payload: ``ledger`` (a file that gets one line per run), ``hold`` (go on once this file exists, or when canceled),
 ``exit_on`` (attempts in which it dies), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
-real agent would: handed the same one again, it repeats its report only.
+real agent would: handed the same one again, it repeats its report only. With ``FAKE_AGENT_IDLE`` it does nothing:
+somebody else speaks for the agent.
 """
 
 import json
@@ -10,6 +11,8 @@ import os
 import subprocess
 import time
 
+while "FAKE_AGENT_IDLE" in os.environ:
+    time.sleep(3600)
 AGENT = os.environ["ORCHESTRATOR_AGENT_ID"]
 PYTHON = os.environ["FAKE_AGENT_PYTHON"]
 relay = subprocess.Popen(
