@@ -436,6 +436,7 @@ class Stage:
                 wire.close()
             # The panes first: an agent's relay without a daemon would wait for one.
             self.end_tmux()
+            until(lambda: not any(" orchestrator mcp " in command for command in self.processes().values()))
             self.stop_daemon()
         finally:
             for wire in self.wires:

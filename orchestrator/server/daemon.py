@@ -16,6 +16,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +87,10 @@ class Daemon:
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
         gc.enable()
-        watcher = asyncio.create_task(watch(self.root, dict(os.environ), self._reconfigured, state=self.configured))
+        unwatch = threading.Event()
+        watcher = asyncio.create_task(
+            watch(self.root, dict(os.environ), self._reconfigured, state=self.configured, stop=unwatch)
+        )
         log.info(
             "ready", pid=os.getpid(), agents=len(self.roster.agents), seconds=round(time.monotonic() - self.began, 3)
         )
@@ -100,6 +104,7 @@ class Daemon:
         for writer in self.clients.values():
             writer.transport.abort()
         listener.close()
+        unwatch.set()
         watcher.cancel()
         await self.supervisor.close()
         await self.roster.flush()

@@ -256,6 +256,7 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
         raise Environment(
             "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
         )
+    await supervisor.settled(entry, deadline)  # the last one's window is put back before anybody is told
     await roster.durable(entry)
     canceled = _canceled_since_stop(entry, before)
     return {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}

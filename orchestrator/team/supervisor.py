@@ -168,6 +168,7 @@ class Supervisor:
             log.exception("bug while tending", agent=entry.agent_id)
         finally:
             self._tending.pop(entry.agent_id, None)
+            entry.changed.notify()
 
     async def _pause(self, seconds: float) -> None:
         clock = self.roster.clock
