@@ -10,7 +10,6 @@ import contextlib
 import difflib
 import os
 import re
-import threading
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -303,9 +302,8 @@ async def watch(
     flags: Mapping[str, Any] = _NONE,
     home: Path | None = None,
     state: ConfigState | None = None,
-    stop: threading.Event | None = None,
 ) -> None:
-    """Follow the configuration files until cancelled or ``stop`` is set; call ``on_change(state)`` after each effective change.
+    """Follow the configuration files until cancelled; call ``on_change(state)`` after each effective change.
 
     Pass the ``state`` already in use, else one is made (which may raise BadRequest ``bad_config``). Files and
     directories may come and go; nothing is created. Writes within 200 ms count as one.
@@ -313,22 +311,20 @@ async def watch(
     clock = SystemClock()
     state = state or ConfigState(root, env, flags, home)
     seen: object = None
-    # Cancelling alone would wait for a thread that looks up every two seconds only.
-    stop = stop or threading.Event()
-    while not stop.is_set():
+    while True:
         now = _fingerprint(state.files)
         if now != seen:
             seen = now
             if state.reload():
                 on_change(state)
         try:
-            await _until_touched(state.files, seen, stop)
+            await _until_touched(state.files, seen)
         except (OSError, RuntimeError):
             # A directory vanished, or the kernel grants no further watches: looking now and then still works.
             await wait_until(lambda: None, Signal(), clock.monotonic() + _RECHECK_MS / 1000, clock)
 
 
-async def _until_touched(files: tuple[Path, ...], seen: object, stop: threading.Event) -> None:
+async def _until_touched(files: tuple[Path, ...], seen: object) -> None:
     """Return once a file looks other than ``seen``, or once a nearer directory can be watched."""
     from watchfiles import awatch  # noqa: PLC0415  (40 ms that readers of one value need not pay)
 
@@ -339,7 +335,6 @@ async def _until_touched(files: tuple[Path, ...], seen: object, stop: threading.
         watch_filter=lambda _, path: path in relevant,
         recursive=False,
         debounce=200,
-        stop_event=stop,
         # Events between two watches, or on file systems without any, are found by looking at the files.
         rust_timeout=_RECHECK_MS,
         yield_on_timeout=True,

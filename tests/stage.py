@@ -108,6 +108,14 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether the process still runs; one that has ended and is only not reaped yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
 class Wire:
     """A raw client of one relay: bytes in, lines out; every byte of stdout is kept and checked at the end."""
 
@@ -127,7 +135,7 @@ class Wire:
     def _read(self) -> None:
         assert self.process.stdout is not None
         rest = b""
-        while data := self.process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+        while data := os.read(self.process.stdout.fileno(), 1 << 16):
             self.raw += data
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
@@ -358,7 +366,7 @@ class Stage:
         """End the daemon with kill -9; its pid."""
         pid = until(self.daemon)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{pid}").exists() or None)
+        until(lambda: not alive(pid))
         return pid
 
     def processes(self) -> dict[int, str]:
@@ -424,7 +432,7 @@ class Stage:
             (self.run_dir() / "stopped").touch(mode=0o600)
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
-            until(lambda: not Path(f"/proc/{pid}").exists() or None)
+            until(lambda: not alive(pid))
 
     def close(self) -> None:
         """End all; fails when the product left something running, or wrote what its schemas do not allow."""

@@ -16,7 +16,6 @@ import secrets
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,10 +86,7 @@ class Daemon:
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
         gc.enable()
-        unwatch = threading.Event()
-        watcher = asyncio.create_task(
-            watch(self.root, dict(os.environ), self._reconfigured, state=self.configured, stop=unwatch)
-        )
+        watcher = asyncio.create_task(watch(self.root, dict(os.environ), self._reconfigured, state=self.configured))
         log.info(
             "ready", pid=os.getpid(), agents=len(self.roster.agents), seconds=round(time.monotonic() - self.began, 3)
         )
@@ -104,7 +100,6 @@ class Daemon:
         for writer in self.clients.values():
             writer.transport.abort()
         listener.close()
-        unwatch.set()
         watcher.cancel()
         await self.supervisor.close()
         await self.roster.flush()

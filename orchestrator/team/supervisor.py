@@ -401,6 +401,8 @@ class Supervisor:
                 entry.pane_id = run.file["agents"].get(entry.agent_id)
             if entry.live:
                 self.tend(entry)
+            if not clean and self._meta_behind(entry):
+                self._meta_changed(entry)
         for run in self.roster.runs.values():
             await self.windows.end_if_empty(run)
         if not clean and not any(run.live for run in self.roster.runs.values()):
@@ -427,14 +429,24 @@ class Supervisor:
         """meta.json is a cache for humans and for when no daemon runs; losing one loses nothing."""
         while self._stale_meta:
             await self._pause(META_EVERY_S)
-            names, self._stale_meta = self._stale_meta, set()
-            for agent_id in names:
-                entry = self.roster.agents.get(agent_id)
-                if entry is None:
-                    continue
-                data = orjson.dumps(meta_of(self.roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
-                with contextlib.suppress(OrchestratorError):
-                    await asyncio.to_thread(replace, self.roster.paths.meta(agent_id), data, mode=0o600)
+            await self._write_stale_metas()
+
+    async def _write_stale_metas(self) -> None:
+        for agent_id in sorted(self._stale_meta):
+            self._stale_meta.discard(agent_id)
+            entry = self.roster.agents.get(agent_id)
+            if entry is None:
+                continue
+            data = orjson.dumps(meta_of(self.roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
+            with contextlib.suppress(OrchestratorError):
+                await asyncio.to_thread(replace, self.roster.paths.meta(agent_id), data, mode=0o600)
+
+    def _meta_behind(self, entry: Entry) -> bool:
+        try:
+            found = read_json(self.roster.paths.meta(entry.agent_id))
+        except OrchestratorError:
+            return True
+        return not isinstance(found, dict) or found.get("last_event_seq") != entry.outbox.visible_seq
 
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""
@@ -444,6 +456,7 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._write_stale_metas()
         self.windows.close()
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.integration.tmux_server import PrivateServer
-from tests.stage import BOUND_S, gone, until, user_panes
+from tests.stage import BOUND_S, gone, tree, until, user_panes
 
 TEAM = [{"name": f"w{n}", "role": "tester"} for n in (1, 2, 3)]
 
@@ -199,13 +199,13 @@ def test_a_masters_pane_that_moves_to_another_window_gets_its_next_agents_there(
 def test_a_window_too_small_is_refused_and_nothing_is_written(stage):
     master = stage.server.start(50, 10)
     window = window_of(stage, master)
-    before, written = user_panes(stage, window), sorted(stage.root.rglob("*"))
+    before, written = user_panes(stage, window), tree(stage.root)
     wire = stage.begun(stage.inside(master))
     assert wire.tool("agent_create", {"name": "a", "role": "r"})["error"]["code"] == "no_room"
     many = wire.tool("agents_create", {"agents": TEAM})
     assert [row["error"]["code"] for row in many["agents"]] == ["no_room"] * 3
     assert user_panes(stage, window) == before
-    assert sorted(stage.root.rglob("*")) == written
+    assert tree(stage.root) == written
     # Three agents do not fit where one does: the first gets its pane, the others are told.
     stage.server.run("resize-window", "-t", window, "-x", "80", "-y", "12")
     some = wire.tool("agents_create", {"agents": TEAM})["agents"]

@@ -25,7 +25,7 @@ def wait(wire, agent, timeout_ms, **more):
 
 def kill(wire):
     """End client and relay together, without a word."""
-    wire.process.kill()
+    os.kill(until(lambda: wire.pid_file.exists() and int(wire.pid_file.read_text())), 9)
     wire.kill()
 
 

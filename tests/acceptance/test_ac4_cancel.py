@@ -1,10 +1,8 @@
 """AC4: a cancel is seen at once by everybody, reaches the agent at its next call, and ends in one `canceled`."""
 
-import os
-
 import pytest
 
-from tests.stage import TERMINAL, until
+from tests.stage import TERMINAL, alive, until
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def test_a_cancel_is_in_every_view_while_the_agent_has_not_answered_and_nothing_
     assert meta["tasks"][0]["cancel_requested"] is True
     assert led.boss.tool("agent_list")["agents"][0]["cancel_requested"] is True
     assert [r["type"] for r in led.records("a", "inbox")] == ["task", "cancel"]
-    assert os.path.exists(f"/proc/{sleeper}"), "a cancel kills nothing by itself"
+    assert alive(sleeper), "a cancel kills nothing by itself"
     again = led.boss.tool("task_cancel", {"agent_id": "a", "task_id": "t"})
     assert again["ok"] is True
     assert [r["type"] for r in led.records("a", "inbox")] == ["task", "cancel"], "asked once"
@@ -94,7 +92,7 @@ def test_deleting_asks_first_and_force_needs_to_be_confirmed(led):
     ended = led.boss.tool("agent_delete", {"agent_id": "a"})
     assert ended == {"ok": True, "agent_id": "a", "status": "deleted", "canceled_tasks": ["t", "u"]}
     assert [r["how"] for r in led.records("a") if r["type"] == "stopped"] == ["stopped by itself"]
-    until(lambda: not os.path.exists(f"/proc/{worker}") or None)
+    until(lambda: not alive(worker))
     assert led.boss.tool("agent_delete", {"agent_id": "a"})["ok"], "asked again, it is the same answer"
     assert led.boss.tool("agent_create", {"name": "a", "role": "r"})["agent_id"] == "a-2"
     forced = led.boss.tool("agent_delete", {"agent_id": "a-2", "force": True, "confirm": "a-2"})

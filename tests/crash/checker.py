@@ -55,7 +55,9 @@ class Found:
 
     def task(self, task_id):
         """(agent, terminal event or None) of a task; it must exist once."""
-        [agent_id] = [a for a, log in self.inbox.items() for r in log if r["type"] == "task" and r["task_id"] == task_id]
+        [agent_id] = [
+            a for a, log in self.inbox.items() for r in log if r["type"] == "task" and r["task_id"] == task_id
+        ]
         ends = self.ends(agent_id, task_id)
         return agent_id, ends[0] if ends else None
 
@@ -77,6 +79,11 @@ def check(root, ledger=None, *, ended=False, broadcast=True):
     for run_id, told in found.broadcast.items():
         check_broadcast(found, run_id, told, broadcast or ended)
     if ended:
+        for agent_id, log in found.outbox.items():
+            meta = json.loads((root / ".agents" / "agents" / agent_id / "meta.json").read_text())
+            assert (meta["status"], meta["last_event_seq"]) == ("deleted", len(log)), (
+                f"{agent_id}: meta.json is behind"
+            )
         for run_id, run in found.runs.items():
             assert run["ended_at"] is not None, f"{run_id} was never ended"
             assert run["agents"] == {}, f"{run_id} still lists panes"
@@ -160,4 +167,6 @@ def check_broadcast(found, run_id, told, complete):
             same = all(r.get(key) == original.get(key) for key in ("type", "at", "epoch", "task_id", "by"))
             assert same, f"{run_id}:{r['seq']} is not what it repeats"
         if complete:
-            assert len(have) == len(due), f"{run_id}: {[r['type'] for r in due[len(have) :]]} of {agent_id} never told"
+            assert len(have) == len(due), (
+                f"{run_id}: {[r['type'] for r in due[len(have) :]]} of {agent_id} never told"
+            )

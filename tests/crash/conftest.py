@@ -185,6 +185,8 @@ class Stage:
         for row in master.do("agent_list", scope="all")["agents"]:
             if row["status"] != "deleted":
                 assert master.do("agent_delete", agent_id=row["agent_id"])["ok"]
+        live = [run_id for run_id, run in self.found().runs.items() if run["ended_at"] is None]
+        assert live == [], "the window is put back before the last delete is answered"
         master.close()
         self.stop()
         self.check(ended=True)

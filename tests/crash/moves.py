@@ -60,6 +60,7 @@ def whole(stage, master, agents):
     """Each agent has one pane and one life, got what its caller gave it, and works; then it goes."""
     for agent in agents:
         assert stage.panes().count(agent) == 1
+        assert [agent in run["agents"] for run in stage.found().runs.values() if run["ended_at"] is None] == [True]
         [process] = [p for p in stage.processes() if p.cmdline()[-1].endswith("agent.py") and _of(p, agent)]
         assert process.environ()["MARK"] == agent
         assert process.environ()["PATH"] == stage.env["PATH"]

@@ -2,13 +2,15 @@
 
 import asyncio
 import errno
+from pathlib import Path
 
 import pytest
 
 from orchestrator.core import decide
 from orchestrator.errors import Environment
+from orchestrator.store.files import replace
 from orchestrator.store.sysio import SysIO
-from orchestrator.team import agents, tasks
+from orchestrator.team import tasks
 from tests.crash.checker import check
 from tests.team import Team, settle
 
@@ -20,9 +22,7 @@ def disk(monkeypatch):
     real = SysIO.pwrite
 
     def pwrite(self, fd, data, offset):
-        import os
-
-        name = os.readlink(f"/proc/self/fd/{fd}")
+        name = str(Path(f"/proc/self/fd/{fd}").readlink())
         if state["full"] is not None and state["full"] in name:
             if state["short"]:
                 return real(self, fd, data[: state["short"]], offset)
@@ -149,8 +149,6 @@ def test_an_agent_that_found_no_room_leaves_nothing_and_its_name_is_free(tmp_pat
             draft = decide.starting("a2", at="2026-01-01T00:00:00.000Z", req="c:a2", spec={"run_id": "run-1"})
 
             def prepare(entry):
-                from orchestrator.store.files import replace
-
                 replace(team.paths.launch(entry.agent_id), b"{}", mode=0o600)
 
             with pytest.raises(Environment):
@@ -162,5 +160,4 @@ def test_an_agent_that_found_no_room_leaves_nothing_and_its_name_is_free(tmp_pat
         await settle()
         return team
 
-    assert agents  # the module that creates
     reloaded(tmp_path, asyncio.run(life()))

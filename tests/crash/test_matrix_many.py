@@ -16,7 +16,9 @@ IDLE = {"role": "r", "engine": "shell", "env": {"FAKE_AGENT_IDLE": "1"}}
 
 
 def sdk(stage, env, *flags):
-    return Client(StdioServerParameters(command=CLI[0], args=[*CLI[1:], *flags], env=env, cwd=stage.root), mode="legacy")
+    return Client(
+        StdioServerParameters(command=CLI[0], args=[*CLI[1:], *flags], env=env, cwd=stage.root), mode="legacy"
+    )
 
 
 def launched(stage, agent):
@@ -53,7 +55,7 @@ async def in_the_middle_of_each_call(stage, end):
             assert (command["task_id"], command["attempt"], command["payload"]) == ("t1", 1, {"n": 1})
             for kind in ("ack", "progress", "result"):
                 emitting = asyncio.create_task(told(agent, "emit_event", agent_id="busy", type=kind, payload=kind))
-                await end(f"outbox:{kind}:after")
+                await end(f"outbox:{kind}:after")  # armed before the task above begins to send
                 answer = await emitting
                 assert answer["ok"]
                 assert "duplicate" not in answer
@@ -83,7 +85,6 @@ def test_a_daemon_killed_under_thirty_relays_is_replaced_before_any_client_notic
             os.kill(stage.daemons()[0].pid, signal.SIGKILL)
         deaths.append(step)
 
-    # A step is armed only after its call was sent; the SDK sends from a task of its own, so the call cannot pass it.
     asyncio.run(in_the_middle_of_each_call(stage, kill))
     assert len(deaths) == 5
     stage.finish()
@@ -92,7 +93,9 @@ def test_a_daemon_killed_under_thirty_relays_is_replaced_before_any_client_notic
 def test_a_daemon_ended_by_sigterm_under_thirty_relays_is_replaced_before_any_client_notices(stage):
     pids = set()
 
-    async def terminate(_step):
+    async def terminate(step):
+        if step == "outbox:starting:after":
+            await fact(stage.record, "late", "starting")
         [daemon] = stage.daemons()
         pids.add(daemon.pid)
         os.kill(daemon.pid, signal.SIGTERM)

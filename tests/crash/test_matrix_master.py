@@ -120,6 +120,18 @@ def test_a_master_killed_at_any_step_leaves_a_team_that_works_on(stage, rows):
     play(stage, rows)
 
 
+def test_a_delete_whose_master_died_also_ends_an_agent_that_would_not_stop_by_itself(stage):
+    master = stage.master()
+    env = {"FAKE_AGENT_IDLE": "1"}
+    master.do("agent_create", name="deaf", role="r", engine="shell", env=env, ready_wait_ms=0)
+    stage.arm("inbox:stop:after", master.victim)
+    master.ask("agent_delete", agent_id="deaf")
+    stage.spent("inbox:stop:after")
+    master.gone()
+    stage.record("deaf", "deleted")
+    stage.finish()
+
+
 def test_a_command_line_that_dies_alone_takes_its_relay_with_it(stage):
     master = stage.master()
     agent = master.do("agent_create", name="w", role="r")["agent_id"]

@@ -75,7 +75,7 @@ def test_a_worker_killed_at_any_step_of_a_task_ends_it_once_and_never_reruns_wha
 
 
 def test_a_command_dies_with_its_killed_worker_and_all_it_has_started(stages):
-    stage = stages(fake=False, config=MANY_LIVES)
+    stage = stages(fake=False, config="max_restarts = 3\n")
     master = stage.master()
     agent = master.do("agent_create", name="w", role="r")["agent_id"]
     forever = "sh -c 'echo $$ >> {0}; trap \"\" TERM INT HUP; sleep 1000; sleep 1000' & echo $$ >> {0}; wait"
@@ -123,5 +123,13 @@ def test_a_command_dies_with_its_killed_worker_and_all_it_has_started(stages):
     (stage.base / "go").touch()
     end = stage.ended(task)
     assert (end["type"], end["attempt"], runs(stage, task)) == ("result", 1, 1)
+
+    # The last life: no other worker comes that could clear up.
+    task = stage.new("t")
+    enqueue(stage, master, agent, task, forever.format(stage.base / f"{task}.pids"))
+    tree = pids(stage, task, 2)
+    os.kill(pane_pid(stage, agent), signal.SIGKILL)
+    until(lambda: all(over(process) for process in tree))
+    stage.record(agent, "failed")
     master.close()
     stage.finish()

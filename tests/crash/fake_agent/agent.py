@@ -26,7 +26,9 @@ count = 0
 def ask(method, params):
     global count  # noqa: PLW0603
     count += 1
-    relay.stdin.write(json.dumps({"jsonrpc": "2.0", "id": count, "method": method, "params": params}).encode() + b"\n")
+    relay.stdin.write(
+        json.dumps({"jsonrpc": "2.0", "id": count, "method": method, "params": params}).encode() + b"\n"
+    )
     relay.stdin.flush()
     while True:
         line = relay.stdout.readline()
@@ -59,7 +61,7 @@ def run(command):
     if attempt in payload.get("exit_on", []):
         os._exit(7)
     told = call("emit_event", type="progress", task_id=task_id, payload={"n": 1})
-    while "hold" in payload and not os.path.exists(payload["hold"]):
+    while "hold" in payload and not os.path.exists(payload["hold"]):  # noqa: PTH110 - pathlib is slow to import
         if told["cancel_requested"]:
             return "canceled"
         time.sleep(0.02)
@@ -67,7 +69,10 @@ def run(command):
     return payload.get("end", "result")
 
 
-ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fake", "version": "1"}})
+ask(
+    "initialize",
+    {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fake", "version": "1"}},
+)
 relay.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 outcomes = {}
 cursor = None
