@@ -31,6 +31,7 @@ Serve MCP on stdin and stdout for the CLI that starts it; the project's daemon i
 
 Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 """
+TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
 ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
 HELLO_S = 15.0
@@ -412,8 +413,9 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
             toolsets = ["agent"]
             continue
         value = value or (rest.pop(0) if rest else "")
-        if flag == "--toolsets" and value:
-            toolsets = [name.strip() for name in value.split(",")]
+        names = [name.strip() for name in value.split(",")]
+        if flag == "--toolsets" and TOOLSETS.issuperset(names):
+            toolsets = names
         elif flag == "--project" and Path(value).is_dir():
             project = named_project(Path(value))
         else:

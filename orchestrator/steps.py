@@ -28,8 +28,8 @@ def passed(step: str) -> None:
 def _kill(file: Path) -> None:
     taken = file.with_name(f"{file.name}.{os.getpid()}")
     try:
+        target = file.read_text("ascii").strip()
         file.rename(taken)
     except OSError:
         return  # somebody was here before
-    target = taken.read_text("ascii").strip()
     os.kill(os.getpid() if target == "self" else int(target), signal.SIGKILL)

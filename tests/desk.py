@@ -72,9 +72,17 @@ class Desk:
         self.write(list(offer.drafts))
         return offer.command
 
-    def emit(self, kind: str, task_id: str | None = None, payload: Any = None, req: str | None = None) -> dict[str, Any]:
+    def emit(
+        self, kind: str, task_id: str | None = None, payload: Any = None, req: str | None = None
+    ) -> dict[str, Any]:
         made = decide.emit(
-            self.agent, kind=kind, task_id=task_id, payload=payload, done=None, req=req or f"e:{self.clock}", at=self.at()
+            self.agent,
+            kind=kind,
+            task_id=task_id,
+            payload=payload,
+            done=None,
+            req=req or f"e:{self.clock}",
+            at=self.at(),
         )
         self.write(made.drafts)
         return made.answer

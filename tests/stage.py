@@ -96,14 +96,15 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def tree(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every entry below ``root``: name -> (mode, content, or the target of a link)."""
+    """Every entry below ``root``: name -> (mode, content, or the target of a link), less the daemon's empty claim."""
     found: dict[str, tuple[int, bytes]] = {}
     for path in sorted(root.rglob("*")):
+        if path == root / ".agents" / "lock":
+            continue
         mode = path.lstat().st_mode
+        content = path.read_bytes() if path.is_file() else b""
         if path.is_symlink():
             content = os.fsencode(path.readlink())
-        else:
-            content = path.read_bytes() if path.is_file() else b""
         found[str(path.relative_to(root))] = (mode, content)
     return found
 
@@ -128,6 +129,7 @@ class Wire:
             )
         self.raw = bytearray()
         self.messages: list[Any] = []
+        self.pid_file: Path | None = None
         self._ids = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -236,6 +238,14 @@ class Wire:
             self.kill()
         assert self.foreign() == []
 
+    def vanish(self) -> None:
+        """Kill the CLI and its relay in one blow."""
+        assert self.pid_file is not None
+        pid = until(lambda: self.pid_file.exists() and int(self.pid_file.read_text()))
+        os.killpg(os.getpgid(pid), signal.SIGKILL)
+        self.process.wait(BOUND_S)
+        self.kill()
+
     def kill(self) -> None:
         """Make sure that nothing of it stays open."""
         if self.process.poll() is None:
@@ -289,8 +299,9 @@ class Stage:
 
     def wire(self, env: dict[str, str] | None = None, *args: str, cwd: Path | None = None) -> Wire:
         """A raw client over a relay of its own."""
-        command, _ = self.command(*args)
+        command, pid_file = self.command(*args)
         wire = Wire(command, self.env if env is None else env, cwd or self.root, self.base / "stderr")
+        wire.pid_file = pid_file
         self.wires.append(wire)
         return wire
 
@@ -381,6 +392,17 @@ class Stage:
         """The types of an agent's outbox records."""
         return [record["type"] for record in self.records(agent_id)]
 
+    def settle(self, *agent_ids: str) -> None:
+        """Wait until the agents' meta.json, a cache written a moment later, tells of their last record."""
+        for agent_id in agent_ids:
+            cache = self.root / ".agents" / "agents" / agent_id / "meta.json"
+            last = len(self.records(agent_id))
+            until(
+                lambda cache=cache, last=last: (
+                    cache.exists() and json.loads(cache.read_text())["last_event_seq"] == last
+                )
+            )
+
     def run_files(self) -> list[dict[str, Any]]:
         """Every run.json, oldest first."""
         found = [json.loads(path.read_text()) for path in (self.root / ".agents" / "run").glob("*/run.json")]
@@ -402,14 +424,15 @@ class Stage:
     def check_files(self) -> int:
         """Validate every record and file of the team against models and JSON Schemas; how many."""
         count = 0
-        for name, path, value in self._written():
+        for name, path, value in self.written():
             SCHEMAS[name].validate_python(value)
             errors = [error.message for error in VALIDATORS[name].iter_errors(value)]
             assert not errors, (path, errors, value)
             count += 1
         return count
 
-    def _written(self) -> Iterator[tuple[str, Path, Any]]:
+    def written(self) -> Iterator[tuple[str, Path, Any]]:
+        """Every record and file of the team: the name of its schema, where it stands, its value."""
         agents, runs = self.root / ".agents" / "agents", self.root / ".agents" / "run"
         for name, place in (("inbox", agents), ("outbox", agents), ("broadcast", runs)):
             for path in place.glob(f"*/{name}.jsonl"):

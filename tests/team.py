@@ -68,7 +68,9 @@ async def settle() -> None:
 class Team:
     """A roster with one run; ``syncer`` runs syncs at once unless told otherwise."""
 
-    def __init__(self, root: Path, clock: FakeClock | None = None, syncer: Syncer | None = None, **config: Any) -> None:
+    def __init__(
+        self, root: Path, clock: FakeClock | None = None, syncer: Syncer | None = None, **config: Any
+    ) -> None:
         self.clock = clock or FakeClock()
         self.paths = Paths(root)
         self.config = Config(**config)

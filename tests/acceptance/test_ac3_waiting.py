@@ -23,12 +23,6 @@ def wait(wire, agent, timeout_ms, **more):
     return wire.start("wait_for_command", {"agent_id": agent, "timeout_ms": timeout_ms, **more})
 
 
-def kill(wire):
-    """End client and relay together, without a word."""
-    os.kill(until(lambda: wire.pid_file.exists() and int(wire.pid_file.read_text())), 9)
-    wire.kill()
-
-
 def held(wire, agent):
     """Whether the agent is known to be in its wait."""
     return wire.tool("agent_get", {"agent_id": agent})["meta"]["status"] == "idle"
@@ -78,11 +72,11 @@ def test_a_client_that_vanishes_in_its_wait_or_with_a_task_in_hand_loses_nothing
     agent = two.puppet("a")
     wait(agent, "a", 60_000)
     until(lambda: held(two.boss, "a"))
-    kill(agent)
+    agent.vanish()
     two.boss.tool("task_enqueue", {"agent_id": "a", "task": {"task_id": "t", "payload": PAYLOAD}})
     second = two.begun(agent.env, "--agent")
     assert second.tool("wait_for_command", {"agent_id": "a", "timeout_ms": 20_000})["command"]["task_id"] == "t"
-    kill(second)
+    second.vanish()
     third = two.begun(agent.env, "--agent")
     again = third.tool("wait_for_command", {"agent_id": "a", "timeout_ms": 20_000})["command"]
     assert (again["task_id"], again["attempt"], again["payload"]) == ("t", 1, PAYLOAD)

@@ -26,7 +26,7 @@ def test_a_running_task_is_canceled_at_the_workers_next_call_and_a_queued_one_ne
     wire = led.boss
     for task_id in ("running", "queued", "last"):
         give(led, task_id, "true" if task_id == "last" else "echo begun > begun; sleep 300")
-    until(lambda: (led.root / "begun").exists())
+    until((led.root / "begun").exists)
     for task_id, state in (("queued", "canceled"), ("running", "running")):
         answer = wire.tool("task_cancel", {"agent_id": "a", "task_id": task_id})
         assert answer == {"ok": True, "state": "cancel_requested", "task_state": state}

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 
 from orchestrator.core import events
+from tests.fakes.relays import until
 
 TERMINAL = {"result", "error", "canceled"}
 SEAL = len(',"crc":"00000000"}')
@@ -16,8 +17,12 @@ SEAL = len(',"crc":"00000000"}')
 
 def read_log(path, model):
     """Every record of a whole log: each line complete, sealed, numbered from 1 without a gap, and of the schema."""
-    data = path.read_bytes()
-    assert not data or data.endswith(b"\n"), f"{path}: the last line is torn"
+
+    def whole():
+        data = path.read_bytes()
+        return [data] if not data or data.endswith(b"\n") else None
+
+    [data] = until(whole, 5.0)  # a daemon at work may be in the middle of a line that crosses a page
     records = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         record = json.loads(line)
@@ -44,11 +49,6 @@ class Found:
                 self.runs[directory.name] = json.loads((directory / "run.json").read_text())
                 events.RunFile.model_validate(self.runs[directory.name])
                 self.broadcast[directory.name] = read_log(directory / "broadcast.jsonl", events.BROADCAST)
-
-    def life(self, agent_id):
-        """The last record of the agent's life that is no task's."""
-        kinds = [r["type"] for r in self.outbox[agent_id] if r["type"] in events.LIFECYCLE - {"requeued"}]
-        return kinds[-1]
 
     def ends(self, agent_id, task_id):
         return [r for r in self.outbox[agent_id] if r["type"] in TERMINAL and r.get("task_id") == task_id]

@@ -28,6 +28,13 @@ BOUND_S = 40.0
 CLI = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P", "-m", "orchestrator", "mcp"]
 
 
+def over(process):
+    """Whether a process has ended, also if nobody has asked yet how."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
 class Master(Client):
     """A master CLI with its relay. Every answer is kept; `close` fails when a call was answered twice or never."""
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.crash.conftest import CLI
+from tests.crash.conftest import CLI, over
 from tests.fakes.relays import until
 
 RELAYS = 28  # and the master, the agent, and the agent that is made meanwhile: thirty and one
@@ -99,7 +99,7 @@ def test_a_daemon_ended_by_sigterm_under_thirty_relays_is_replaced_before_any_cl
         [daemon] = stage.daemons()
         pids.add(daemon.pid)
         os.kill(daemon.pid, signal.SIGTERM)
-        await fact(until, lambda: not daemon.is_running())
+        await fact(until, lambda: over(daemon))
 
     asyncio.run(in_the_middle_of_each_call(stage, terminate))
     assert len(pids) == 5

@@ -6,6 +6,7 @@ The daemon must finish what it was asked, or never have begun: there is nobody w
 import psutil
 import pytest
 
+from tests.crash.conftest import over
 from tests.crash.moves import AGENT, batches
 from tests.fakes.relays import until
 
@@ -110,7 +111,7 @@ def play(stage, rows):
         except BaseException as error:
             error.add_note(f"killed at {step} of {move.__name__}")
             raise
-        until(lambda relay=relay: not any(one.is_running() for one in relay))
+        until(lambda relay=relay: all(over(one) for one in relay))
     assert [p.pid for p in stage.daemons()] == [daemon.pid], "the daemon never noticed"
     stage.finish()
 
@@ -139,6 +140,6 @@ def test_a_command_line_that_dies_alone_takes_its_relay_with_it(stage):
     master.ask("events_read", agent_id=agent, since_seq=2, wait_ms=40000)
     master.process.stdin.close()
     master.process.kill()
-    until(lambda: not relay.is_running())
+    until(lambda: over(relay))
     master.gone()
     stage.finish()

@@ -1,11 +1,11 @@
 """The shell worker killed with -9 at every step of a task: its command dies with it, the task runs again or has ended."""
 
-import contextlib
 import os
 import signal
 
 import psutil
 
+from tests.crash.conftest import over
 from tests.fakes.relays import until
 
 MANY_LIVES = "max_restarts = 20\n"
@@ -30,12 +30,6 @@ def pids(stage, task, count):
         return [psutil.Process(int(pid)) for pid in found] if len(found) == count else None
 
     return until(look)
-
-
-def over(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    return True
 
 
 def pane_pid(stage, agent):
@@ -67,7 +61,7 @@ def test_a_worker_killed_at_any_step_of_a_task_ends_it_once_and_never_reruns_wha
         assert runs(stage, task) in times, step
         stage.check(broadcast=False)
     stage.arm("worker:stop")
-    until(lambda: stage.found().life(agent) == "ready")
+    until(lambda: [r["epoch"] for r in stage.found().outbox[agent] if r["type"] == "ready"] == [1, 2, 3, 4, 5, 6])
     assert master.do("agent_delete", agent_id=agent)["canceled_tasks"] == []
     stage.spent("worker:stop")
     master.close()

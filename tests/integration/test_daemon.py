@@ -66,7 +66,14 @@ def test_a_daemon_from_another_run_directory_does_not_touch_claimed_files(stage)
     assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
     other = stage.base / "other"
     other.mkdir(mode=0o700)
-    refused = stage.cli("daemon", "run", "--project", str(stage.root), "--json", env={**stage.env, "ORCHESTRATOR_RUN_BASE": str(other)})
+    refused = stage.cli(
+        "daemon",
+        "run",
+        "--project",
+        str(stage.root),
+        "--json",
+        env={**stage.env, "ORCHESTRATOR_RUN_BASE": str(other)},
+    )
     assert refused.returncode == 3
     assert json.loads(refused.stdout)["error"]["code"] == "daemon_running"
     assert wire.tool("agent_delete", {"agent_id": "a"})["ok"]
@@ -116,7 +123,10 @@ def test_a_graceful_end_of_the_daemon_is_invisible_to_a_waiting_client(stage):
 def test_a_bad_configuration_is_told_to_the_caller_and_cured_by_mending_the_file(stage):
     config(stage, "max_restart = 2\n")
     wire = stage.wire()
-    key = wire.request("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}})
+    key = wire.request(
+        "initialize",
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    )
     until(lambda: (stage.run_dir() / "failed").exists())
     failed = json.loads((stage.run_dir() / "failed").read_text())
     assert failed["code"] == "bad_config"
@@ -165,7 +175,14 @@ def test_a_newer_protocol_takes_over_an_idle_daemon(stage):
 
 def test_nonsense_instead_of_a_hello_costs_the_daemon_nothing(stage):
     wire = stage.begun()
-    for data in (b"\n", b"hello\n", b'{"hello":1}\n', b'{"hello":{}}\n', b"\xff" * 100 + b"\n", b"[" * 100_000 + b"\n"):
+    for data in (
+        b"\n",
+        b"hello\n",
+        b'{"hello":1}\n',
+        b'{"hello":{}}\n',
+        b"\xff" * 100 + b"\n",
+        b"[" * 100_000 + b"\n",
+    ):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(20)
             sock.connect(str(stage.run_dir() / "socket"))

@@ -137,13 +137,21 @@ def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():
     run_state_machine_as_test(
         Team,
         settings=settings(
-            max_examples=300, stateful_step_count=50, deadline=None, derandomize=True,
+            max_examples=300,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )
     wanted = {
-        "wait with a choice": 100, "exit with a running lease": 10, "exit with a delivered lease": 10,
-        "cancel of a running task": 10, "cancel of a queued task": 10, "second terminal event": 10, "deleted": 5,
+        "wait with a choice": 100,
+        "exit with a running lease": 10,
+        "exit with a delivered lease": 10,
+        "cancel of a running task": 10,
+        "cancel of a queued task": 10,
+        "second terminal event": 10,
+        "deleted": 5,
         "result of a delivered task": 10,
     }
     short = {name: (reached[name], least) for name, least in wanted.items() if reached[name] < least}

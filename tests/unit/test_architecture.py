@@ -44,7 +44,11 @@ LAYERS = {
 }  # fmt: skip
 
 # The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
-WIRING = {("orchestrator.server.daemon", "store"), ("orchestrator.cli.doctor", "store"), ("orchestrator.cli.doctor", "term")}
+WIRING = {
+    ("orchestrator.server.daemon", "store"),
+    ("orchestrator.cli.doctor", "store"),
+    ("orchestrator.cli.doctor", "term"),
+}
 PURE = {"core", "errors"}
 IMPURE = {
     "asyncio", "datetime", "http", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "select", "shutil",
@@ -107,7 +111,9 @@ def test_pure_modules_import_no_io_clock_or_randomness(module):
 @pytest.mark.parametrize("module", ["orchestrator.relay", "orchestrator.launch", "orchestrator.project"])
 def test_what_a_cli_starts_imports_the_standard_library_only(module):
     foreign = {
-        i for i in GRAPH[module] if i.split(".")[0] not in sys.stdlib_module_names and not i.startswith("orchestrator")
+        i
+        for i in GRAPH[module]
+        if i.split(".")[0] not in sys.stdlib_module_names and not i.startswith("orchestrator")
     }
     assert not foreign
 

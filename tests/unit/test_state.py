@@ -35,7 +35,15 @@ def in_state(wanted):
 
 
 def raw(desk, kind, **fields):
-    record = {"v": 1, "seq": len(desk.logs["outbox"]) + 1, "at": desk.at(), "type": kind, "epoch": 1, "by": "agent", **fields}
+    record = {
+        "v": 1,
+        "seq": len(desk.logs["outbox"]) + 1,
+        "at": desk.at(),
+        "type": kind,
+        "epoch": 1,
+        "by": "agent",
+        **fields,
+    }
     return record
 
 
@@ -339,10 +347,16 @@ def test_a_lost_task_that_was_canceled_is_not_run_again(desk):
     assert desk.agent.finished["t1"].outcome == "canceled"
 
 
-@pytest.mark.parametrize(("policy", "code", "life"), [
-    ("on-failure", 1, "starting"), ("on-failure", None, "starting"), ("on-failure", 0, "failed"),
-    ("never", 1, "failed"), ("always", 0, "starting"),
-])
+@pytest.mark.parametrize(
+    ("policy", "code", "life"),
+    [
+        ("on-failure", 1, "starting"),
+        ("on-failure", None, "starting"),
+        ("on-failure", 0, "failed"),
+        ("never", 1, "failed"),
+        ("always", 0, "starting"),
+    ],
+)
 def test_restart_follows_the_policy(policy, code, life):
     desk = Desk()
     desk.start(restart=policy)

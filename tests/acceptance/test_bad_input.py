@@ -1,0 +1,239 @@
+"""Bad input to every tool: a coded error that says what is wrong, and not a byte of the project changed."""
+
+import pytest
+
+from tests.stage import lines_of, tree, until
+
+A = {"agent_id": "a"}
+TASK = {"payload": 1}
+NEW = {"name": "new", "role": "r"}
+HUGE = "x" * 300_000
+IDS = ("a/b", "../a", "..", ".", "a\0b", "\N{FOX FACE}", " a", "a b", "-a")
+
+MASTER = [
+    ("agent_create", {}, "bad_argument"),
+    ("agent_create", {"name": "x"}, "bad_argument"),
+    ("agent_create", NEW | {"name": 7}, "bad_argument"),
+    ("agent_create", NEW | {"name": ""}, "bad_argument"),
+    ("agent_create", NEW | {"name": "x" * 81}, "bad_argument"),
+    ("agent_create", NEW | {"name": "///"}, "bad_id"),
+    ("agent_create", NEW | {"name": ".."}, "bad_id"),
+    ("agent_create", NEW | {"name": "\N{FOX FACE}"}, "bad_id"),
+    ("agent_create", NEW | {"name": "\0"}, "bad_id"),
+    ("agent_create", NEW | {"role": None}, "bad_argument"),
+    ("agent_create", NEW | {"nmae": "x"}, "bad_argument"),
+    ("agent_create", NEW | {"env": {"A": 1}}, "bad_argument"),
+    ("agent_create", NEW | {"env": {"A=B": "1"}}, "bad_argument"),
+    ("agent_create", NEW | {"env": {"A": "1\0"}}, "bad_argument"),
+    ("agent_create", NEW | {"env": {"": "1"}}, "bad_argument"),
+    ("agent_create", NEW | {"env": {"ORCHESTRATOR_AGENT_ID": "a"}}, "bad_argument"),
+    ("agent_create", NEW | {"engine": "nosuch"}, "unknown_engine"),
+    ("agent_create", NEW | {"cwd": "/"}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "/etc"}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "../.."}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "inner/../../.."}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "way-out"}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "way-out/deeper"}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "a\0b"}, "path_escape"),
+    ("agent_create", NEW | {"cwd": "no-such-place"}, "bad_argument"),
+    ("agent_create", NEW | {"cwd": "plain-file"}, "bad_argument"),
+    ("agent_create", NEW | {"ready_wait_ms": -1}, "bad_argument"),
+    ("agent_create", NEW | {"ready_wait_ms": "5"}, "bad_argument"),
+    ("agent_create", NEW | {"ready_wait_ms": True}, "bad_argument"),
+    ("agents_create", {}, "bad_argument"),
+    ("agents_create", {"agents": []}, "bad_argument"),
+    ("agents_create", {"agents": NEW}, "bad_argument"),
+    ("agents_create", {"agents": [NEW, "x"]}, "bad_argument"),
+    ("agents_create", {"agents": [NEW | {"rle": "x"}]}, "bad_argument"),
+    ("agents_create", {"agents": [NEW] * 65}, "bad_argument"),
+    ("agent_get", {}, "bad_argument"),
+    ("agent_get", {"agent_id": 7}, "bad_argument"),
+    ("agent_get", {"agent_id": None}, "bad_argument"),
+    ("agent_get", {"agent_id": "nobody"}, "unknown_agent"),
+    ("agent_get", A | {"wait_ms": -1}, "bad_argument"),
+    ("agent_get", A | {"wait_ms": 1.5}, "bad_argument"),
+    ("agent_get", A | {"since_seq": -1}, "bad_argument"),
+    ("agent_get", A | {"verbose": True}, "bad_argument"),
+    ("agent_list", {"scope": "everything"}, "bad_argument"),
+    ("agent_list", {"scope": "run"}, "bad_argument"),
+    ("agent_list", {"scope": "run", "run_id": "run-none"}, "unknown_run"),
+    ("agent_list", {"scope": "run", "run_id": 7}, "bad_argument"),
+    ("agent_delete", {"agent_id": "nobody"}, "unknown_agent"),
+    ("agent_delete", A | {"force": "yes"}, "bad_argument"),
+    ("agent_delete", A | {"force": True}, "confirm_needed"),
+    ("agent_delete", A | {"force": True, "confirm": "b"}, "confirm_needed"),
+    ("task_enqueue", A, "bad_argument"),
+    ("task_enqueue", A | {"task": "run"}, "bad_argument"),
+    ("task_enqueue", A | {"task": TASK | {"priority": 1}}, "bad_argument"),
+    ("task_enqueue", {"agent_id": "nobody", "task": TASK}, "unknown_agent"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": 7}}, "bad_argument"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": ""}}, "bad_id"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": "x" * 129}}, "bad_argument"),
+    ("task_enqueue", A | {"task": {"payload": HUGE}}, "payload_too_large"),
+    ("task_enqueue", A | {"task": {"payload": {"deep": [HUGE]}}}, "payload_too_large"),
+    ("task_enqueue", A | {"task": {"task_id": "held", "payload": "other"}}, "task_exists"),
+    ("task_cancel", A, "bad_argument"),
+    ("task_cancel", A | {"task_id": "none"}, "unknown_task"),
+    ("task_cancel", A | {"task_id": "ended"}, "task_finished"),
+    ("task_cancel", {"agent_id": "nobody", "task_id": "held"}, "unknown_agent"),
+    ("events_read", {}, "bad_argument"),
+    ("events_read", {"agent_id": "nobody"}, "unknown_agent"),
+    ("events_read", A | {"since_seq": -1}, "bad_argument"),
+    ("events_read", A | {"since_seq": 10**9}, "bad_argument"),
+    ("events_read", A | {"since_seq": 10**30}, "bad_argument"),
+    ("events_read", A | {"max_events": 0}, "bad_argument"),
+    ("events_read", A | {"max_events": 1001}, "bad_argument"),
+    ("events_read", A | {"wait_ms": -5}, "bad_argument"),
+    ("broadcast_read", {"run_id": "run-none"}, "unknown_run"),
+    ("broadcast_read", {"since_seq": -1}, "bad_argument"),
+    ("broadcast_read", {"since_seq": 10**9}, "bad_argument"),
+    ("broadcast_read", {"since": 1}, "bad_argument"),
+    ("no_such_tool", {}, "unknown_tool"),
+    ("wait_for_command", A, "unknown_tool"),
+    ("emit_event", A | {"type": "ack"}, "unknown_tool"),
+    *(("agent_get", {"agent_id": bad}, "bad_id") for bad in IDS),
+    *(("agent_delete", {"agent_id": bad, "force": True, "confirm": bad}, "bad_id") for bad in IDS),
+    *(("task_enqueue", {"agent_id": bad, "task": TASK}, "bad_id") for bad in IDS),
+    *(("task_enqueue", A | {"task": TASK | {"task_id": bad}}, "bad_id") for bad in IDS),
+    *(("task_cancel", {"agent_id": bad, "task_id": "held"}, "bad_id") for bad in IDS),
+    *(("events_read", {"agent_id": bad}, "bad_id") for bad in IDS),
+]
+AGENT = [
+    ("wait_for_command", {}, "bad_argument"),
+    ("wait_for_command", A | {"timeout_ms": -1}, "bad_argument"),
+    ("wait_for_command", A | {"timeout_ms": "5"}, "bad_argument"),
+    ("wait_for_command", A | {"cursor": 7}, "bad_argument"),
+    ("wait_for_command", A | {"max": 1}, "bad_argument"),
+    ("wait_for_command", {"agent_id": "b"}, "not_an_agent"),
+    ("wait_for_command", {"agent_id": "nobody"}, "not_an_agent"),
+    ("emit_event", A, "bad_argument"),
+    ("emit_event", A | {"type": "done"}, "bad_argument"),
+    ("emit_event", A | {"type": 7}, "bad_argument"),
+    ("emit_event", A | {"type": "progress", "done": True}, "bad_event"),
+    ("emit_event", A | {"type": "result", "done": "yes"}, "bad_argument"),
+    ("emit_event", A | {"type": "result", "task_id": "queued"}, "not_your_task"),
+    ("emit_event", A | {"type": "result", "task_id": "none"}, "not_your_task"),
+    ("emit_event", A | {"type": "progress", "payload": HUGE}, "payload_too_large"),
+    ("emit_event", A | {"type": "progress", "pct": 5}, "bad_argument"),
+    ("emit_event", {"agent_id": "b", "type": "ack"}, "not_an_agent"),
+    *((name, {"agent_id": bad} | more, "bad_id") for bad in IDS for name, more in (("wait_for_command", {}), ("emit_event", {"type": "ack"}))),
+    *(("emit_event", A | {"type": "result", "task_id": bad}, "not_your_task") for bad in IDS),
+    ("agent_create", NEW, "unknown_tool"),
+    ("agents_create", {"agents": [NEW]}, "unknown_tool"),
+    ("agent_delete", {"agent_id": "b"}, "unknown_tool"),
+    ("task_enqueue", {"agent_id": "b", "task": TASK}, "unknown_tool"),
+    ("events_read", A, "unknown_tool"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scene(shared_stage):
+    """Agent `a`, for whom the test speaks: one task ended, one held and acked, one queued; nobody else writes."""
+    stage = shared_stage
+    (stage.root / "inner").mkdir()
+    (stage.root / "plain-file").write_text("x")
+    (stage.root / "way-out").symlink_to("..")
+    (stage.base / "deeper").mkdir()
+    stage.boss = stage.begun()
+    assert stage.boss.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "b", "role": "r"}]})
+    stage.agent = stage.puppet("a")
+    for task_id in ("ended", "held", "queued"):
+        stage.boss.tool("task_enqueue", A | {"task": {"task_id": task_id, "payload": None}})
+    assert stage.agent.tool("wait_for_command", A)["command"]["task_id"] == "ended"
+    stage.agent.tool("emit_event", A | {"type": "result"})
+    assert stage.agent.tool("wait_for_command", A)["command"]["task_id"] == "held"
+    stage.agent.tool("emit_event", A | {"type": "ack"})
+
+    def settled():
+        meta = stage.boss.ask("resources/read", {"uri": "agent://a/meta"})["result"]["contents"][0]["text"]
+        cached = stage.root / ".agents/agents/a/meta.json"
+        return len(lines_of(cached.with_name("outbox.jsonl"))) and '"running_task_id": "held"' in meta and (
+            cached.exists() and '"running_task_id": "held"' in cached.read_text() and '"state": "running"' in cached.read_text()
+        )  # fmt: skip
+
+    until(settled)
+    until((stage.root / ".agents/agents/b/meta.json").exists)
+    return stage
+
+
+def case(row):
+    text = f"{row[0]}-{row[1]!r}"
+    return text if len(text) < 90 else text[:90] + "..."
+
+
+@pytest.mark.parametrize(("tool", "arguments", "code"), MASTER, ids=map(case, MASTER))
+def test_a_masters_bad_call_gets_a_coded_error_and_nothing_is_written(scene, tool, arguments, code):
+    refused(scene, scene.boss, tool, arguments, code)
+
+
+@pytest.mark.parametrize(("tool", "arguments", "code"), AGENT, ids=map(case, AGENT))
+def test_an_agents_bad_call_gets_a_coded_error_and_nothing_is_written(scene, tool, arguments, code):
+    refused(scene, scene.agent, tool, arguments, code)
+
+
+def refused(scene, wire, tool, arguments, code):
+    before = tree(scene.root)
+    answer = wire.answer(wire.start(tool, arguments))
+    error = wire.outcome(answer)["error"]
+    assert error["code"] == code, error
+    assert {"kind", "code", "message", "next_step"} <= error.keys()
+    assert error["message"]
+    assert error["next_step"]
+    assert "Traceback" not in answer["result"]["content"][0]["text"]
+    assert tree(scene.root) == before
+
+
+@pytest.mark.parametrize("arguments", [[], "x", 7])
+def test_arguments_that_are_no_object_are_an_error_of_the_protocol(scene, arguments):
+    before = tree(scene.root)
+    answer = scene.boss.ask("tools/call", {"name": "agent_list", "arguments": arguments})
+    assert answer["error"]["code"] == -32602
+    assert tree(scene.root) == before
+
+
+def test_every_tool_drops_the_argument_that_gemini_adds_to_all_calls(scene):
+    extra = {"wait_for_previous": True}
+    for tool, arguments in (
+        ("agent_list", {}),
+        ("agent_get", A),
+        ("events_read", A),
+        ("broadcast_read", {}),
+    ):
+        assert "error" not in scene.boss.tool(tool, arguments | extra)
+    assert "error" not in scene.agent.tool("emit_event", A | {"type": "heartbeat"} | extra)
+    assert "error" in scene.boss.tool("task_enqueue", A | {"task": TASK | extra}), "dropped at the top only"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "agent://nobody/meta",
+        "agent://a/secret",
+        "agent://a/engine/launch.json",
+        "agent://a/artifacts/../outbox.jsonl",
+        "agent://a/artifacts/%2e%2e/engine/launch.json",
+        "agent://a/artifacts/none",
+        "agent://../meta",
+        "agent://a%00b/meta",
+        "agent://a/outbox?tail=0",
+        "agent://a/outbox?tail=-5",
+        "agent://a/outbox?tail=x",
+        "run://run-none/broadcast",
+        "run://../broadcast",
+        "file:///etc/passwd",
+        "",
+        "%",
+    ],
+)
+def test_a_resource_that_is_none_is_an_error_with_a_code(scene, uri):
+    before = tree(scene.root)
+    error = scene.boss.ask("resources/read", {"uri": uri})["error"]
+    assert error["code"] == -32602
+    assert "code" in error["data"]
+    assert tree(scene.root) == before
+
+
+def test_after_all_of_it_the_team_works_on(scene):
+    assert scene.agent.tool("emit_event", A | {"type": "result"})["ok"]
+    assert scene.agent.tool("wait_for_command", A)["command"]["task_id"] == "queued"
+    assert scene.boss.tool("agent_list")["agents"][0]["running_task_id"] == "queued"

@@ -1,0 +1,57 @@
+"""What is shipped: wheel and sdist carry prompts and schemas, and the installed package works without the checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = {"broadcast", "config", "inbox", "launch", "meta", "outbox", "run"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The directory of a wheel and an sdist built from this checkout."""
+    place = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(place), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return place
+
+
+def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"orchestrator/_data/schemas/{name}.json" for name in SCHEMAS} <= names
+    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent_loop")} <= names
+    assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {f".agents-schema/{name}.json" for name in SCHEMAS} <= inside
+    assert {"prompts/lead_team.md", "Makefile", "README.md", "tools/setup.sh", "requirements.lock"} <= inside
+    for name in names | inside:
+        assert not {".agents", "__pycache__", ".venv", ".demo"} & set(name.split("/")), name
+
+
+def test_the_installed_wheel_works_without_the_checkout(built, tmp_path):
+    (wheel,) = built.glob("*.whl")
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([*install, str(wheel)], check=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    python = [sys.executable, "-P"]
+    look = "import orchestrator, orchestrator.data as d; print(orchestrator.__file__); print(d.schema_names()); d.prompt('lead_team')"
+    told = subprocess.run([*python, "-c", look], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    where, names = told.stdout.splitlines()
+    assert where.startswith(str(site))
+    assert set(json.loads(names.replace("'", '"'))) == SCHEMAS
+    shown = subprocess.run([*python, "-m", "orchestrator", "schema", "outbox"], cwd=tmp_path, env=env, capture_output=True, text=True)  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["title"] == "outbox"
+    assert (site / "bin" / "orchestrator").exists(), "the console script is installed"
