@@ -16,12 +16,10 @@ import threading
 import time
 from pathlib import Path
 
-
-from tests.team import Team
-
 from orchestrator.clock import SystemClock
 from orchestrator.store.syncer import Syncer
 from orchestrator.team import tasks
+from tests.team import Team
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
 
@@ -58,7 +56,9 @@ def sqlite_queue(root: Path, workers: int, cycles: int) -> float:
         db = sqlite3.connect(path, isolation_level=None, timeout=60)
         db.execute("PRAGMA synchronous=FULL")
         for _ in range(cycles):
-            (row,) = db.execute("INSERT INTO q (agent, state, body) VALUES (?, 'queued', ?) RETURNING id", (agent, body))
+            (row,) = db.execute(
+                "INSERT INTO q (agent, state, body) VALUES (?, 'queued', ?) RETURNING id", (agent, body)
+            )
             db.execute("UPDATE q SET state = 'leased' WHERE id = ?", row)
             db.execute("UPDATE q SET state = 'done' WHERE id = ?", row)
         db.close()

@@ -31,7 +31,15 @@ def fill(root: Path, agents: int, tasks: int) -> int:
         for t in range(tasks):
             task = {"task_id": f"t{t}"}
             inbox.append(
-                {"at": AT, "type": "task", "epoch": 1, **task, "payload": {"command": "true"}, "position": 1, "req": f"c:{t}"}
+                {
+                    "at": AT,
+                    "type": "task",
+                    "epoch": 1,
+                    **task,
+                    "payload": {"command": "true"},
+                    "position": 1,
+                    "req": f"c:{t}",
+                }
             )
             outbox.append({"at": AT, "type": "delivered", "epoch": 1, **task, "attempt": 1, "by": "orchestrator"})
             outbox.append({"at": AT, "type": "ack", "epoch": 1, **task, "by": "agent", "req": f"w:{t}a"})
@@ -39,7 +47,10 @@ def fill(root: Path, agents: int, tasks: int) -> int:
                 {"at": AT, "type": "result", "epoch": 1, **task, "payload": {"exit_code": 0, "duration_s": 0.1},
                  "attempt": 1, "by": "agent", "req": f"w:{t}r"}
             )  # fmt: skip
-        end = [("exited", {"reason": "bench", "code": 1, "signal": None, "last_lines": []}), ("failed", {"reason": "bench", "code": "exited"})]
+        end = [
+            ("exited", {"reason": "bench", "code": 1, "signal": None, "last_lines": []}),
+            ("failed", {"reason": "bench", "code": "exited"}),
+        ]
         outbox += [{"at": AT, "type": kind, "epoch": 1, **fields, "by": "orchestrator"} for kind, fields in end]
         for name, records in (("inbox", inbox), ("outbox", outbox)):
             with (directory / f"{name}.jsonl").open("wb") as file:
@@ -65,7 +76,12 @@ async def measure(records: int = 1_000_000, logs: int = 100, rounds: int = 3) ->
             await master.call("agent_get", agent_id="a0")
             restarts.append(time.perf_counter() - began)
         await master.close()
-        return {"records": total, "restart_p50": statistics.median(restarts), "restart_max": max(restarts), **await pages()}
+        return {
+            "records": total,
+            "restart_p50": statistics.median(restarts),
+            "restart_max": max(restarts),
+            **await pages(),
+        }
     finally:
         project.close()
 
@@ -85,8 +101,10 @@ async def pages(records: int = 1_000_000, rounds: int = 200) -> dict[str, float]
             took.append((time.perf_counter() - began) * 1000)
             assert page["last_seq"] == last, page
         await master.close()
-        return {"page_p50_ms": statistics.median(took), "page_p95_ms": percentile(took, 0.95), "page_log_records": last}
+        return {
+            "page_p50_ms": statistics.median(took),
+            "page_p95_ms": percentile(took, 0.95),
+            "page_log_records": last,
+        }
     finally:
         project.close()
-
-

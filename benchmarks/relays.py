@@ -43,9 +43,14 @@ class Project:
 
     def daemon_pid(self) -> int:
         answer = subprocess.run(
-            [*OWN, "daemon", "status", "--json"], cwd=self.root, env=self.env, capture_output=True, text=True, check=True
+            [*OWN, "daemon", "status", "--json"],
+            cwd=self.root,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        import json  # noqa: PLC0415
+        import json
 
         return int(json.loads(answer.stdout)["pid"])
 
@@ -146,7 +151,10 @@ async def many(count: int = 30, tasks: int = 5) -> dict[str, float]:
         await asyncio.gather(*(give(agent_id) for agent_id in ids))
         out["fanout_s"] = max(max(at) for at in await asyncio.gather(*working)) - began
 
-        for name, group in (("cycles_1", list(zip(wires, ids, strict=True))[:1]), (f"cycles_{count}", list(zip(wires, ids, strict=True)))):
+        for name, group in (
+            ("cycles_1", list(zip(wires, ids, strict=True))[:1]),
+            (f"cycles_{count}", list(zip(wires, ids, strict=True))),
+        ):
             each = 100 if len(group) == 1 else 10
             began = time.perf_counter()
             await asyncio.gather(*(_cycles(master, wire, agent_id, each, name) for wire, agent_id in group))

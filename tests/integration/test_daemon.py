@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.stage import until
+from tests.stage import Wire, until
 
 
 def daemons(stage):
@@ -41,7 +41,7 @@ def greet(stage, **changed):
 def test_thirty_relays_at_once_start_one_daemon_and_are_all_answered(stage):
     with ThreadPoolExecutor(30) as pool:
         wires = [stage.wire() for _ in range(30)]
-        answers = list(pool.map(lambda wire: wire.begin(), wires))
+        answers = list(pool.map(Wire.begin, wires))
     assert {answer["serverInfo"]["name"] for answer in answers} == {"orchestrator"}
     assert len(daemons(stage)) == 1
     pid = stage.kill_daemon()
@@ -127,7 +127,7 @@ def test_a_bad_configuration_is_told_to_the_caller_and_cured_by_mending_the_file
         "initialize",
         {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
     )
-    until(lambda: (stage.run_dir() / "failed").exists())
+    until((stage.run_dir() / "failed").exists)
     failed = json.loads((stage.run_dir() / "failed").read_text())
     assert failed["code"] == "bad_config"
     assert "max_restarts" in failed["next_step"]

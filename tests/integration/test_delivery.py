@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
-from tests.team import FakeClock, Team, settle
 
 from orchestrator.core import events
 from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.store.syncer import Syncer
 from orchestrator.team import tasks
+from tests.team import FakeClock, Team, settle
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from collections import Counter
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from tests.desk import Desk, essence, refold
 
 from orchestrator.core import decide
 from orchestrator.core.events import TERMINAL
+from tests.desk import Desk, essence, refold
 
 reached = Counter()
 
@@ -129,7 +129,7 @@ class Team(RuleBasedStateMachine):
                 first.setdefault(record["task_id"], record["seq"])
                 runs.append(record["task_id"])
         order = [t for t in self.asked if t in first]
-        assert [t for t in dict.fromkeys(runs)] == order
+        assert list(dict.fromkeys(runs)) == order
 
 
 def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():

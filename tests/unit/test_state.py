@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from tests.desk import Desk, essence, refold
 
 from orchestrator.core import decide, events, state
 from orchestrator.errors import BadRequest, Conflict, Corrupt, NotReady
+from tests.desk import Desk, essence, refold
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def in_state(wanted):
 
 
 def raw(desk, kind, **fields):
-    record = {
+    return {
         "v": 1,
         "seq": len(desk.logs["outbox"]) + 1,
         "at": desk.at(),
@@ -44,7 +44,6 @@ def raw(desk, kind, **fields):
         "by": "agent",
         **fields,
     }
-    return record
 
 
 TASK_STATES = ("queued", "delivered", "running", *sorted(events.TERMINAL))
