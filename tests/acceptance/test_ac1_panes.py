@@ -2,12 +2,11 @@
 
 import json
 import sys
-import threading
 
 import pytest
 
 from tests.integration.tmux_server import PrivateServer
-from tests.stage import BOUND_S, gone, tree, until, user_panes
+from tests.stage import gone, tree, until, user_panes
 
 TEAM = [{"name": f"w{n}", "role": "tester"} for n in (1, 2, 3)]
 
@@ -300,15 +299,3 @@ def test_a_bad_entry_of_a_team_fails_alone_and_panes_come_before_programs(stage)
     first_ready = min(r["at"] for a in ("w1", "w2") for r in stage.records(a) if r["type"] == "ready")
     assert last_start <= first_ready
     assert sorted(path.name for path in (stage.root / ".agents" / "agents").iterdir()) == ["w1", "w2"]
-
-
-def test_thirty_masters_starting_at_once_share_one_daemon(stage):
-    wires = [stage.wire() for _ in range(30)]
-    threads = [threading.Thread(target=wire.begin) for wire in wires]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND_S)
-    assert all(wire.ask("tools/list")["result"]["tools"] for wire in wires)
-    daemons = [command for command in stage.processes().values() if " daemon run " in command]
-    assert len(daemons) == 1

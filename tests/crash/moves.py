@@ -142,7 +142,10 @@ CREATE = [
     *[(step, "create") for step in ("launch:written", "tmux:split-window", "tmux:set-option", "launch:released")],
     ("answer:agent_create", "create"),
     *[(step, "creates") for step in (*around("outbox:starting"), "tmux:split-window", "tmux:set-option")],
-    *[(step, "creates") for step in ("tmux:if-shell", "launch:written", "launch:released", "answer:agents_create")],
+    *[(step, "creates") for step in ("tmux:if-shell", "answer:agents_create")],
+]
+MORE = [
+    (step, "creates") for step in ("launch:written", "launch:released", *around("outbox:ready", "broadcast:append"))
 ]
 FAIL = [
     *[(step, "recover") for step in around("outbox:exited", "outbox:requeued", "outbox:restarted")],

@@ -6,7 +6,7 @@ a life of its own.
 
 import pytest
 
-from tests.crash.moves import CREATE, DELETE, FAIL, MOVES, TASK, batches
+from tests.crash.moves import CREATE, DELETE, FAIL, MORE, MOVES, TASK, batches
 
 
 def play(stage, rows):
@@ -46,6 +46,6 @@ def test_a_daemon_killed_while_it_deletes_an_agent_deletes_it_and_its_pane(stage
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", batches(TASK + CREATE + FAIL + DELETE, 1))
+@pytest.mark.parametrize("rows", batches(TASK + CREATE + MORE + FAIL + DELETE, 1))
 def test_a_daemon_killed_once_in_a_life_leaves_no_trace(stage, rows):
     play(stage, rows)

@@ -10,11 +10,11 @@ from tests.fakes.relays import until
     ("first", "second", "move"),
     [
         ("outbox:restarted:after", "tmux:respawn-pane", "recover"),
-        ("outbox:exited:after", "outbox:requeued:after", "recover"),
+        pytest.param("outbox:exited:after", "outbox:requeued:after", "recover", marks=pytest.mark.slow),
         ("outbox:starting:after", "tmux:split-window", "create"),
         ("tmux:split-window", "tmux:set-option", "creates"),
         ("inbox:stop:after", "outbox:stopped:after", "delete"),
-        ("outbox:stopped:before", "tmux:kill-pane", "delete"),
+        pytest.param("outbox:stopped:before", "tmux:kill-pane", "delete", marks=pytest.mark.slow),
         ("outbox:result:after", "broadcast:append:before", "work"),
         ("inbox:cancel:after", "outbox:cancel_requested:after", "cancel"),
     ],

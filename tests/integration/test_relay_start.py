@@ -273,7 +273,12 @@ def test_the_project_can_be_named_and_wrong_flags_are_refused(bench):
     one.send(id=1, method="ping")
     one.answer(1)
     assert bench.effects("hello")[0]["hello"]["project"] == str(bench.root)
-    for wrong in (["--toolset", "x"], ["--project", str(bench.root / "none")], ["--toolsets"], ["--toolsets", "team,squat"]):
+    for wrong in (
+        ["--toolset", "x"],
+        ["--project", str(bench.root / "none")],
+        ["--toolsets"],
+        ["--toolsets", "team,squat"],
+    ):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "orchestrator", "mcp", *wrong], stdin=subprocess.DEVNULL, capture_output=True,
             timeout=BOUND_S,

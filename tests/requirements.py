@@ -1,0 +1,282 @@
+"""The manifest: every promise of the requirements, in one sentence, and the tests that would fail without it.
+
+Ids are those of the requirements' list (B1.1 to B1.62) and of the acceptance criteria (AC1 to AC5). A promise that
+no test holds says why: ``deferred`` to a later issue, ``out of scope``, or ``measured`` by a benchmark.
+`tests/unit/test_manifest.py` compares all of it with the tests that exist.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Promise(NamedTuple):
+    """What is promised, the node ids below ``tests/`` that hold it, and why there is none or not more."""
+
+    behaviour: str
+    tests: tuple[str, ...] = ()
+    reason: str = ""
+
+
+AC1 = "acceptance/test_ac1_panes.py::test_"
+AC2 = "acceptance/test_ac2_queue.py::test_"
+AC3 = "acceptance/test_ac3_waiting.py::test_"
+AC4 = "acceptance/test_ac4_cancel.py::test_"
+AC5 = "acceptance/test_ac5_purity.py::test_"
+BAD = "acceptance/test_bad_input.py::test_"
+FILES = "acceptance/test_files.py::test_"
+IDENTITY = "acceptance/test_identity.py::test_"
+PROTOCOL = "acceptance/test_protocol.py::test_"
+DELIVERY = "integration/test_delivery.py::test_"
+PANES = "integration/test_panes.py::test_"
+WORKER = "integration/test_worker.py::test_"
+STATE = "unit/test_state.py::test_"
+PROMPTS = "unit/test_prompts.py::test_"
+DOCS = "unit/test_docs.py::test_"
+ARCHITECTURE = "unit/test_architecture.py::test_"
+MANIFEST = "unit/test_manifest.py::test_"
+HISTORY = "property/test_state_machine.py::test_any_history_keeps_fifo_one_lease_and_exactly_one_end"
+
+THREE_PANES = f"{AC1}three_agents_get_three_panes_in_the_masters_window_and_the_users_panes_stay"
+TEN_TASKS = f"{AC2}ten_tasks_of_two_clients_with_duplicates_end_in_ten_events_in_order_and_never_overlap"
+RUNNING_CANCEL = f"{AC4}a_running_task_is_canceled_at_the_workers_next_call_and_a_queued_one_never_reaches_it"
+TOLD_CANCEL = f"{AC4}an_agent_learns_of_a_cancel_from_every_answer_and_may_end_it_as_canceled_error"
+SEEN_CANCEL = f"{AC4}a_cancel_is_in_every_view_while_the_agent_has_not_answered_and_nothing_is_killed"
+LOOP = f"{AC3}a_wait_returns_by_its_timeout_with_a_fresh_cursor_and_the_next_one_gets_the_task"
+DELETE = f"{AC4}deleting_asks_first_and_force_needs_to_be_confirmed"
+MASTERS_BAD = f"{BAD}a_masters_bad_call_gets_a_coded_error_and_nothing_is_written"
+AGENTS_BAD = f"{BAD}an_agents_bad_call_gets_a_coded_error_and_nothing_is_written"
+SCHEMAS = f"{PROTOCOL}what_the_tools_answer_is_what_their_output_schemas_say"
+HANDSHAKES = f"{PROTOCOL}each_handshake_version_is_spoken_with_all_that_is_offered"
+MODERN = f"{PROTOCOL}the_modern_era_is_spoken_with_all_that_is_offered"
+DENSE = f"{FILES}each_log_is_dense_and_rises_in_time_and_the_broadcast_repeats_what_ended_and_changed"
+FITS = f"{FILES}every_file_and_record_fits_its_model_and_its_published_schema"
+CREATED = f"{FILES}what_agent_create_names_exists_and_lies_in_the_project"
+RELAUNCH = f"{FILES}a_lost_worker_is_launched_again_and_its_task_runs_again_as_the_policy_says"
+TWO_TOOLS = f"{IDENTITY}an_agents_connection_offers_its_two_tools_and_no_resources"
+EARLY = f"{AC2}a_position_counts_the_unfinished_tasks_and_tasks_may_be_queued_before_the_agent_is_ready"
+POLLS = f"{PROTOCOL}long_polls_of_the_master_return_with_news_or_by_their_time"
+
+PROMISES: dict[str, Promise] = {
+    "B1.1": Promise(
+        "A master creates sub-agents as panes of its window over MCP, queues work, and collects results as events.",
+        (THREE_PANES, TEN_TASKS),
+    ),
+    "B1.2": Promise("Agents in tmux can be created, deleted, listed and looked at.", (THREE_PANES, SCHEMAS, DELETE)),
+    "B1.3": Promise(
+        "Each agent has a FIFO queue, works on one task at a time, and cancels softly.",
+        (TEN_TASKS, RUNNING_CANCEL, HISTORY),
+    ),
+    "B1.4": Promise(
+        "Agents pull by repeated wait_for_command with a timeout, never by an endless block.",
+        (LOOP, f"{DELIVERY}a_wait_ends_at_its_timeout_and_not_before"),
+    ),
+    "B1.5": Promise(
+        "Events stand in an outbox per agent and a broadcast per run, artifacts in files.", (FITS, DENSE, CREATED)
+    ),
+    "B1.6": Promise(
+        "Another terminal than tmux can take its place later: only one layer knows tmux.",
+        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
+        "out of scope: a backend other than tmux in version 1; the seam is the layer term",
+    ),
+    "B1.7": Promise(
+        "Agents share nothing but files and events.",
+        (f"{IDENTITY}an_agent_may_not_speak_for_another",),
+        "out of scope: implicit shared memory; there is none",
+    ),
+    "B1.8": Promise(
+        "Registered as a stdio server, it shows tools, resources and prompts in every era of the protocol.",
+        (HANDSHAKES, MODERN, f"{DOCS}toml_examples_are_settings_that_load_or_registrations_of_known_tools"),
+    ),
+    "B1.9": Promise(
+        "Creating makes the pane, starts the program, and hands out tasks only after its ready event.",
+        (EARLY, THREE_PANES),
+    ),
+    "B1.10": Promise("A task goes enqueue, wait, ack, progress, result.", (LOOP, TEN_TASKS)),
+    "B1.11": Promise("The master follows by events_read and by resources.", (TEN_TASKS, HANDSHAKES, MODERN)),
+    "B1.12": Promise(
+        "A crash is noticed; the agent is restarted and its task queued again, as the policy says.",
+        (
+            RELAUNCH,
+            f"{AC1}a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of_the_team_at_work",
+            f"{AC3}the_real_worker_goes_on_after_a_killed_daemon_and_runs_each_task_once",
+        ),
+    ),
+    "B1.13": Promise(
+        "Trust and confirmation are documented as they are.",
+        (f"{MANIFEST}the_trust_policy_names_what_guards_the_user",),
+    ),
+    "B1.14": Promise(
+        "Panes come only in the session and window of the master's own pane.",
+        (
+            THREE_PANES,
+            f"{AC1}the_master_is_found_by_the_pane_its_process_runs_in_and_not_by_a_strangers_variable",
+            f"{AC1}two_masters_in_two_windows_of_one_project_lead_two_teams_apart",
+            f"{AC1}a_master_in_a_nested_tmux_gets_its_panes_there_and_the_outer_one_is_not_touched",
+            f"{AC1}a_masters_pane_that_moves_to_another_window_gets_its_next_agents_there",
+        ),
+    ),
+    "B1.15": Promise(
+        "Outside tmux a session is made exactly once and used as the target.",
+        (f"{AC1}outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_last_agent",),
+    ),
+    "B1.16": Promise(
+        "The user's panes are never killed, moved, renamed or given focus.",
+        (
+            THREE_PANES,
+            f"{AC1}a_window_too_small_is_refused_and_nothing_is_written",
+            f"{AC1}a_zoomed_pane_stays_zoomed_and_the_agents_come_behind_it",
+            f"{AC1}window_options_are_put_back_after_kill_9_of_the_daemon_a_restart_and_the_last_delete",
+            f"{PANES}other_panes_of_the_user_keep_id_order_size_title_and_focus",
+        ),
+    ),
+    "B1.17": Promise(
+        "agent_create returns after pane, program, instructions and the ready handshake, or says what is missing.",
+        (THREE_PANES, EARLY, f"{PROTOCOL}progress_tells_what_happens_while_agents_start_and_only_rises"),
+    ),
+    "B1.18": Promise("Deleting asks the agent first; force is separate and must be confirmed.", (DELETE,)),
+    "B1.19": Promise(
+        "Listing and looking tell id, role, status, pane, queue depth, running task and last event.",
+        (THREE_PANES, SEEN_CANCEL),
+    ),
+    "B1.20": Promise(
+        "One task runs, the rest wait in order.",
+        (TEN_TASKS, HISTORY, f"{STATE}tasks_are_handed_out_in_the_order_they_came"),
+    ),
+    "B1.21": Promise("Every task has an id and exactly one terminal event.", (TEN_TASKS, DENSE, HISTORY)),
+    "B1.22": Promise("task_enqueue answers the position in the queue.", (EARLY, TEN_TASKS)),
+    "B1.23": Promise("task_cancel records cancel_requested and kills nothing.", (SEEN_CANCEL, RUNNING_CANCEL)),
+    "B1.24": Promise(
+        "The agent stops at its next checkpoint and ends in canceled, or error with the flag.",
+        (RUNNING_CANCEL, TOLD_CANCEL),
+    ),
+    "B1.25": Promise(
+        "Agents loop over long polls.", (LOOP, f"{DELIVERY}a_waiting_agent_gets_a_task_as_soon_as_it_is_enqueued")
+    ),
+    "B1.26": Promise(
+        "Ack, work, a terminal event with done, wait again.", (LOOP, f"{STATE}done_belongs_to_terminal_events_only")
+    ),
+    "B1.27": Promise(
+        "The agent's instructions hold the loop, JSON, FIFO, soft cancel and the artifacts path.",
+        (f"{PROMPTS}the_agents_prompt_holds_the_rules_the_requirements_name", TWO_TOOLS),
+    ),
+    "B1.28": Promise("The outbox is append-only with a rising seq.", (DENSE,)),
+    "B1.29": Promise("The run's broadcast has at least all terminal events.", (DENSE, TEN_TASKS)),
+    "B1.30": Promise(
+        "events_read returns only what is behind since_seq.",
+        (TEN_TASKS, f"{DELIVERY}events_read_gives_the_delta_and_waits_for_news"),
+    ),
+    "B1.31": Promise(
+        "Sub-agents get wait_for_command and emit_event and no more.",
+        (TWO_TOOLS, f"{ARCHITECTURE}the_agents_tools_never_reach_code_that_creates_or_kills_agents"),
+        "deferred: includeTools and excludeTools in the settings of the AI CLIs come with their engines",
+    ),
+    "B1.32": Promise("The transport is stdio.", (HANDSHAKES, MODERN)),
+    "B1.33": Promise(
+        "stdout carries MCP messages only; logs go to stderr or a file.",
+        (f"{AC5}noise_of_imports_and_bad_lines_of_a_client_never_reach_stdout",),
+    ),
+    "B1.34": Promise(
+        "The time to create three agents is measured.",
+        (),
+        "measured: make bench prints agents_create of three until the third ready, beside its target",
+    ),
+    "B1.35": Promise(
+        "events_read answers from any log within a second: pages, bounded in number and bytes.",
+        (
+            f"{PROTOCOL}answers_to_models_are_paged_by_size_and_a_large_payload_is_cut",
+            "unit/test_journal_reading.py::test_the_cost_of_a_read_does_not_grow_with_the_log",
+            TEN_TASKS,
+        ),
+        "measured: make bench prints the time of a read from a million records",
+    ),
+    "B1.36": Promise(
+        "Heartbeats and progress are optional and taken.",
+        (LOOP, f"{WORKER}progress_tells_what_is_new", f"{STATE}status_never_shows_unknown_as_idle"),
+        "deferred: marking a silent agent stalled comes with the rest of supervision",
+    ),
+    "B1.37": Promise(
+        "A process that dies is restarted by policy, its running task queued again or failed.",
+        (RELAUNCH, f"{STATE}restart_follows_the_policy", f"{STATE}on_lost_fail_ends_the_lease_in_error_at_once"),
+    ),
+    "B1.38": Promise(
+        "Files are reached only below the project, links included.",
+        (MASTERS_BAD, f"{BAD}a_resource_that_is_none_is_an_error_with_a_code"),
+    ),
+    "B1.39": Promise("Destructive tools are guarded by the server itself.", (DELETE, MASTERS_BAD)),
+    "B1.40": Promise("No transport over the network.", (), "out of scope: SSE and HTTP"),
+    "B1.41": Promise("An agent's meta.json tells what agent_get tells.", (FITS, CREATED)),
+    "B1.42": Promise("An agent's inbox.jsonl tells what was asked of it.", (FITS, DENSE)),
+    "B1.43": Promise("An agent's outbox.jsonl tells what happened with it.", (FITS, DENSE)),
+    "B1.44": Promise("An agent's artifacts/ holds the files it leaves.", (CREATED, HANDSHAKES)),
+    "B1.45": Promise("A run's broadcast.jsonl stands below .agents/run/.", (FITS, DENSE)),
+    "B1.46": Promise(
+        "agent_create takes name, role, cwd, env, and answers id, pane and paths.", (SCHEMAS, CREATED, MASTERS_BAD)
+    ),
+    "B1.47": Promise("agent_get answers the agent's meta.", (SCHEMAS, POLLS)),
+    "B1.48": Promise(
+        "agent_list answers the agents of the current window.",
+        (SCHEMAS, f"{AC1}two_masters_in_two_windows_of_one_project_lead_two_teams_apart"),
+    ),
+    "B1.49": Promise("agent_delete takes force, false by default, and answers ok.", (SCHEMAS, DELETE)),
+    "B1.50": Promise("task_enqueue takes a task with id and payload and answers its position.", (SCHEMAS, TEN_TASKS)),
+    "B1.51": Promise("task_cancel answers ok and cancel_requested.", (SCHEMAS, RUNNING_CANCEL)),
+    "B1.52": Promise(
+        "events_read takes since_seq and max_events, and answers events and last_seq.", (SCHEMAS, TEN_TASKS, POLLS)
+    ),
+    "B1.53": Promise("wait_for_command answers a command or a timeout.", (LOOP, AGENTS_BAD)),
+    "B1.54": Promise("emit_event takes type, task, payload and done, and answers ok.", (LOOP, AGENTS_BAD)),
+    "B1.55": Promise("agent://<id>/outbox?tail= is a resource.", (HANDSHAKES, MODERN)),
+    "B1.56": Promise(
+        "run://<run_id>/broadcast?tail= is a resource, with updates.",
+        (
+            HANDSHAKES,
+            MODERN,
+            f"{PROTOCOL}a_subscriber_hears_of_changes_and_once_after_a_restart",
+            f"{PROTOCOL}a_listener_of_the_modern_era_hears_of_changes_and_once_after_a_restart",
+        ),
+    ),
+    "B1.57": Promise("agent://<id>/meta is a resource.", (HANDSHAKES, MODERN)),
+    "B1.58": Promise("AC1, as below.", (THREE_PANES,)),
+    "B1.59": Promise("AC2, as below.", (TEN_TASKS,)),
+    "B1.60": Promise("AC3, as below.", (LOOP,)),
+    "B1.61": Promise("AC4, as below.", (RUNNING_CANCEL,)),
+    "B1.62": Promise("AC5, as below.", (f"{AC5}the_purity_check_sees_every_kind_of_noise",)),
+    "AC1": Promise(
+        "Three agents are three panes of the master's window, each with exactly one ready record.",
+        (
+            THREE_PANES,
+            f"{AC1}a_bad_entry_of_a_team_fails_alone_and_panes_come_before_programs",
+            f"{AC1}outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_last_agent",
+        ),
+    ),
+    "AC2": Promise(
+        "Ten tasks end in ten terminal events in FIFO order and never overlap.",
+        (TEN_TASKS, f"{AC2}the_overlap_check_sees_an_overlap", HISTORY),
+    ),
+    "AC3": Promise(
+        "wait_for_command returns in time and loops; a vanished client or daemon costs nothing and restarts no clock.",
+        (
+            LOOP,
+            f"{DELIVERY}a_wait_ends_at_its_timeout_and_not_before",
+            f"{AC3}a_client_that_vanishes_in_its_wait_or_with_a_task_in_hand_loses_nothing",
+            f"{AC3}a_daemon_killed_in_a_wait_does_not_start_its_clock_anew_and_the_wait_is_answered_once",
+            f"{AC3}a_daemon_killed_in_a_wait_hands_the_task_to_the_same_request_once",
+            f"{AC3}a_second_wait_of_one_agent_ends_the_first_with_a_timeout",
+        ),
+    ),
+    "AC4": Promise(
+        "A cancel is observable at once and ends in one canceled at the agent's next checkpoint.",
+        (RUNNING_CANCEL, SEEN_CANCEL, TOLD_CANCEL),
+    ),
+    "AC5": Promise(
+        "A byte on the relay's stdout that is no MCP message fails the tests.",
+        (
+            f"{AC5}the_purity_check_sees_every_kind_of_noise",
+            f"{AC5}noise_of_imports_and_bad_lines_of_a_client_never_reach_stdout",
+            f"{AC5}a_daemon_that_is_killed_again_and_again_leaves_no_trace_on_stdout_and_every_call_one_answer",
+            f"{AC5}a_daemon_that_cannot_start_is_told_late_as_an_mcp_error_and_a_repair_is_noticed",
+        ),
+    ),
+}
+"""Promise id -> what holds it."""

@@ -1,0 +1,71 @@
+"""The manifest of promises is complete, and every test it names exists."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import PROMISES, Promise
+
+TESTS = Path(__file__).resolve().parents[1]
+WHY = ("deferred: ", "out of scope: ", "measured: ")
+
+
+def functions(file):
+    """The names of the test functions of a file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds) and node.name.startswith("test_")}
+
+
+def complaints(promises):
+    """What is wrong with a manifest, in sentences."""
+    found, known = [], {}
+    for name, promise in promises.items():
+        if not promise.behaviour.endswith("."):
+            found.append(f"{name} has no sentence")
+        if promise.reason and not promise.reason.startswith(WHY):
+            found.append(f"{name} has a reason of no kind")
+        if not promise.tests and not promise.reason:
+            found.append(f"{name} has no test and no reason")
+        for node in promise.tests:
+            path, _, test = node.partition("::")
+            if path not in known:
+                known[path] = functions(TESTS / path) if (TESTS / path).is_file() else set()
+            if test not in known[path]:
+                found.append(f"{name} names {node}, which does not exist")
+    return found
+
+
+def test_every_promise_has_a_test_that_exists_or_a_reason():
+    assert complaints(PROMISES) == []
+
+
+def test_the_manifest_knows_every_promise():
+    assert list(PROMISES) == [*(f"B1.{n}" for n in range(1, 63)), *(f"AC{n}" for n in range(1, 6))]
+
+
+@pytest.mark.parametrize(
+    ("promise", "wrong"),
+    [
+        (Promise("It works."), "X has no test and no reason"),
+        (Promise("It works", ("unit/test_manifest.py::test_the_manifest_knows_every_promise",)), "X has no sentence"),
+        (Promise("It works.", (), "some day"), "X has a reason of no kind"),
+        (Promise("It works.", ("unit/test_manifest.py::test_gone",)), "X names unit/test_manifest.py::test_gone, which does not exist"),
+        (Promise("It works.", ("unit/gone.py::test_x",)), "X names unit/gone.py::test_x, which does not exist"),
+    ],
+)  # fmt: skip
+def test_a_promise_without_a_test_is_found(promise, wrong):
+    assert complaints({"X": promise}) == [wrong]
+
+
+def test_every_acceptance_test_file_is_named_by_a_promise_or_stands_for_the_requirements_as_a_whole():
+    named = {node.partition("::")[0] for promise in PROMISES.values() for node in promise.tests}
+    files = {f"acceptance/{path.name}" for path in (TESTS / "acceptance").glob("test_*.py")}
+    assert files - named == {"acceptance/test_install.py"}
+
+
+def test_the_trust_policy_names_what_guards_the_user():
+    page = (TESTS.parent / "docs" / "trust.md").read_text(encoding="utf-8")
+    for word in ("agent_delete", "force", "confirm", "trust", "0600", "approve"):
+        assert word in page, word
