@@ -96,11 +96,9 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def tree(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every entry below ``root``: name -> (mode, content, or the target of a link), less the daemon's empty claim."""
+    """Every entry below ``root``: name -> (mode, content, or the target of a link)."""
     found: dict[str, tuple[int, bytes]] = {}
     for path in sorted(root.rglob("*")):
-        if path == root / ".agents" / "lock":
-            continue
         mode = path.lstat().st_mode
         content = path.read_bytes() if path.is_file() else b""
         if path.is_symlink():

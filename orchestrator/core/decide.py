@@ -67,7 +67,7 @@ def enqueue(agent: Agent, *, task_id: str, payload: Any, stored: Any, limits: Li
         state = known.state if isinstance(known, Task) else known.outcome
         answer = {"position": known.position, "task_id": task_id, "state": state}
         call = agent.calls.get(req)
-        if call is None or call["task_id"] != task_id:
+        if call is None or call.task_id != task_id:
             answer["duplicate"] = True
         return Decision(answer=answer)
     _must_live(agent)
@@ -83,7 +83,7 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
     task = agent.unfinished.get(task_id)
     if task is None:
         call = agent.calls.get(req)
-        if call is not None and call["type"] == "cancel":  # re-sent: it was canceled at once by the first sending
+        if call is not None and call.type == "cancel":  # re-sent: it was canceled at once by the first sending
             return Decision(answer={"ok": True, "state": "cancel_requested"})
         ended = agent.finished.get(task_id)
         if ended is None:
@@ -213,8 +213,8 @@ def emit(
     if done and kind not in TERMINAL:
         raise BadRequest("bad_event", f"done: true belongs to {', '.join(sorted(TERMINAL))}, not to {kind}")
     call = agent.calls.get(req)
-    if call is not None and call["type"] == kind:
-        return _told(agent, {"ok": True, "seq": call["seq"]})
+    if call is not None and call.type == kind:
+        return _told(agent, {"ok": True, "seq": call.seq})
     first = ready(agent, at=at, req=req if kind == "ready" else None)
     if kind in ("ready", "heartbeat"):
         return _told(agent, {"ok": True}, first)

@@ -70,6 +70,14 @@ REMEMBERED_CALLS = 1000
 """Per agent: how many answered calls, at least, a re-sent call can be matched with (relay.md §3)."""
 
 
+class Answered(NamedTuple):
+    """What a re-sent call is answered from: the record it caused the first time."""
+
+    type: str
+    task_id: str | None
+    seq: int
+
+
 @dataclass(slots=True)
 class Task:
     """One unfinished task; derived, never serialised."""
@@ -117,7 +125,7 @@ class Agent:
     restarts: list[str] = field(default_factory=list)  # `at` of each
     exited: dict[str, Any] | None = None  # the last `exited` record of the current life
     failure: dict[str, Any] | None = None
-    calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # req -> the record it caused
+    calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     created_at: str | None = None
     ready_at: str | None = None
@@ -147,18 +155,15 @@ def apply(agent: Agent, log: str, record: dict[str, Any]) -> None:
     kind = record["type"]
     if log == "inbox":
         _INBOX[kind](agent, record)
+    elif record["epoch"] != agent.epoch and (record["epoch"] < agent.epoch or kind not in ("starting", "restarted")):
+        raise _illegal(record, f"an agent in epoch {agent.epoch}")
+    elif kind in TASK_RECORDS:
+        _task_happened(agent, kind, record)
     else:
-        epoch = record["epoch"]
-        if epoch != agent.epoch and (epoch < agent.epoch or kind not in ("starting", "restarted")):
-            raise _illegal(record, f"an agent in epoch {agent.epoch}")
-        if kind in TASK_RECORDS:
-            _task_happened(agent, kind, record)
-        else:
-            _life_happened(agent, kind, record)
-    req = record.get("req")
-    if req is not None:
+        _life_happened(agent, kind, record)
+    if "req" in record:
         calls = agent.calls
-        calls[req] = record
+        calls[record["req"]] = Answered(kind, record.get("task_id"), record["seq"])
         if len(calls) > 2 * REMEMBERED_CALLS:
             agent.calls = dict(list(calls.items())[-REMEMBERED_CALLS:])
 
@@ -202,7 +207,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     after = TASK_EDGES.get((task.state, kind))
     if after is None:
         raise _illegal(record, f"task {task_id!r}, which is {task.state}")
-    if kind in _OF_THE_HEAD and task is not agent.head():
+    if task is not agent.lease and kind in _OF_THE_HEAD and task is not agent.head():
         raise _illegal(record, f"task {task_id!r}, which is not the head of the queue")
     if kind == "delivered":
         if task.state == "running":

@@ -132,8 +132,8 @@ class Roster:
 
         Conflict ``daemon_running`` when another daemon writes these files.
         """
-        if not self.paths.home.is_dir():
-            return
+        if not (self.paths.agents.is_dir() or self.paths.runs.is_dir()):
+            return  # nothing of ours yet: a lock file would be the first thing we litter
         self._lock = claim(self.paths)
         for run_id, found in open_runs(self.paths, self.syncer, self.config().durability, clean=clean).items():
             if isinstance(found, Run):

@@ -74,6 +74,18 @@ class Team(RuleBasedStateMachine):
         reached[f"cancel of a {self.agent.unfinished[task].state} task"] += 1
         self.desk.cancel(task)
 
+    @precondition(lambda self: self.agent.lease is not None and not self.agent.lease.cancel_asked)
+    @rule()
+    def cancel_the_lease(self):
+        reached[f"cancel of a {self.agent.lease.state} task"] += 1
+        self.desk.cancel(self.agent.lease.task_id)
+
+    @precondition(lambda self: self.agent.lease is not None and self.works())
+    @rule()
+    def lose_the_agent(self):
+        reached[f"exit with a {self.agent.lease.state} lease"] += 1
+        self.desk.exit(code=1)
+
     @precondition(lambda self: self.agent.finished and self.works())
     @rule(data=st.data(), kind=st.sampled_from(sorted(TERMINAL)))
     def report_again(self, data, kind):
@@ -146,9 +158,9 @@ def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():
     )
     wanted = {
         "wait with a choice": 100,
-        "exit with a running lease": 10,
+        "exit with a running lease": 5,
         "exit with a delivered lease": 10,
-        "cancel of a running task": 10,
+        "cancel of a running task": 5,
         "cancel of a queued task": 10,
         "second terminal event": 10,
         "deleted": 5,
