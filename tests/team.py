@@ -13,7 +13,8 @@ from orchestrator.core import decide
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import open_run
-from orchestrator.team.roster import Entry, Roster
+from orchestrator.team.entry import Entry
+from orchestrator.team.roster import Roster
 
 
 @dataclass

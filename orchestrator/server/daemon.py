@@ -33,8 +33,9 @@ from orchestrator.server.session import build, serve
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
+from orchestrator.team.entry import Origin
 from orchestrator.team.processes import environ_of
-from orchestrator.team.roster import Origin, Roster
+from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.windows import Windows
 

@@ -22,7 +22,8 @@ from mcp.shared.exceptions import MCPError
 
 from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.server.toolset import Client
-from orchestrator.team.roster import Entry, Roster
+from orchestrator.team.entry import Entry
+from orchestrator.team.roster import Roster
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import artifact, artifacts, meta_of
 

@@ -96,7 +96,7 @@ def _admin_call(run: Admin) -> Callable[[Context, BaseModel], Awaitable[dict[str
 
 
 def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptResult:
-    """A prompt with its placeholders filled; an unknown name is an invalid-params error."""
+    """A prompt with its names filled in; an unknown name is an invalid-params error."""
     if name not in PROMPTS:
         raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(PROMPTS)}")
     values = {"project": str(roster.root), "agent_id": client.agent_id or "<agent_id>", "role": "", "artifacts": ""}

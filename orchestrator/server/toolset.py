@@ -23,7 +23,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator import steps
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.team.roster import Origin, Roster
+from orchestrator.team.entry import Origin
+from orchestrator.team.roster import Roster
 
 log = structlog.get_logger()
 

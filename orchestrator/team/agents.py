@@ -14,8 +14,9 @@ from orchestrator.core import decide, engines, state
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import confine
 from orchestrator.team.broadcast import Run
+from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.processes import environ_of
-from orchestrator.team.roster import Entry, Origin, Roster
+from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor, check_program
 from orchestrator.team.views import meta_of, paths_of, row, row_of, status_of
 

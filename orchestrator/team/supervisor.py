@@ -7,7 +7,6 @@ and recovering after a kill -9 all go through it, so a step that was cut off is 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import shutil
@@ -26,14 +25,14 @@ from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.store.files import read_json, replace
 from orchestrator.team import processes
 from orchestrator.team.broadcast import Run
-from orchestrator.team.roster import Entry, Roster
-from orchestrator.team.views import meta_of
+from orchestrator.team.entry import Entry
+from orchestrator.team.metas import Metas
+from orchestrator.team.roster import Roster
 from orchestrator.team.windows import Windows
 from orchestrator.term.panes import NewPane, TaggedPane
 
 log = structlog.get_logger()
 
-META_EVERY_S = 0.5
 REAP_S = 2.0
 """tmux needs a moment between the end of a pane's process and knowing its status."""
 
@@ -48,10 +47,9 @@ class Supervisor:
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
         self._watching: dict[str, asyncio.Task[None]] = {}
-        self._stale_meta: set[str] = set()
-        self._meta_writer: asyncio.Task[None] | None = None
+        self._metas = Metas(roster)
         roster.listeners.append(windows.repaint)
-        roster.listeners.append(self._meta_changed)
+        roster.listeners.append(self._metas.changed)
 
     def _at(self) -> str:
         return rfc3339(self.roster.clock.now())
@@ -401,8 +399,8 @@ class Supervisor:
                 entry.pane_id = run.file["agents"].get(entry.agent_id)
             if entry.live:
                 self.tend(entry)
-            if not clean and self._meta_behind(entry):
-                self._meta_changed(entry)
+            if not clean and self._metas.behind(entry):
+                self._metas.changed(entry)
         for run in self.roster.runs.values():
             await self.windows.end_if_empty(run)
         if not clean and not any(run.live for run in self.roster.runs.values()):
@@ -420,43 +418,13 @@ class Supervisor:
         """How many agents still need supervision."""
         return sum(1 for entry in self.roster.agents.values() if entry.state.life in ("starting", "ready", "exited"))
 
-    def _meta_changed(self, entry: Entry) -> None:
-        self._stale_meta.add(entry.agent_id)
-        if self._meta_writer is None or self._meta_writer.done():
-            self._meta_writer = asyncio.get_running_loop().create_task(self._write_metas())
-
-    async def _write_metas(self) -> None:
-        """meta.json is a cache for humans and for when no daemon runs; losing one loses nothing."""
-        while self._stale_meta:
-            await self._pause(META_EVERY_S)
-            await self._write_stale_metas()
-
-    async def _write_stale_metas(self) -> None:
-        for agent_id in sorted(self._stale_meta):
-            self._stale_meta.discard(agent_id)
-            entry = self.roster.agents.get(agent_id)
-            if entry is None:
-                continue
-            data = orjson.dumps(meta_of(self.roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
-            with contextlib.suppress(OrchestratorError):
-                await asyncio.to_thread(replace, self.roster.paths.meta(agent_id), data, mode=0o600)
-
-    def _meta_behind(self, entry: Entry) -> bool:
-        try:
-            found = read_json(self.roster.paths.meta(entry.agent_id))
-        except OrchestratorError:
-            return True
-        return not isinstance(found, dict) or found.get("last_event_seq") != entry.outbox.visible_seq
-
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""
         tasks = [*self._tending.values(), *self._watching.values()]
-        if self._meta_writer is not None:
-            tasks.append(self._meta_writer)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._write_stale_metas()
+        await self._metas.close()
         self.windows.close()
 
 

@@ -19,7 +19,8 @@ from orchestrator.errors import BadRequest, Conflict
 from orchestrator.store.files import check_id
 from orchestrator.store.journal import Journal
 from orchestrator.team.broadcast import Run
-from orchestrator.team.roster import Entry, Roster, Waiting, payload_bytes
+from orchestrator.team.entry import Entry, Waiting
+from orchestrator.team.roster import Roster, payload_bytes
 
 # Engines stop an agent that repeats identical calls: each answer gives it another cursor to pass.
 _NONCE = secrets.token_hex(4)

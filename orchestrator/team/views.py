@@ -7,7 +7,8 @@ from typing import Any
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.core import state
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
-from orchestrator.team.roster import Entry, Roster
+from orchestrator.team.entry import Entry
+from orchestrator.team.roster import Roster
 
 SHOWN_TASKS = 50
 

@@ -21,8 +21,9 @@ from orchestrator.core import decide
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import make_dir
 from orchestrator.team.broadcast import Run, open_run
+from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.processes import environ_of
-from orchestrator.team.roster import Entry, Origin, Roster
+from orchestrator.team.roster import Roster
 from orchestrator.team.views import status_of
 from orchestrator.term import borders, panes, splits, tmux
 from orchestrator.term.layout import Limits
