@@ -347,7 +347,7 @@ def after_exit(agent: Agent, *, at: str, may_relaunch: bool) -> list[Draft]:
     if wanted and may_relaunch and len(agent.restarts) < limit:
         return [_happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why)]
     if not may_relaunch:
-        why += "; its pane is gone"
+        why += ", so there is nothing to launch it into"
     elif wanted and limit:
         why += f"; relaunched {len(agent.restarts)} of {limit} times already"
     else:
