@@ -14,7 +14,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from orchestrator.clock import SystemClock
 from orchestrator.store.syncer import Syncer
@@ -22,6 +24,17 @@ from orchestrator.team import tasks
 from tests.team import Team
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
+
+
+def together(work: Callable[[Any], None], each: Iterable[Any]) -> float:
+    """Run ``work`` on each item in a thread of its own; the seconds until all are done."""
+    threads = [threading.Thread(target=work, args=(one,)) for one in each]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began
 
 
 def raw(root: Path, workers: int, cycles: int) -> float:
@@ -35,13 +48,7 @@ def raw(root: Path, workers: int, cycles: int) -> float:
             os.fdatasync(fd)
         os.close(fd)
 
-    threads = [threading.Thread(target=work, args=(root / f"raw{n}",)) for n in range(workers)]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return workers * cycles / (time.perf_counter() - began)
+    return workers * cycles / together(work, [root / f"raw{n}" for n in range(workers)])
 
 
 def sqlite_queue(root: Path, workers: int, cycles: int) -> float:
@@ -63,13 +70,7 @@ def sqlite_queue(root: Path, workers: int, cycles: int) -> float:
             db.execute("UPDATE q SET state = 'done' WHERE id = ?", row)
         db.close()
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(workers)]
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return workers * cycles / (time.perf_counter() - began)
+    return workers * cycles / together(work, range(workers))
 
 
 async def team(root: Path, agents: int, cycles: int) -> float:

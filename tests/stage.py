@@ -27,6 +27,7 @@ import jsonschema
 from orchestrator.config import Config
 from orchestrator.core.events import SCHEMAS
 from orchestrator.errors import Environment
+from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer
 
 T = TypeVar("T")
@@ -59,15 +60,8 @@ while os.read(read, 1):
 
 
 def until(look: Callable[[], T | None], bound_s: float = BOUND_S) -> T:
-    """The first true value of ``look``; fails after a bound that only a broken product reaches."""
-    deadline = time.monotonic() + bound_s
-    pause = threading.Event()
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "waited in vain"
-        pause.wait(0.01)
+    """As tmux_server's, with the longer bound that a whole product deserves."""
+    return tmux_server.until(look, bound_s)
 
 
 def processes_with(text: str) -> dict[int, str]:

@@ -292,12 +292,6 @@ class Meta(BaseModel):
     policies: dict[str, Any]
 
 
-class WindowChange(BaseModel):
-    """What was there before we changed a window, so that it can be put back."""
-
-    model_config = ConfigDict(extra="allow")
-
-
 class RunFile(BaseModel):
     """run.json: which tmux window a team run lives in, and what we changed of it."""
 

@@ -20,9 +20,9 @@ T = TypeVar("T")
 BOUND = 15.0
 
 
-def until(look: Callable[[], T | None]) -> T:
+def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
     """The first true value of ``look``; fails after a bound that only a broken product reaches."""
-    deadline = time.monotonic() + BOUND
+    deadline = time.monotonic() + bound_s
     pause = threading.Event()
     while True:
         found = look()

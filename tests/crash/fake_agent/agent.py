@@ -8,11 +8,12 @@ somebody else speaks for the agent.
 
 import json
 import os
+import signal
 import subprocess
 import time
 
 while "FAKE_AGENT_IDLE" in os.environ:
-    time.sleep(3600)
+    signal.pause()
 AGENT = os.environ["ORCHESTRATOR_AGENT_ID"]
 PYTHON = os.environ["FAKE_AGENT_PYTHON"]
 relay = subprocess.Popen(
