@@ -3,7 +3,7 @@
 PY = .venv/bin/python
 ARGS =
 
-.PHONY: setup venv check test demo bench soak lock dist clean
+.PHONY: setup venv check test e2e demo bench bench-engines soak lock dist clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -19,8 +19,11 @@ check: venv       ## format, lint, types, spelling, generated files
 	$(PY) tools/schemas.py --check
 	$(PY) tools/docs.py --check
 
-test: setup       ## every test but the long forms
-	$(PY) -m pytest -m "not slow" $(ARGS)
+test: setup       ## every test but the long forms and the real CLIs; on all cores, ARGS=-n0 for one
+	$(PY) -m pytest -n logical --dist loadscope -m "not slow and not e2e" $(ARGS)
+
+e2e: setup        ## the real CLIs against scripted models; needs node, installs the CLIs into the user's cache once
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -m "e2e and not slow" tests/e2e $(ARGS)
 
 demo: setup       ## the main job on real input
 	@$(PY) -P -m orchestrator demo $(ARGS)
@@ -28,8 +31,11 @@ demo: setup       ## the main job on real input
 bench: setup      ## figures, measured side by side in one run
 	$(PY) -m benchmarks $(ARGS)
 
+bench-engines: setup  ## what each real CLI costs as an agent, against scripted models
+	$(PY) -m benchmarks.engines $(ARGS)
+
 soak: setup       ## the long forms of the tests
-	$(PY) -m pytest -m slow $(ARGS)
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -m slow $(ARGS)
 
 lock: venv        ## requirements.lock anew from pyproject.toml
 	$(PY) -m piptools compile --quiet --upgrade --generate-hashes --extra dev --build-deps-for editable \

@@ -1,4 +1,4 @@
-"""The entry point: hands over to relay or launch stub before anything heavy is imported, else to the command line.
+"""The entry point: relay, hook, launch stub before anything heavy is imported, else the command line.
 
 It touches descriptors 0 and 1 for the relay, and turns what must not reach a user (a traceback) into a line.
 """
@@ -22,6 +22,10 @@ def main() -> int:
             from orchestrator import relay  # noqa: PLC0415 - after the wire is safe
 
             return relay.main(sys.argv[2:], wire_in, wire_out)
+        if command == "hook":
+            from orchestrator import hook  # noqa: PLC0415 - one command, one import
+
+            return hook.main()
         if command == "launch":
             from orchestrator import launch  # noqa: PLC0415 - one command, one import
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -73,6 +73,11 @@ class Signal:
         self._waiters.discard(waiter)
 
 
+async def elapse(seconds: float, clock: Clock) -> None:
+    """Let ``seconds`` of that clock pass, where there is no fact to wait for."""
+    await wait_until(lambda: None, Signal(), clock.monotonic() + seconds, clock)
+
+
 async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock) -> T | None:
     """The first value of ``look`` that is not None, or None once ``clock.monotonic()`` reaches ``deadline``.
 
@@ -99,3 +104,11 @@ async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: flo
             signal.disarm(waiter)
             if timer is not None:
                 timer.cancel()
+
+
+async def call_off(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until each has ended, however it did."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

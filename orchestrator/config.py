@@ -58,6 +58,16 @@ class Config(BaseModel):
     engine: str = _key(
         "", "Engine of agents created without one; empty: the kind of the master's client, else shell."
     )
+    command: str = _key(
+        "",
+        "Command line of engine `command`, split as a shell would, not run by one; {prompt}, {prompt_file}, {mcp}.",
+    )
+    approval: Literal["ask", "edits", "all"] = _key(
+        "ask", "What an agent's CLI may do unasked: ask: as the user has it; edits: change files; all: everything."
+    )
+    trust: bool = _key(
+        False, "Spare an agent's CLI its question whether the project's folder is trusted; settings in it then count."
+    )
     durability: Literal["fsync", "os"] = _key(
         "fsync", "fsync: a record is on the disk before it counts; os: the kernel decides when it is."
     )
@@ -75,6 +85,13 @@ class Config(BaseModel):
     )
     session_width: int = _key(220, "Width of the session made outside tmux.", "columns", ge=80, le=1000)
     session_height: int = _key(60, "Height of the session made outside tmux.", "rows", ge=24, le=1000)
+    ready_timeout_s: float = _key(
+        60.0, "How long a launched CLI may take to its first call before the agent is failed.", "s", ge=1, le=3600
+    )
+    park_after: int = _key(
+        2, "After how many empty waits an agent that can be woken is told to end its turn; 0: never.", "waits",
+        ge=0, le=1000,
+    )  # fmt: skip
     ready_wait_ms: int = _key(
         45000, "How long agent_create waits for the first ready by default.", "ms", ge=0, le=110000
     )

@@ -1,4 +1,4 @@
-"""The files that ship with the code: prompts and JSON Schemas. Reads only.
+"""The files that ship with the code: prompts, JSON Schemas, plugins for other programs. Reads only.
 
 A wheel carries them in ``orchestrator/_data``; a checkout has them at the repository's root.
 """
@@ -15,6 +15,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _PLACES = {
     "prompts": (_PACKAGE / "_data" / "prompts", _PACKAGE.parent / "prompts"),
     "schemas": (_PACKAGE / "_data" / "schemas", _PACKAGE.parent / ".agents-schema"),
+    "plugins": (_PACKAGE / "plugins",),
 }
 
 
@@ -24,6 +25,14 @@ def prompt(name: str) -> str:
         return (_directory("prompts") / f"{name}.md").read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise _incomplete(f"prompt {name}") from error
+
+
+def plugin(name: str) -> str:
+    """The text of ``plugins/<name>``, which runs inside a CLI; Environment ``internal`` if it is missing."""
+    try:
+        return (_directory("plugins") / name).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise _incomplete(f"plugin {name}") from error
 
 
 def schema_names() -> list[str]:

@@ -130,11 +130,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "a configuration file, variable or flag has an unknown key or a wrong value",
         "fix the named key; orchestrator config show explains every value",
     ),
+    "bad_role": (
+        BadRequest,
+        "the role's file cannot be used",
+        "fix the named file in .agents/roles, or give the agent another role",
+    ),
     # who: the caller, after looking again
     "task_exists": (Conflict, "the task id is taken by another payload", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
     "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
     "replaced": (Conflict, "a newer life of this agent has taken over", "stop; you have been replaced"),
+    "entry_edited": (
+        Conflict,
+        "what setup wrote into a CLI's configuration has been changed by hand",
+        "look at it; --force takes no notice of the change",
+    ),
     "proto_mismatch": (
         Conflict,
         "two installations speak different protocols",
@@ -153,6 +163,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "repeat the call later; orchestrator daemon status says why",
     ),
     "daemon_stopped": (NotReady, "the daemon was stopped by hand", "run: orchestrator daemon start"),
+    "config_busy": (
+        NotReady,
+        "another program is writing the same configuration file",
+        "run it again",
+    ),
     # who: the operator
     "no_room": (
         Environment,
@@ -160,6 +175,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         'enlarge the window, delete an agent, or set overflow = "window"',
     ),
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
+    "pane_unknown": (
+        Environment,
+        "the pane of the master cannot be known: its CLI shares one background process among panes",
+        "start Codex with --no-daemon, or set features.daemon_auto_start = false and end the running one",
+    ),
     "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
     "disk_full": (Environment, "the disk is full; nothing was stored", "free space, then repeat the call"),
     "io_failed": (
@@ -168,6 +188,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "see the message; check disk and permissions",
     ),
     "engine_missing": (Environment, "the engine's program is not installed", "install it, or choose another engine"),
+    "config_unreadable": (
+        Environment,
+        "a CLI's configuration file cannot be understood; it was left alone",
+        "fix the named line, or add the snippet by hand: orchestrator setup --print CLI",
+    ),
+    "not_ready": (
+        Environment,
+        "the agent's CLI did not get to its first call in time",
+        "see the cause and the last lines of its pane; docs/troubleshooting.md says what to do",
+    ),
     "launch_failed": (Environment, "the agent's program did not start", "see the message and the pane's last lines"),
     "daemon_failed": (Environment, "the daemon cannot start", "see the message and the daemon's log"),
     "run_dir_unsafe": (

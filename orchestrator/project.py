@@ -94,6 +94,14 @@ def own_command(*args: str) -> list[str]:
     return [sys.executable, "-P", "-m", "orchestrator", *args]
 
 
+def hook_command() -> list[str]:
+    """How a CLI's hook starts us: always the same words, for Codex trusts a hook by its command line.
+
+    ``-I -S``: no site packages, no cwd on the path; a hook process lives as long as its agent is parked.
+    """
+    return [sys.executable, "-IS", os.path.join(INSTALL, "hook.py")]
+
+
 def find_project(cwd: Path) -> Project:
     """The project a process in ``cwd`` works in; never fails, an unreadable directory just does not count.
 

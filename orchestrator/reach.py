@@ -237,6 +237,11 @@ def _agent() -> dict[str, Any] | None:
     agent_id, epoch, secret = (os.environ.get(name, "") for name in AGENT_ENV)
     if not agent_id or not epoch.isdecimal():
         return None
+    if AGENT_ENV[2] not in os.environ and "/" not in agent_id:  # some CLIs strip what is named like a secret
+        place = Path(os.environ.get("ORCHESTRATOR_PROJECT", "")) / ".agents" / "agents" / agent_id / "engine"
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            launch = json.loads((place / "launch.json").read_bytes())
+            secret = str(launch["secret"]) if launch["epoch"] == int(epoch) else ""
     return {"id": agent_id, "epoch": int(epoch), "secret": secret}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,15 @@ from tests.stage import MARK, Stage, processes_with
 
 _COUNT = itertools.count(1)
 OURS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The markers that belong to a directory of tests."""
+    config.addinivalue_line("markers", "e2e: the real CLIs against scripted models, run by make e2e")
+    # Who runs tests in the background or under nohup has signals ignored, which what tests start would inherit.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from orchestrator.core import decide, events, state
+from orchestrator.core import decide, events, state, supervise
 
 
 class Desk:
@@ -23,7 +23,7 @@ class Desk:
 
     def write(self, drafts: list[events.Draft]) -> list[dict[str, Any]]:
         written = [self._put(draft) for draft in drafts]
-        while more := decide.settle(self.agent, self.at()):
+        while more := supervise.settle(self.agent, self.at()):
             for draft in more:
                 self._put(draft)
         return written
@@ -42,7 +42,7 @@ class Desk:
             "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2} | policies,
             "env_names": [],
         }  # fmt: skip
-        self.write([decide.starting(self.agent.agent_id, at=self.at(), req="c:0", spec=spec)])
+        self.write([supervise.starting(self.agent.agent_id, at=self.at(), req="c:0", spec=spec)])
 
     def ready(self) -> None:
         self.write(decide.ready(self.agent, at=self.at(), req=None))
@@ -88,8 +88,8 @@ class Desk:
         return made.answer
 
     def exit(self, code: int | None = 1, relaunch: bool = True) -> None:
-        self.write(decide.exited(self.agent, at=self.at(), reason="x", code=code, signal=None, last_lines=[]))
-        self.write(decide.after_exit(self.agent, at=self.at(), may_relaunch=relaunch))
+        self.write(supervise.exited(self.agent, at=self.at(), reason="x", code=code, signal=None, last_lines=[]))
+        self.write(supervise.after_exit(self.agent, at=self.at(), may_relaunch=relaunch))
 
     def types(self, log: str = "outbox") -> list[str]:
         return [record["type"] for record in self.logs[log]]

@@ -35,6 +35,18 @@ PROMPTS = "unit/test_prompts.py::test_"
 DOCS = "unit/test_docs.py::test_"
 ARCHITECTURE = "unit/test_architecture.py::test_"
 MANIFEST = "unit/test_manifest.py::test_"
+ENGINES = "unit/test_engines.py::test_"
+SETUP = "unit/test_setup.py::test_"
+HOOK = "unit/test_hook.py::test_"
+SCREENS = "integration/test_watching.py::test_"
+BLOCKED = "integration/test_blocked.py::test_"
+PARKED = "integration/test_parking_words.py::test_"
+WOKEN = "integration/test_wake.py::test_"
+LIVE = "e2e/test_doctor.py::test_"
+TEAM = "e2e/test_team.py::test_"
+REAL = {kind: f"e2e/test_{kind}.py::test_" for kind in ("gemini", "claude", "codex", "opencode")}
+LIVES = tuple(f"{path}an_agents_whole_life" for path in REAL.values())
+STRANGERS = tuple(f"{path}as_an_unprivileged_user_with_the_key_in_the_shell_alone" for path in REAL.values())
 HISTORY = "property/test_state_machine.py::test_any_history_keeps_fifo_one_lease_and_exactly_one_end"
 
 THREE_PANES = f"{AC1}three_agents_get_three_panes_in_the_masters_window_and_the_users_panes_stay"
@@ -168,8 +180,11 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.31": Promise(
         "Sub-agents get wait_for_command and emit_event and no more.",
-        (TWO_TOOLS, f"{ARCHITECTURE}the_agents_tools_never_reach_code_that_creates_or_kills_agents"),
-        "deferred: includeTools and excludeTools in the settings of the AI CLIs come with their engines",
+        (
+            TWO_TOOLS,
+            f"{ARCHITECTURE}the_agents_tools_never_reach_code_that_creates_or_kills_agents",
+            f"{SETUP}print_shows_every_snippet_with_the_two_tools_of_an_agent_and_writes_nothing",
+        ),
     ),
     "B1.32": Promise("The transport is stdio.", (HANDSHAKES, MODERN)),
     "B1.33": Promise(
@@ -277,6 +292,82 @@ PROMISES: dict[str, Promise] = {
             f"{AC5}a_daemon_that_is_killed_again_and_again_leaves_no_trace_on_stdout_and_every_call_one_answer",
             f"{AC5}a_daemon_that_cannot_start_is_told_late_as_an_mcp_error_and_a_repair_is_noticed",
         ),
+    ),
+    "ENGINES1": Promise(
+        "Gemini CLI, Claude Code, Codex and opencode are agents, unmodified, and no file of the user's changes.",
+        (
+            f"{ENGINES}a_launch_can_be_executed_and_stays_in_the_agents_directory",
+            f"{ENGINES}no_secret_is_on_a_command_line_for_others_to_read",
+            f"{ENGINES}approvals_are_raised_only_when_asked_for",
+            *LIVES,
+            *STRANGERS,
+        ),
+    ),
+    "ENGINES2": Promise(
+        "Rules, role, first message and our server reach every engine; one that does not get ready says why.",
+        (
+            f"{ENGINES}rules_first_message_and_server_reach_the_cli",
+            "integration/test_engine_command.py::test_any_command_line_can_be_an_agent_and_is_told_rules_role_model_and_server",
+            f"{SCREENS}a_cli_that_does_not_get_ready_in_time_is_failed_with_its_cause",
+            f"{BLOCKED}who_waits_for_a_cli_that_does_not_get_ready_is_told_the_cause_and_nothing_is_left",
+            f"{REAL['claude']}what_stops_it_before_it_begins_is_said_and_cleared_away",
+            f"{REAL['codex']}what_stops_it_before_it_begins_is_said_and_cleared_away",
+            f"{REAL['gemini']}what_stops_it_before_it_begins_is_said_and_cleared_away",
+        ),
+    ),
+    "ENGINES3": Promise(
+        "A parked agent costs no model request, is woken at once, and a human's draft survives every wake.",
+        (
+            f"{PARKED}a_park_is_ended_by_a_task_and_by_nothing_else",
+            f"{PARKED}thousands_of_random_parks_lose_no_wake_and_never_say_parked_when_it_is_not",
+            f"{WOKEN}nothing_is_pasted_over_anything",
+            f"{HOOK}a_held_hook_fits_into_its_budget",
+            "e2e/test_parking.py::test_a_parked_agent_asks_nothing_and_is_woken_by_each_task",
+            "e2e/test_parking.py::test_a_draft_survives_a_wake",
+        ),
+    ),
+    "ENGINES4": Promise(
+        "A silent agent is blocked with its reason, shown everywhere, and never typed into.",
+        (
+            f"{ENGINES}a_recorded_screen_is_explained",
+            f"{BLOCKED}a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call",
+            f"{SCREENS}a_limit_keeps_its_end_everywhere",
+        ),
+    ),
+    "ENGINES5": Promise(
+        "Setup registers the master, keeps every other byte, and takes back what it wrote.",
+        (
+            "property/test_setup_bytes.py::test_a_json_file_gets_its_bytes_back_and_keeps_all_else",
+            "property/test_setup_bytes.py::test_a_toml_file_gets_its_bytes_back_and_keeps_all_else",
+            f"{SETUP}a_second_run_changes_nothing_and_says_so",
+            "e2e/test_setup.py::test_the_cli_connects_after_setup_and_knows_nothing_after_uninstall",
+        ),
+    ),
+    "ENGINES6": Promise(
+        "Doctor checks the installed CLIs and takes each through a task, a wake and a cancel.",
+        (f"{LIVE}doctor_live_takes_each_cli_through_a_task_a_wake_and_a_cancel",),
+    ),
+    "ENGINES7": Promise(
+        "Each real CLI leads a team in its own window; a pane that cannot be known is refused, not guessed.",
+        (
+            "e2e/test_world.py::test_each_cli_leads_an_agent_in_its_own_window",
+            "e2e/test_world.py::test_two_codex_masters_on_one_background_process_are_refused_not_mixed_up",
+            "integration/test_shared_master.py::test_the_pane_of_a_shared_background_process_is_refused_not_guessed",
+        ),
+    ),
+    "ENGINES8": Promise(
+        "A mixed team under a real master keeps every guarantee, and every misbehaviour ends as designed.",
+        (
+            f"{TEAM}a_team_of_all_four_does_forty_tasks_for_a_real_master_and_leaves_no_trace",
+            f"{TEAM}every_misbehaviour_of_a_model_ends_in_the_designed_outcome",
+            f"{TEAM}the_daemon_killed_while_all_four_wait_and_while_they_are_parked_loses_nothing",
+            f"{TEAM}escape_during_a_wait_hands_the_pane_to_the_human_and_the_work_still_arrives",
+            f"{TEAM}a_cli_killed_in_the_middle_of_a_task_comes_back_with_its_session_and_ends_it",
+        ),
+    ),
+    "ENGINES9": Promise(
+        "A new row of the engines table is tested and documented without further code.",
+        (f"{ENGINES}a_row_says_what_is_known_of_it",),
     ),
 }
 """Promise id -> what holds it."""

@@ -65,20 +65,25 @@ def until(look: Callable[[], T | None], bound_s: float = BOUND_S) -> T:
 
 
 def processes_with(text: str) -> dict[int, str]:
-    """The living processes of this user whose environment holds ``text``: pid -> command line."""
+    """The living processes of this user whose environment holds ``text``: pid -> command line.
+
+    A process that was forked and has not executed its own program yet is its parent's picture, and not listed.
+    """
     found: dict[int, str] = {}
+    parents: dict[int, int] = {}
     for place in Path("/proc").iterdir():
         if not place.name.isdigit() or int(place.name) == os.getpid():
             continue
         try:
             if text.encode() in (place / "environ").read_bytes():
-                stat = (place / "stat").read_bytes().rpartition(b")")[2].split()[0]
-                if stat != b"Z":
+                state, parent = (place / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
                     command = (place / "cmdline").read_bytes().replace(b"\0", b" ")
                     found[int(place.name)] = command.decode(errors="replace")[:300]
+                    parents[int(place.name)] = int(parent)
         except OSError:
             continue
-    return found
+    return {pid: command for pid, command in found.items() if found.get(parents[pid]) != command}
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Config
-from orchestrator.core import decide
+from orchestrator.core import decide, supervise
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import open_run
@@ -41,7 +42,10 @@ class FakeClock:
         return self.seconds
 
     def timer(self, delay: float, callback: Any) -> Alarm:
-        alarm = Alarm(self.seconds + max(0.0, delay), callback)
+        at = self.seconds + max(0.0, delay)
+        if delay > 0 and at == self.seconds:  # a delay too small for the sum: time must move all the same
+            at = math.nextafter(at, math.inf)
+        alarm = Alarm(at, callback)
         self.alarms.append(alarm)
         return alarm
 
@@ -106,7 +110,7 @@ class Team:
             "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2} | policies,
             "env_names": [],
         }  # fmt: skip
-        draft = decide.starting(name, at="2026-01-01T00:00:00.000Z", req=f"c:{name}", spec=spec)
+        draft = supervise.starting(name, at="2026-01-01T00:00:00.000Z", req=f"c:{name}", spec=spec)
         entry = await self.roster.create(name, draft)
         entry.secret = "s"
         if ready:

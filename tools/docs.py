@@ -11,9 +11,11 @@ import ast
 import contextlib
 import io
 import re
+import shlex
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ import typer
 from orchestrator import launch, relay
 from orchestrator.cli.app import app
 from orchestrator.config import Config, env_name, unit
-from orchestrator.core import decide, events, state
+from orchestrator.core import decide, events, state, supervise
+from orchestrator.core.engine import Engine, Launch
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES, OrchestratorError
 from orchestrator.project import PER_CONNECTION
@@ -39,6 +42,7 @@ from orchestrator.team.views import full_of, row_of
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 WIDTH = 92
+ARGV_SHOWN = 300  # a longer word of a command line is a prompt or a settings text
 # `launch` and `mcp` are answered before the command line is loaded, by a usage text of their own.
 OWN_USAGE = {("mcp",): relay.USAGE, ("launch",): launch.USAGE}
 
@@ -154,11 +158,15 @@ PLAIN = {
     "tasks_not_shown": "how many more there are",
     "ready_at": "its last ready, or null",
     "pid": "the process in its pane, or null",
+    "blocked": "what keeps it from going on: kind, reason, until, since; null when nothing does",
+    "model": "the model asked for; null: the CLI's own choice",
+    "approval": "what its CLI may do unasked: ask, edits, all",
+    "engine_version": "the CLI's version as it told it to our server, or null",
     "last_call_at": "when it last called a tool of this daemon, or null",
     "server_pid": "the tmux server",
     "window_id": "the tmux window",
     "master_pane": "the master's pane",
-    "session": "the tmux session",
+    "session": "of an agent the CLI's own session id, where it is known; of a run the tmux session",
     "argv": "the command line; no shell reads it",
     "env": "the whole environment of the CLI",
     "secret": "proves the agent's calls; new for every epoch",
@@ -329,7 +337,7 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
         "env_names": [],
     }
     limits, job = decide.Limits(), {"command": "make test"}
-    add([decide.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
+    add([supervise.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
     add(decide.ready(agent, at=at(), req=None))
     asked = decide.enqueue(
         agent, task_id="t-1", payload=job, stored=None, limits=limits, req="9f2c51d07be3a846:4", at=at()
@@ -405,6 +413,66 @@ def engines() -> str:
     return table(["engine", "program", "longest tool call, s", "what"], rows)
 
 
+EXAMPLE = Launch(
+    agent_id="unit",
+    role="tester",
+    epoch=1,
+    project="/srv/shop",
+    cwd="/srv/shop",
+    engine_dir="/srv/shop/.agents/agents/unit/engine",
+    rules="<rules>",
+    first="<first message>",
+    again="<wake message>",
+    session="<session id>",
+    own=("orchestrator",),
+    mcp=("orchestrator", "mcp", "--agent", "--project", "/srv/shop"),
+    hook=("python3", "-IS", "<installation>/orchestrator/hook.py"),
+    env={"HOME": "/srv"},
+    model="<model>",
+    command=("mycli", "--mcp", "{mcp}", "--prompt-file", "{prompt_file}"),
+)
+WAKES = {
+    "hook": "its turn-end hook waits for the daemon",
+    "plugin": "our plugin inside the CLI",
+    "no": "not at all: it asks again and again",
+}
+
+
+def engine_rows() -> str:
+    """One section per row: what it is, how it is launched, what it cannot do; all from the row itself."""
+    return "\n\n".join(engine_row(row) for row in ENGINES.values())
+
+
+def engine_row(row: Engine) -> str:
+    kinds = list(dict.fromkeys(pattern.kind for pattern in row.patterns))
+    facts = [
+        ["program", code(row.program) if row.program else "none of its own"],
+        [
+            "tested",
+            ", ".join(row.tested_versions) or ("yes" if row.tested else "**no**: from its documentation only"),
+        ],
+        ["idle agents are woken by", WAKES[row.parks]],
+        ["one tool call may last", f"{row.tool_limit_s:g} s"],
+        ["goes on with its session after a restart", "yes" if row.resumes else "no"],
+        ["takes a model", "yes" if row.models else "no"],
+        ["silence explained", ", ".join(code(kind) for kind in kinds) or "no"],
+    ]
+    wishes = {"model": EXAMPLE.model if row.models else None}
+    shipped = dict.fromkeys(row.ships, "…")
+    made = row.prepare(replace(EXAMPLE, shipped=shipped, **wishes))
+    parts = [f"### `{row.name}`", row.about[:1].upper() + row.about[1:] + ".", table(["", ""], facts)]
+    argv = " ".join(shlex.quote(word) if len(word) <= ARGV_SHOWN else "'…'" for word in made.argv)
+    parts.append(f"Launched as:\n\n```text\n{argv}\n```")
+    if made.env:
+        parts.append("with the variables " + ", ".join(code(name) for name in made.env) + " added")
+    if made.files or made.links:
+        names = ", ".join(code(name) for name in (*made.files, *made.links))
+        parts.append(f"and these files in the agent's `engine/`: {names}")
+    if row.limits:
+        parts.append("Limits:\n\n" + "\n".join(f"- {sentence}" for sentence in row.limits))
+    return "\n\n".join(parts)
+
+
 def diagram(edges: dict[tuple[str, str], str], first: str, ends: frozenset[str], start: str) -> str:
     """A Mermaid state diagram: one arrow per pair of states, labelled with its records."""
     arrows: dict[tuple[str, str], list[str]] = {}
@@ -457,6 +525,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "config-example": config_example,
     "per-connection": per_connection,
     "engines": engines,
+    "engine-rows": engine_rows,
     "task-life": task_life,
     "agent-life": agent_life,
     "layout": layout,

@@ -28,6 +28,13 @@ def create(
     engine: Annotated[str, typer.Option(help="The CLI that runs in its pane; default: see config.")] = "",
     cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works; default: the project.")] = "",
     env: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="A variable for it; repeat.")] = [],  # noqa: B006
+    model: Annotated[str, typer.Option(help="The model of that CLI; default: the CLI's own choice.")] = "",
+    approval: Annotated[
+        str, typer.Option(metavar="ask|edits|all", help="What its CLI may do unasked; default: see config.")
+    ] = "",
+    command: Annotated[
+        str, typer.Option(metavar="LINE", help="Engine command: its command line, with {prompt} or {prompt_file}.")
+    ] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is ready.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -43,6 +50,12 @@ def create(
         given["cwd"] = str(Path(cwd).absolute())
     if env:
         given["env"] = options.pairs(env, "--env")
+    if model:
+        given["model"] = model
+    if approval:
+        given["approval"] = approval
+    if command:
+        given["command"] = options.words(command, "--command")
     if no_wait:
         given["ready_wait_ms"] = 0
     with Link(project_here(), start=True) as link:
@@ -54,8 +67,8 @@ def create(
     output.say(f"{answer['agent_id']}: {state}, pane {answer.get('tmux_pane_id')}")
     if answer.get("attach"):
         output.say(f"watch it: {answer['attach']}")
-    if answer.get("note"):
-        output.warn(str(answer["note"]))
+    if not answer.get("ready"):
+        output.warn(f"{answer.get('reason') or 'still starting'}; see how it gets on: orchestrator status")
 
 
 @options.command(app, "list", "orchestrator agent list --json | jq '.agents[].agent_id'")
@@ -75,7 +88,7 @@ def list_agents(
         output.print_json({"live": source.live, "agents": rows})
         return
     output.table(
-        ["AGENT", "STATUS", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN"],
+        ["AGENT", "STATUS", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
         [
             [
                 row["agent_id"],
@@ -86,6 +99,7 @@ def list_agents(
                 output.short(row["role"], 40),
                 row["tmux_pane_id"] or "-",
                 row["run_id"],
+                output.short(row["reason"] or "", 60),
             ]
             for row in rows
         ],

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from orchestrator import project
-from orchestrator.cli import agents, config_cmd, daemon, doctor, events, options, output, schema, status, tasks
+from orchestrator.cli import agents, config_cmd, daemon, doctor, events, options, output, schema, setup, status, tasks
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 
@@ -114,6 +114,7 @@ events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config_cmd.app, name="config")
+setup.add_to(app)
 doctor.add_to(app)
 schema.add_to(app)
 
@@ -149,6 +150,8 @@ def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None)
         output.print_json({"error": error.as_dict()})
     else:
         output.warn(f"orchestrator: {error.message}" + (f"\n  {error.next_step}" if error.next_step else ""))
+        for line in error.facts.get("last_lines", []):  # of the pane that is closed by now
+            output.warn(f"  | {line}")
     if code is not None:
         return code
     return BUG if error.code == "internal" else EXIT_CODES[type(error)]

@@ -9,17 +9,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator import project
-from orchestrator.cli import options, output
+from orchestrator.cli import doctor_clis, doctor_stale, options, output
 from orchestrator.cli.facts import daemon_if_any
+from orchestrator.cli.finding import Finding, of_error
 from orchestrator.cli.link import failed_start, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import EXIT_CODES, Corrupt, Environment, OrchestratorError
+from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.project import Project
 
 PYTHON = (3, 11)
@@ -27,57 +28,68 @@ TMUX = (3, 2)
 OWN_ENV = {*project.AGENT_ENV, "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_AGENT_MCP", "ORCHESTRATOR_RUN_BASE"}
 
 
-@dataclass
-class Finding:
-    """One checked fact: ``level`` is ``ok``, ``note`` (worth knowing) or ``bad``; a bad one has a next step."""
-
-    check: str
-    level: str
-    message: str
-    next_step: str = ""
-    file: str | None = None
-    line: int | None = None
-    corrupt: bool = False
-
-
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    engines: Annotated[
+        list[str] | None, typer.Argument(metavar="[ENGINE]...", help="With --live: only these engines.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also start each installed CLI as an agent; costs a few model turns.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Check everything a team needs.
 
-    Python, tmux, project, run directory, daemon, settings, engines and every line of every log. Changes nothing.
-    Exit 6 if a log is corrupt, 5 if something else is wrong.
+    Python, tmux, project, run directory, daemon, settings, engines, each CLI's login and registration, permissions,
+    every line of every log, and what crashes left. Changes nothing. With --live each CLI also works off two tasks
+    in a throw-away project. Exit 6 if a log is corrupt, 5 if something else is wrong.
     """
+    if engines and not live:
+        raise BadRequest("bad_argument", "engines are named with --live only", "orchestrator doctor --live ENGINE")
     place = project_here()
     found: list[Finding] = []
+    if live:
+        options.refuse_agents()
+        from orchestrator.cli import doctor_live  # noqa: PLC0415
+
+        doctor_live.chosen(engines or [])
     for check in CHECKS:
         try:
             found.extend(check(place))
         except OrchestratorError as error:
-            found.append(_bad(check.__name__.strip("_"), error))
+            found.append(of_error(check.__name__.strip("_"), error))
         except project.RunDirUnsafe as error:
-            found.append(_bad(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
+            found.append(of_error(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
+    if not as_json:
+        _show(found)
+    if live:
+        tried = doctor_live.live(engines or [], output.warn if as_json else output.say)
+        found += tried
+        if not as_json:
+            _show(tried)
     bad = [one for one in found if one.level == "bad"]
     if as_json:
         output.print_json({"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]})
     else:
-        for one in found:
-            output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[one.level] } {one.check}: {one.message}")
-            if one.next_step and one.level != "ok":
-                output.say(f"    {one.next_step}")
         output.say("nothing is wrong" if not bad else f"{len(bad)} wrong")
     if bad:
         raise typer.Exit(EXIT_CODES[Corrupt if any(one.corrupt for one in bad) else Environment])
 
 
+def _show(found: list[Finding]) -> None:
+    for one in found:
+        output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[one.level] } {one.check}: {one.message}")
+        if one.next_step and one.level != "ok":
+            output.say(f"    {one.next_step}")
+        for line in one.figures.get("last_lines") or []:
+            output.say(f"    | {line}")
+
+
 def add_to(app: Any) -> None:
     """Declare the command on the top-level app."""
-    options.command(app, "doctor", "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'")(
-        doctor
+    example = (
+        "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'\norchestrator doctor --live codex"
     )
-
-
-def _bad(check: str, error: OrchestratorError) -> Finding:
-    file, line = error.facts.get("file"), error.facts.get("line")
-    return Finding(check, "bad", error.message, error.next_step, file, line, corrupt=isinstance(error, Corrupt))
+    options.command(app, "doctor", example)(doctor)
 
 
 def _python(_: Project) -> Iterator[Finding]:
@@ -143,7 +155,7 @@ def _daemon(place: Project) -> Iterator[Finding]:
         return
     failed = failed_start(place)
     if failed is not None:
-        yield _bad("daemon", failed)
+        yield of_error("daemon", failed)
     elif (directory / project.STOPPED).exists():
         yield Finding("daemon", "note", "stopped by hand", "orchestrator daemon start")
     else:
@@ -164,18 +176,6 @@ def _config(place: Project) -> Iterator[Finding]:
             yield Finding("config", "note", f"{name} is set, but is no setting", step)
 
 
-def _engines(_: Project) -> Iterator[Finding]:
-    from orchestrator.core.engines import ENGINES  # noqa: PLC0415
-
-    for row in ENGINES.values():
-        missing = bool(row.program) and shutil.which(row.program) is None
-        yield Finding(
-            f"engine {row.name}",
-            "note" if missing else "ok",
-            f"{row.program} is not installed" if missing else row.about,
-        )
-
-
 def _logs(place: Project) -> Iterator[Finding]:
     from orchestrator.team import reading  # noqa: PLC0415
 
@@ -185,15 +185,13 @@ def _logs(place: Project) -> Iterator[Finding]:
         try:
             reading.agent(place.root, row["agent_id"])  # folds inbox and outbox: every line is verified
         except OrchestratorError as error:
-            yield _bad("logs", error)
+            yield of_error("logs", error)
     for run in _runs(place):
         count += 1
         try:
             reading.verify_broadcast(place.root, run)
         except OrchestratorError as error:
-            yield _bad("logs", error)
-    for torn in sorted((place.root / ".agents").glob("*/*/*.torn")):
-        yield Finding("logs", "note", f"{torn}: an unfinished last line, kept after a crash; nobody ever saw it")
+            yield of_error("logs", error)
     yield Finding("logs", "ok", f"{count} agents and team runs looked through")
 
 
@@ -206,5 +204,6 @@ def _runs(place: Project) -> list[str]:
 
 
 CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
-    _python, _tmux, _project, _daemon, _config, _engines, _logs,
+    _python, _tmux, _project, _daemon, _config, doctor_clis.engines, doctor_clis.registrations,
+    doctor_stale.permissions, _logs, doctor_stale.leftovers,
 )  # fmt: skip

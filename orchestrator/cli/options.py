@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -57,6 +58,14 @@ def refuse_agents() -> None:
     agent_id = os.environ.get("ORCHESTRATOR_AGENT_ID")
     if agent_id:
         raise BadRequest("not_for_agents", f"this runs inside agent {agent_id}, which may not change the team")
+
+
+def words(line: str, option: str) -> list[str]:
+    """A command line as words, split as a shell would; BadRequest ``bad_argument`` when a quote is left open."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise BadRequest("bad_argument", f"{option} {line!r} is no command line: {error}") from None
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which records a request deserves: the verbs of queue, delivery and supervision, without I/O.
+"""Which records a request deserves: the verbs of queue and delivery, without I/O.
 
 Every verb takes the folded `Agent` and plain values, and returns the drafts to write together with the facts of
 the answer, or raises. It never changes the state: the daemon writes the drafts and folds them with `state.apply`.
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orchestrator.core.drafts import asked, happened
 from orchestrator.core.events import TERMINAL, Draft
 from orchestrator.core.state import ENDED_LIVES, Agent, Task
 from orchestrator.errors import BadRequest, Conflict, NotReady
@@ -74,7 +75,7 @@ def enqueue(agent: Agent, *, task_id: str, payload: Any, stored: Any, limits: Li
     if len(agent.unfinished) >= limits.max_unfinished_tasks:
         raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
     position = len(agent.unfinished) + 1
-    draft = _asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position)
+    draft = asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position)
     return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
 
 
@@ -92,7 +93,7 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
     answer = {"ok": True, "state": "cancel_requested"}
     if task.cancel_asked:
         return Decision(answer=answer)
-    return Decision([_asked(agent, "cancel", at, req, task_id=task_id)], answer)
+    return Decision([asked(agent, "cancel", at, req, task_id=task_id)], answer)
 
 
 def stop(agent: Agent, *, force: bool, req: str | None, at: str) -> list[Draft]:
@@ -100,7 +101,7 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str) -> list[Draft]:
     if agent.life == "deleted" or (agent.stop_asked and (agent.stop_force or not force)):
         return []
     fields = {"force": True} if force else {}
-    return [_asked(agent, "stop", at, req, **fields)]
+    return [asked(agent, "stop", at, req, **fields)]
 
 
 def _must_live(agent: Agent) -> None:
@@ -119,11 +120,17 @@ def check_epoch(agent: Agent, epoch: int) -> None:
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {agent.life}")
 
 
-def ready(agent: Agent, *, at: str, req: str | None) -> list[Draft]:
-    """The `ready` record of this epoch, if it has none yet."""
+def ready(agent: Agent, *, at: str, req: str | None, session: str | None = None, wakes: bool = False) -> list[Draft]:
+    """The `ready` record of this epoch, if it has none yet; with the CLI's session id where it is known.
+
+    ``wakes``: its hook or plugin has spoken, so a later daemon knows that it can be woken.
+    """
     if agent.life != "starting":
         return []
-    return [_happened(agent, "ready", at, by="agent", req=req)]
+    told: dict[str, Any] = {"session": session} if session is not None else {}
+    if wakes:
+        told["wakes"] = True
+    return [happened(agent, "ready", at, by="agent", req=req, **told)]
 
 
 class Offer(NamedTuple):
@@ -175,11 +182,9 @@ def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> Offer:
 
 
 def _hold(agent: Agent, at: str) -> Offer:
-    if agent.blocked or agent.life != "ready" or agent.lease is None:
+    if "" in agent.blocks or agent.life != "ready" or agent.lease is None:
         return Offer()
-    draft = _happened(
-        agent, "blocked", at, by="orchestrator", reason="no terminal event", task_id=agent.lease.task_id
-    )
+    draft = happened(agent, "blocked", at, by="orchestrator", reason="no terminal event", task_id=agent.lease.task_id)
     return Offer(drafts=(draft,))
 
 
@@ -189,7 +194,7 @@ def _task_command(task: Task) -> dict[str, Any]:
 
 def _delivered(agent: Agent, task: Task, at: str, req: str, *, redelivered: bool) -> Draft:
     extra = {"redelivered": True} if redelivered else {}
-    return _happened(
+    return happened(
         agent,
         "delivered",
         at,
@@ -202,7 +207,15 @@ def _delivered(agent: Agent, task: Task, at: str, req: str, *, redelivered: bool
 
 
 def emit(
-    agent: Agent, *, kind: str, task_id: str | None, payload: Any, done: bool | None, req: str, at: str
+    agent: Agent,
+    *,
+    kind: str,
+    task_id: str | None,
+    payload: Any,
+    done: bool | None,
+    req: str,
+    at: str,
+    session: str | None = None,
 ) -> Decision:
     """Take an event of the agent; the answer always has ``cancel_requested``, the agent's checkpoint (R-C2).
 
@@ -215,7 +228,7 @@ def emit(
     call = agent.calls.get(req)
     if call is not None and call.type == kind:
         return _told(agent, {"ok": True, "seq": call.seq})
-    first = ready(agent, at=at, req=req if kind == "ready" else None)
+    first = ready(agent, at=at, req=req if kind == "ready" else None, session=session)
     if kind in ("ready", "heartbeat"):
         return _told(agent, {"ok": True}, first)
     lease = agent.lease
@@ -227,9 +240,9 @@ def emit(
         fields["payload"] = payload
     if kind in TERMINAL:
         fields["attempt"] = task.attempt
-    drafts = [*first, _happened(agent, kind, at, by="agent", req=req, **fields)]
-    if kind in TERMINAL and agent.blocked:
-        drafts.append(_happened(agent, "unblocked", at, by="orchestrator", reason="terminal event arrived"))
+    drafts = [*first, happened(agent, kind, at, by="agent", req=req, **fields)]
+    if kind in TERMINAL and "" in agent.blocks:
+        drafts.append(happened(agent, "unblocked", at, by="orchestrator", reason="terminal event arrived"))
     canceled = bool(lease and lease.cancel_requested and kind not in TERMINAL)
     return Decision(drafts, {"ok": True, "cancel_requested": canceled})
 
@@ -255,157 +268,3 @@ def _task_meant(agent: Agent, kind: str, task_id: str | None) -> Task | None:
 def _told(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = None) -> Decision:
     lease = agent.lease
     return Decision(drafts or [], {**answer, "cancel_requested": bool(lease and lease.cancel_requested)})
-
-
-# -- supervision ------------------------------------------------------------------------------------------------
-
-
-def unsettled(agent: Agent) -> bool:
-    """Whether `settle` may have something to say: the cheap question asked after every write."""
-    return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
-
-
-def settle(agent: Agent, at: str) -> list[Draft]:
-    """The records that follow from what the logs already say, and that a crash may have cut off.
-
-    Called after every write and at start until it returns nothing. Derived: the answer to a cancel, the cancel of
-    what an agent asked to stop is at, so that it learns at its next checkpoint and not only when done, the lease
-    of a lost agent, the unfinished tasks of a stopped one.
-    """
-    lease = agent.lease
-    if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:
-        return [_asked(agent, "cancel", at, None, task_id=lease.task_id)]
-    drafts: list[Draft] = []
-    for task_id in sorted(agent.cancels):
-        task = agent.unfinished[task_id]
-        if not task.cancel_requested:
-            drafts.append(_happened(agent, "cancel_requested", at, by="orchestrator", task_id=task_id))
-        elif task.state == "queued":
-            drafts.append(_ended(agent, task, "canceled", at, {"reason": "canceled before it was delivered"}))
-    if drafts:
-        return drafts
-    if agent.life == "stopped":
-        return [
-            _ended(agent, task, "canceled", at, {"reason": "the agent was deleted"})
-            for task in agent.unfinished.values()
-        ]
-    if agent.life in ("exited", "failed") and agent.lease is not None:
-        return [_lost(agent, agent.lease, at)]
-    return []
-
-
-def _lost(agent: Agent, task: Task, at: str) -> Draft:
-    policies = agent.policies
-    why = str((agent.exited or agent.failure or {}).get("reason", "the agent was lost"))
-    if task.cancel_requested:
-        return _ended(agent, task, "canceled", at, {"reason": f"cancel was requested, then {why}"})
-    if policies.get("on_lost", "requeue") == "requeue" and task.attempt < int(policies.get("max_attempts", 2)):
-        return _happened(
-            agent,
-            "requeued",
-            at,
-            by="orchestrator",
-            task_id=task.task_id,
-            attempt=task.attempt + 1,
-            reason=why,
-        )
-    lost = {"code": "agent_lost", "message": why, "attempt": task.attempt}
-    return _ended(agent, task, "error", at, lost)
-
-
-def exited(
-    agent: Agent, *, at: str, reason: str, code: int | None, signal: int | None, last_lines: list[str]
-) -> list[Draft]:
-    """The CLI's process is gone: one `exited` per epoch, or `stopped` when it was asked to."""
-    if agent.life not in ("starting", "ready"):
-        return []
-    return [
-        _happened(
-            agent,
-            "exited",
-            at,
-            by="orchestrator",
-            reason=reason,
-            code=code,
-            signal=signal,
-            last_lines=last_lines,
-        )
-    ]
-
-
-def after_exit(agent: Agent, *, at: str, may_relaunch: bool) -> list[Draft]:
-    """`restarted` or `failed`, by policy and by what the outbox says was tried already (design §6).
-
-    ``may_relaunch`` is False when there is nothing to launch into: the pane or the tmux server is gone.
-    """
-    if agent.life != "exited" or agent.stop_asked:
-        return []
-    policies, end = agent.policies, agent.exited or {}
-    restart, limit = policies.get("restart", "on-failure"), int(policies.get("max_restarts", 1))
-    wanted = restart == "always" or (restart == "on-failure" and end.get("code") != 0)
-    why = str(end.get("reason", "exited"))
-    if wanted and may_relaunch and len(agent.restarts) < limit:
-        return [_happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why)]
-    if not may_relaunch:
-        why += ", so there is nothing to launch it into"
-    elif wanted and limit:
-        why += f"; relaunched {len(agent.restarts)} of {limit} times already"
-    else:
-        why += f"; restart = {restart!r}"
-    return [_happened(agent, "failed", at, by="orchestrator", reason=why, code="exited")]
-
-
-def failed(agent: Agent, *, at: str, reason: str, code: str) -> list[Draft]:
-    """The agent could not be launched."""
-    if agent.life not in ("starting", "exited"):
-        return []
-    return [_happened(agent, "failed", at, by="orchestrator", reason=reason, code=code)]
-
-
-def stopped(agent: Agent, *, at: str, how: str) -> list[Draft]:
-    """The process ended on request; the unfinished tasks end in `canceled` by `settle`, then `deleted` follows."""
-    if agent.life in ("stopped", "deleted"):
-        return []
-    return [_happened(agent, "stopped", at, by="orchestrator", how=how)]
-
-
-def deleted(agent: Agent, *, at: str) -> list[Draft]:
-    """The last record of an agent."""
-    if agent.life != "stopped":
-        return []
-    return [_happened(agent, "deleted", at, by="orchestrator")]
-
-
-def starting(agent_id: str, *, at: str, req: str, spec: dict[str, Any]) -> Draft:
-    """The intent of agent_create: everything a later life of the agent needs, and the call that asked for it."""
-    return _happened(Agent(agent_id), "starting", at, by="orchestrator", req=req, epoch=1, **spec)
-
-
-# -- drafts -----------------------------------------------------------------------------------------------------
-
-
-def _asked(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
-    record = {"at": at, "type": kind, "epoch": agent.epoch, **fields}
-    if req is not None:
-        record["req"] = req
-    return Draft("inbox", kind, record)
-
-
-def _happened(
-    agent: Agent,
-    kind: str,
-    at: str,
-    *,
-    by: str,
-    req: str | None = None,
-    epoch: int | None = None,
-    **fields: Any,
-) -> Draft:
-    record = {"at": at, "type": kind, "epoch": agent.epoch if epoch is None else epoch, **fields, "by": by}
-    if req is not None:
-        record["req"] = req
-    return Draft("outbox", kind, record)
-
-
-def _ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any]) -> Draft:
-    return _happened(agent, kind, at, by="orchestrator", task_id=task.task_id, payload=payload, attempt=task.attempt)

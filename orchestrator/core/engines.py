@@ -1,52 +1,50 @@
-"""The engines table: how to start and speak to one kind of CLI. Pure.
+"""The engines table: one row per kind of CLI, and what is asked of the table as a whole. Pure.
 
-One row per engine; a quirk that needs code is a function named in the row, never a subclass. The rows of the AI
-CLIs come with their own issue; ``shell`` is our worker, and the default where no AI CLI is known.
+The rows stand in `core/rows/`, one module per CLI; `core/engine.py` says what a row holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from orchestrator.core.engine import APPROVALS, Engine
+from orchestrator.core.rows import claude, codex, gemini, opencode, others
 from orchestrator.errors import BadRequest
 
 OWN_VARIABLES = (
     "ORCHESTRATOR_AGENT_ID",
     "ORCHESTRATOR_AGENT_EPOCH",
     "ORCHESTRATOR_AGENT_SECRET",
+    "ORCHESTRATOR_AGENT_MCP",
     "ORCHESTRATOR_PROJECT",
 )
 """Set for every agent; an inherited value is never passed on."""
 
-NOT_PASSED = ("TMUX", "TMUX_PANE", "TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "_", "SHLVL")
-"""Belong to the terminal the master runs in, not to the agent's pane."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One kind of CLI.
-
-    ``argv`` may hold ``{own}`` as its first item: the command of our own package. ``tool_limit_s`` is how long
-    the CLI lets one tool call run; ``wait_for_command`` is capped below it. ``program`` must be on PATH.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    tool_limit_s: float
-    program: str = ""
-    tested: bool = True
-    clients: tuple[str, ...] = field(default=())
-    about: str = ""
-
+NOT_PASSED = frozenset(
+    {
+        # of the terminal the master runs in, not of the agent's pane
+        "TMUX", "TMUX_PANE", "TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "_", "SHLVL",
+        # what a CLI tells its own children; an agent's CLI would take itself for nested
+        "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_PID", "CLAUDE_PROJECT_DIR",
+        "GEMINI_CLI", "GEMINI_SESSION_ID", "OPENCODE", "OPENCODE_PID", "AGENT", "CLI_TITLE",
+        # of a program that Node has forked with a channel to its parent: a child without that channel ends at once
+        "NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE", "NODE_UNIQUE_ID", "GEMINI_CLI_NO_RELAUNCH",
+    }
+)  # fmt: skip
+"""Never passed from the master's CLI to an agent's."""
 
 ENGINES: dict[str, Engine] = {
-    "shell": Engine(
-        name="shell",
-        argv=("{own}", "worker"),
-        tool_limit_s=600.0,
-        about="our worker: runs each task's shell command visibly in its pane",
-    ),
+    row.name: row
+    for row in (
+        gemini.ROW,
+        claude.ROW,
+        codex.ROW,
+        opencode.ROW,
+        others.CURSOR,
+        others.ANTIGRAVITY,
+        others.COMMAND,
+        others.SHELL,
+    )
 }
 
 
@@ -68,31 +66,30 @@ def default_engine(configured: str, client_name: str) -> str:
     return "shell"
 
 
-def argv_of(row: Engine, own: list[str]) -> list[str]:
-    """The command line, with ``{own}`` replaced by our own command."""
-    out: list[str] = []
-    for part in row.argv:
-        out.extend(own if part == "{own}" else [part])
-    return out
+def check_wishes(row: Engine, model: str | None, approval: str, command: tuple[str, ...]) -> None:
+    """Refuse what the engine cannot do; BadRequest ``bad_argument``."""
+    if model and not row.models:
+        raise BadRequest("bad_argument", f"engine {row.name} takes no model")
+    if approval not in APPROVALS:
+        raise BadRequest("bad_argument", f"approval {approval!r} is none of {', '.join(APPROVALS)}")
+    if row.name == "command" and not command:
+        raise BadRequest(
+            "bad_argument", "engine command needs a command line", "pass command, or set `command` in config.toml"
+        )
 
 
-def environment(
-    inherited: Mapping[str, str],
-    extra: Mapping[str, str],
-    *,
-    agent_id: str,
-    epoch: int,
-    secret: str,
-    project: str,
-) -> dict[str, str]:
-    """The agent's environment: the master CLI's, less ours and the terminal's, plus ``extra``, plus identity."""
+def passed_on(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """What an agent gets of the master CLI's environment, and ``extra`` over it; nothing of ours."""
     ours = ("ORCHESTRATOR_AGENT_",)
     env = {k: v for k, v in inherited.items() if k not in NOT_PASSED and not k.startswith(ours)}
-    env.update(extra)
-    env.update(
-        ORCHESTRATOR_AGENT_ID=agent_id,
-        ORCHESTRATOR_AGENT_EPOCH=str(epoch),
-        ORCHESTRATOR_AGENT_SECRET=secret,
-        ORCHESTRATOR_PROJECT=project,
-    )
-    return env
+    return {**env, **extra}
+
+
+def identity(*, agent_id: str, epoch: int, secret: str, project: str) -> dict[str, str]:
+    """The variables that say to relay, hook and worker who the agent is."""
+    return {
+        "ORCHESTRATOR_AGENT_ID": agent_id,
+        "ORCHESTRATOR_AGENT_EPOCH": str(epoch),
+        "ORCHESTRATOR_AGENT_SECRET": secret,
+        "ORCHESTRATOR_PROJECT": project,
+    }

@@ -104,12 +104,17 @@ class Starting(_Happened):
     cwd: str
     policies: dict[str, Any]
     env_names: list[str] = []
+    model: str | None = None
+    approval: Literal["ask", "edits", "all"] = "ask"
+    command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
 
 
 class Ready(_Happened):
     """The agent's first wait of this epoch; exactly one per epoch."""
 
     type: Literal["ready"]
+    session: Annotated[str | None, Field(description="the CLI's own session id, for a resume")] = None
+    wakes: Annotated[bool, Field(description="its hook or plugin has spoken: it may be told to park")] = False
 
 
 class Delivered(_Happened):
@@ -163,9 +168,10 @@ class Requeued(_Happened):
 
 
 class Parked(_Happened):
-    """The agent ended its turn; its wake channel is proven."""
+    """The agent ended its turn and costs nothing until it is woken; or it was."""
 
     type: Literal["parked", "woken"]
+    reason: str = ""
 
 
 class Judged(_Happened):
@@ -173,6 +179,8 @@ class Judged(_Happened):
 
     type: Literal["stalled", "recovered", "blocked", "unblocked"]
     reason: str = ""
+    kind: Annotated[str | None, Field(description="what blocks: permission, login, rate_limit, …")] = None
+    until: Annotated[str | None, Field(description="when it ends, as the CLI shows it")] = None
     task_id: TaskId | None = None
 
 
@@ -191,6 +199,7 @@ class Restarted(_Happened):
 
     type: Literal["restarted"]
     reason: str
+    resume: Annotated[str | None, Field(description="the CLI session that the new life goes on with")] = None
 
 
 class Failed(_Happened):
@@ -199,6 +208,8 @@ class Failed(_Happened):
     type: Literal["failed"]
     reason: str
     code: str = "launch_failed"
+    cause: Annotated[str | None, Field(description="the likely cause of a CLI that did not get ready")] = None
+    last_lines: list[str] = []
 
 
 class Stopped(_Happened):
@@ -251,6 +262,8 @@ class BroadcastRecord(BaseModel):
     payload: Any = None
     payload_bytes: Annotated[int | None, Field(description="size of a payload too large to repeat here")] = None
     reason: str | None = None
+    kind: Annotated[str | None, Field(description="of blocked and unblocked: what blocks")] = None
+    until: Annotated[str | None, Field(description="of blocked: when it ends, as the CLI shows it")] = None
     crc: Crc
 
 
@@ -266,6 +279,15 @@ class PathsOf(BaseModel):
     inbox: str
     outbox: str
     artifacts: str
+
+
+class Blocked(BaseModel):
+    """What keeps an agent from going on."""
+
+    kind: Annotated[str | None, Field(description="what blocks; null: its task has no terminal event")]
+    reason: str
+    until: Annotated[str | None, Field(description="when it ends, as the CLI shows it")]
+    since: At
 
 
 class Meta(BaseModel):
@@ -290,6 +312,11 @@ class Meta(BaseModel):
     paths: PathsOf
     created_at: str | None
     policies: dict[str, Any]
+    blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
+    model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
+    approval: Annotated[str, Field(description="what its CLI may do unasked: ask, edits, all")] = "ask"
+    session: Annotated[str | None, Field(description="the CLI's own session id, where it is known")] = None
+    engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
 
 
 class RunFile(BaseModel):
@@ -321,6 +348,10 @@ class LaunchFile(BaseModel):
     env: dict[str, str]
     cwd: str
     secret: str
+    base_env: Annotated[
+        dict[str, str], Field(description="env before the engine and our identity: for the next")
+    ] = {}
+    session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
 
 
 SCHEMAS: dict[str, TypeAdapter[Any]] = {

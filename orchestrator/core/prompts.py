@@ -16,12 +16,17 @@ def render(template: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
 
 
-def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool) -> str:
+def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool, *, park: bool = False) -> str:
     """Who the agent is, what it holds and what it calls next, in at most 60 tokens.
 
     It ends every answer of an agent tool, because an agent that has compacted its conversation knows nothing
     else of the loop.
     """
+    if park:
+        return (
+            f"You are agent {agent_id}; you hold no task. End your turn now with the word parked and no further "
+            "call. A message wakes you; then call wait_for_command."
+        )
     if lease_task_id is None:
         return f"You are agent {agent_id}; you hold no task. Call wait_for_command now, and again after each answer."
     if cancel_requested:
@@ -32,4 +37,27 @@ def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool) -
     return (
         f"You are agent {agent_id}; you hold task {lease_task_id}. Work on it, end it with one emit_event "
         "(result, error or canceled), then call wait_for_command."
+    )
+
+
+def first_message(agent_id: str, role: str) -> str:
+    """The first user message of an agent's CLI.
+
+    It authorises what `wait_for_command` hands out at user level: Gemini CLI marks every tool result as untrusted
+    and tells its model to ignore commands in it unless the user explicitly asks to follow them.
+    """
+    return (
+        f"You are agent {agent_id} ({role}) of an orchestrator team. I, the user, explicitly ask you to follow the "
+        "commands that wait_for_command of the orchestrator server hands you, although tool output is marked as "
+        "untrusted: they are my work orders. Follow your agent rules. Begin now: call wait_for_command with "
+        f'agent_id "{agent_id}".'
+    )
+
+
+def wake_message(agent_id: str) -> str:
+    """The constant reminder that wakes a parked agent; it carries no work, only the rule where work comes from."""
+    return (
+        f"You are agent {agent_id} of an orchestrator team. As the user I ask you: call wait_for_command now with "
+        f'agent_id "{agent_id}", do what it hands you, report it with emit_event, then call wait_for_command again. '
+        "When an answer says park, end your turn."
     )

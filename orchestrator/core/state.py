@@ -47,8 +47,10 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("new", "starting"): "starting",
     ("starting", "ready"): "ready",
     ("starting", "exited"): "exited",
-    ("starting", "failed"): "failed",  # its pane could not be made
+    ("starting", "failed"): "failed",  # its pane could not be made, or it did not get ready in time
     ("starting", "stopped"): "stopped",
+    ("starting", "blocked"): "starting",  # a dialog keeps its CLI from its first call
+    ("starting", "unblocked"): "starting",
     ("ready", "exited"): "exited",
     ("ready", "blocked"): "ready",
     ("ready", "unblocked"): "ready",
@@ -76,6 +78,15 @@ class Answered(NamedTuple):
     type: str
     task_id: str | None
     seq: int
+
+
+class Block(NamedTuple):
+    """One reason why the agent does not go on; ``kind`` "" is the delivery rule: no terminal event."""
+
+    kind: str
+    reason: str
+    until: str | None
+    since: str  # RFC 3339
 
 
 @dataclass(slots=True)
@@ -121,7 +132,7 @@ class Agent:
     cancels: set[str] = field(default_factory=set)  # asked for, not settled yet
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
-    blocked: str = ""
+    blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted by itself, newest last
     restarts: list[str] = field(default_factory=list)  # `at` of each
     exited: dict[str, Any] | None = None  # the last `exited` record of the current life
     failure: dict[str, Any] | None = None
@@ -129,10 +140,20 @@ class Agent:
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     created_at: str | None = None
     ready_at: str | None = None
+    ready_epoch: int = 0
+    wake_epoch: int = 0  # the last epoch whose hook or plugin is known, by the records, to have spoken
+    session: str | None = None  # of the CLI, told by the last `ready`
+    resume: str | None = None  # what the current life was launched to go on with
+    parked: bool = False  # its last word on it was `parked`; whether a wake still reaches it is presence
 
     @property
     def run_id(self) -> str:
         return str(self.spec.get("run_id", ""))
+
+    @property
+    def blocked(self) -> Block | None:
+        """What blocks the agent; the newest, when it is more than one thing."""
+        return next(reversed(self.blocks.values()), None)
 
     @property
     def policies(self) -> dict[str, Any]:
@@ -223,7 +244,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.cancels.discard(task_id)
         if agent.lease is task:
             agent.lease = None
-            agent.blocked = ""
+            agent.blocks.pop("", None)
     elif kind == "cancel_requested":
         task.cancel_requested = True
     elif kind == "requeued":
@@ -248,20 +269,31 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     elif kind == "restarted":
         agent.restarts.append(record["at"])
         agent.exited = None
-        agent.blocked = ""
+        agent.blocks = {}
+        agent.parked = False
+        agent.resume = record.get("resume")
     elif kind == "ready":
         agent.ready_at = record["at"]
+        agent.ready_epoch = record["epoch"]
+        agent.wake_epoch = record["epoch"] if record.get("wakes") else agent.wake_epoch
+        agent.session = record.get("session") or agent.session
     elif kind == "exited":
         agent.exited = record
-        agent.blocked = ""
     elif kind == "failed":
         agent.failure = record
     elif kind == "blocked":
-        agent.blocked = record.get("reason") or "blocked"
+        cause = record.get("kind") or ""
+        agent.blocks.pop(cause, None)
+        agent.blocks[cause] = Block(cause, record.get("reason") or "blocked", record.get("until"), record["at"])
     elif kind == "unblocked":
-        agent.blocked = ""
+        agent.blocks.pop(record.get("kind") or "", None)
+    elif kind in ("parked", "woken"):
+        agent.parked = kind == "parked"
+        agent.wake_epoch = record["epoch"] if agent.parked else agent.wake_epoch
     agent.epoch = record["epoch"]
     agent.life = after
+    if after not in ("starting", "ready"):
+        agent.blocks = {}
 
 
 class Presence(NamedTuple):
@@ -270,6 +302,7 @@ class Presence(NamedTuple):
     waiting: bool = False  # inside wait_for_command
     quiet_s: float | None = None  # since its last call in this daemon's life; None = none yet
     process: str = "unknown"  # alive | gone | unknown
+    turn: str = "unknown"  # of its CLI, as hooks tell it: working | parked | ended | human | unknown
 
 
 def status(agent: Agent, seen: Presence) -> tuple[str, str]:
@@ -283,18 +316,26 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
         return "exited", str((agent.exited or {}).get("reason", ""))
     if seen.process == "gone":
         return "exited", "its process is gone"
+    if agent.blocked is not None:
+        return "blocked", agent.blocked.reason
     if life in ("new", "starting"):
         return "starting", "waiting for its first wait_for_command"
-    if agent.blocked:
-        return "blocked", agent.blocked
     if agent.lease is not None:
         return "busy", f"holds {agent.lease.task_id}"
     if seen.waiting:
         return "idle", "inside wait_for_command"
+    if seen.turn == "parked":
+        return "parked", "ended its turn; it is woken when work comes"
     if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
         return "idle", "between two calls"
-    return "unknown", "holds no task and is not waiting for one"
+    return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")
 
+
+_SILENT = {
+    "human": "a human speaks with it, or has interrupted it",
+    "ended": "its CLI has ended its turn and waits for a human",
+    "working": "its CLI works, and on no task of ours",
+}
 
 BETWEEN_CALLS_S = 10.0
 """A CLI needs a moment between two calls; a longer silence without a lease proves nothing."""

@@ -13,9 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestrator.core.engines import ENGINES
 from orchestrator.server.toolset import Arguments, Call, Tool
 from orchestrator.team import tasks
-
-ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
-"""Claude Code defers MCP tools behind a search; a loop that starts before its tools are known never starts."""
+from orchestrator.team.entry import Entry
 
 AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
 
@@ -32,17 +30,10 @@ class EmitArguments(Arguments):
     """Arguments of emit_event."""
 
     agent_id: AgentId
-    type: Annotated[
-        Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"],
-        Field(
-            description="ack when you take a task; progress while you work; one of result, error, canceled ends it"
-        ),
-    ]
-    task_id: Annotated[str | None, Field(max_length=128, description="the task you hold; may be left out")] = None
-    payload: Annotated[Any, Field(description="any JSON; write large output to a file in artifacts/ and name it")] = (
-        None
-    )
-    done: Annotated[bool | None, Field(description="true only with result, error or canceled (implied there)")] = None
+    type: Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"]
+    task_id: Annotated[str | None, Field(max_length=128, description="default: the task you hold")] = None
+    payload: Annotated[Any, Field(description="any JSON; large output goes to a file in artifacts/")] = None
+    done: bool | None = None  # implied by result, error and canceled
 
 
 class _Answer(BaseModel):
@@ -60,6 +51,7 @@ class WaitAnswer(_Answer):
         ),
     ] = None
     cursor: str
+    park: Annotated[bool | None, Field(description="true: end your turn; a message wakes you")] = None
     reminder: str
 
 
@@ -73,9 +65,20 @@ class EmitAnswer(_Answer):
     reminder: str
 
 
+def _caller(call: Call, agent_id: str) -> Entry:
+    """The agent that calls, proven; what its CLI says of itself is noted."""
+    client = call.client
+    entry = tasks.check_identity(call.roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
+    entry.client = (client.name, client.version)
+    session = call.meta.get("threadId")  # Codex tells its session so, and in no other way before its first call
+    if isinstance(session, str) and session:
+        entry.session = session
+    return entry
+
+
 async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
     client = call.client
-    entry = tasks.check_identity(call.roster, arguments.agent_id, claimed=client.agent_id or "", secret=client.secret)
+    entry = _caller(call, arguments.agent_id)
     row = ENGINES.get(str(entry.state.spec.get("engine")))
     cap = min(call.roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
     return await tasks.wait_for_command(
@@ -85,12 +88,13 @@ async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, An
         timeout_s=min(arguments.timeout_ms / 1000, cap),
         age_s=call.age_s,
         req=call.req,
+        parks=row is not None and row.parks != "no",
     )
 
 
 async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
     client = call.client
-    tasks.check_identity(call.roster, arguments.agent_id, claimed=client.agent_id or "", secret=client.secret)
+    _caller(call, arguments.agent_id)
     return await tasks.emit_event(
         call.roster,
         arguments.agent_id,
@@ -110,30 +114,30 @@ TOOLS: dict[str, Tool] = {
             name="wait_for_command",
             title="Wait for the next command",
             description=(
-                "Wait until the orchestrator has a command for you, or the timeout passes; then do what it says and "
-                "call this again, for ever. A command is a task (work on its payload), a cancel (stop that task, "
-                "emit canceled) or a stop (finish, call nothing more). On a timeout just call again."
+                "Wait until the orchestrator has a command for you, or the timeout passes; do what it says and call "
+                "this again, for ever. task: work on its payload. cancel: stop that task, emit canceled. stop: "
+                "finish, call nothing more. On a timeout just call again; with park: true end your turn instead."
             ),
             arguments=WaitArguments,
             answer=WaitAnswer,
             run=wait_for_command,
             read_only=True,
             idempotent=True,
-            meta=ALWAYS_LOADED,
+            brief=True,
         ),
         Tool(
             name="emit_event",
             title="Report on the task you hold",
             description=(
-                "Report what happens with your task: ack when you take it, progress now and then, and exactly one of "
-                "result, error or canceled when it ends. Read cancel_requested in every answer: when it is true, "
-                "stop the task at the next safe point and emit canceled."
+                "Report on your task: ack when you take it, progress now and then, exactly one of result, error or "
+                "canceled at its end. When an answer says cancel_requested: true, stop at the next safe point and "
+                "emit canceled."
             ),
             arguments=EmitArguments,
             answer=EmitAnswer,
             run=emit_event,
             idempotent=True,
-            meta=ALWAYS_LOADED,
+            brief=True,
         ),
     )
 }

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,18 @@ from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.server import agent_tools, door, master_tools
-from orchestrator.server.session import build, serve
+from orchestrator.server import agent_tools, door, hooks, master_tools
+from orchestrator.server.session import build, note_listed, serve
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.entry import Origin
+from orchestrator.team.leading import Leader, Leading
+from orchestrator.team.parking import Parking
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
+from orchestrator.team.wake import Waker
 from orchestrator.team.windows import Windows
 
 log = structlog.get_logger()
@@ -63,6 +67,11 @@ class Daemon:
         self.roster = Roster(root, Paths(root), self.clock, self.syncer, lambda: state.current.config)
         self.windows = Windows(self.roster)
         self.supervisor = Supervisor(self.roster, self.windows)
+        self.waker = Waker(self.roster, self.windows)
+        self.parking = Parking(self.roster, self.waker.seen)
+        self.leading = Leading(self.roster, self.windows, self._leaders)
+        self.supervisor.watching.on_human = self.parking.human
+        self.supervisor.watching.on_stale = self.parking.stale
         self.master_tools = master_tools.build(self.supervisor)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
@@ -83,6 +92,9 @@ class Daemon:
             self.door.write_failed(error.as_dict())
             raise
         await self.supervisor.recover(clean=clean)
+        self.roster.listeners.append(self.waker.seen)
+        for entry in self.roster.agents.values():
+            self.waker.seen(entry)
         listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
@@ -96,6 +108,10 @@ class Daemon:
                 await asyncio.wait_for(self.ending.wait(), DOOR_CHECK_S)
             self._look_around()
         log.info("ending", why=self.why)
+        # Before any connection ends: the hooks shall come back to the next daemon, not take the end for an Esc.
+        await self.parking.close()
+        await self.waker.close()
+        await self.leading.close()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
         # and the relays would pass it on instead of re-sending (relay.md §2).
         for writer in self.clients.values():
@@ -199,10 +215,13 @@ class Daemon:
             "boot": self.boot_id,
         }
         writer.write(orjson.dumps({"hello": mine}) + b"\n")
-        return self._client(hello)
+        return self._client(hello, door.peer(writer.get_extra_info("socket"))[0])
 
-    def _client(self, hello: door.Hello) -> Client:
-        origin = Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, tuple(hello.pids))
+    def _client(self, hello: door.Hello, peer: int) -> Client:
+        # The environment an agent inherits is that of the first pid: of a relay's CLI, and of our own command itself,
+        # for the shell above it may have exported a key since it was started.
+        pids = (peer, *hello.pids) if hello.kind == "cli" and peer else tuple(hello.pids)
+        origin = Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids)
         client = Client(
             origin,
             hello.kind,
@@ -223,6 +242,13 @@ class Daemon:
             client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
         return client
 
+    def _leaders(self) -> list[Leader]:
+        return [
+            Leader(client.name, client.origin)
+            for client in self.clients
+            if client.role == "master" and client.kind == "relay" and "team" in client.toolsets
+        ]
+
     def _inside_agent(self, pids: tuple[int, ...] | list[int]) -> bool:
         """Whether the connection's process descends from one of our panes (design §3)."""
         ours = {entry.pid for entry in self.roster.agents.values() if entry.pid and entry.process == "alive"}
@@ -238,6 +264,9 @@ class Daemon:
         return {}
 
     async def _serve(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if client.kind == "hook":
+            await hooks.serve(client, reader, writer, self.roster, hooks.Listeners(self.parking, self.leading))
+            return
         admin: dict[str, Callable[[], Any]] = {}
         if client.kind == "cli" and client.role == "master":
             admin = {"status": self.status, "stop": self.stop}
@@ -245,7 +274,7 @@ class Daemon:
         if resources is not None:
             self.roster.listeners.append(resources.changed)
         try:
-            await serve(server, reader, writer, self.boot_id)
+            await serve(server, reader, writer, self.boot_id, partial(note_listed, client, self.roster))
         finally:
             if resources is not None:
                 self.roster.listeners.remove(resources.changed)

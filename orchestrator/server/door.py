@@ -185,13 +185,20 @@ class HasOptions(Protocol):
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
 
 
+def peer(sock: HasOptions) -> tuple[int, int]:
+    """Pid and user id of the process that connected; (0, -1) when the system does not tell."""
+    try:
+        pid, uid, _ = struct.unpack(
+            "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+    except (OSError, struct.error):
+        return 0, -1
+    return int(pid), int(uid)
+
+
 def peer_uid_ok(sock: HasOptions) -> bool:
     """Whether the other end of a unix connection is a process of our own user."""
-    try:
-        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    except (OSError, struct.error):
-        return False
-    return bool(uid == os.geteuid())
+    return peer(sock)[1] == os.geteuid()
 
 
 def read_hello(line: bytes) -> Hello:

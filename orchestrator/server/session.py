@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from secrets import compare_digest
 from typing import Any
 
 import anyio
@@ -40,7 +41,7 @@ INSTRUCTIONS = {
 }
 PROMPTS = {
     "lead_team": "How to lead a team of agents with these tools",
-    "agent_loop": "The loop a sub-agent follows",
+    "agent": "The loop a sub-agent follows",
 }
 
 
@@ -53,16 +54,18 @@ Admin = Callable[[], Awaitable[dict[str, Any]]]
 
 def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapping[str, Admin]) -> tuple[Any, Any]:
     """The SDK server for one client, and its resources (None for agents)."""
+    listing = client.listing
     resources = Resources(client, roster) if client.role == "master" else None
 
-    async def list_tools(_ctx: Context, _params: Any) -> types.ListToolsResult:
+    async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
+        listing.add(ctx.request_id)
         return types.ListToolsResult(tools=[tool.listed for tool in tools.values()])
 
     async def call(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await call_tool(tools, client, roster, ctx, params)
 
     async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
-        names = PROMPTS if client.role == "master" else {"agent_loop": PROMPTS["agent_loop"]}
+        names = PROMPTS if client.role == "master" else {"agent": PROMPTS["agent"]}
         return types.ListPromptsResult(prompts=[types.Prompt(name=n, description=d) for n, d in names.items()])
 
     async def get_prompt(_ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
@@ -116,8 +119,24 @@ def invalid_params(message: str, error: OrchestratorError | None = None) -> Exce
     return MCPError(types.INVALID_PARAMS, message, error.as_dict() if error else None)
 
 
-async def serve(server: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, boot_id: str) -> None:
-    """Serve one connection until it ends.
+def note_listed(client: Client, roster: Roster, answered: Any) -> None:
+    """Once an agent's CLI has been sent our tools, its first prompt may go (`team.parking`)."""
+    entry = roster.agents.get(client.agent_id or "")
+    if answered in client.listing and entry is not None and client.role == "agent":
+        client.listing.discard(answered)
+        if entry.secret is not None and compare_digest(entry.secret, client.secret):
+            entry.listed_epoch = client.epoch
+            entry.changed.notify()
+
+
+async def serve(
+    server: Any,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    boot_id: str,
+    sent: Callable[[Any], None] = lambda _key: None,
+) -> None:
+    """Serve one connection until it ends; ``sent`` is told the id of each request once its answer is on its way.
 
     Ids of our own requests carry the daemon's boot id, because the SDK counts from 1 in every life: the answer to
     a question of a dead daemon must not be taken for the answer to a new one (relay.md §2).
@@ -148,6 +167,8 @@ async def serve(server: Any, reader: asyncio.StreamReader, writer: asyncio.Strea
                     message.id = f"{boot_id}:{message.id}"
                 writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await writer.drain()
+                if isinstance(message, types.JSONRPCResponse):
+                    sent(message.id)
 
     tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
     try:

@@ -55,22 +55,29 @@ class Client:
     secret: str = ""
     why_refused: OrchestratorError | None = None
     ages: dict[str, float] = field(default_factory=dict)
+    listing: set[Any] = field(default_factory=set)  # ids of its requests for our tools that have no answer yet
     name: str = ""
+    version: str = ""
     since: str = ""
 
 
 @dataclass
 class Call:
-    """One tools/call: its client, its key for exactly-once, its age, and a way to show progress."""
+    """One tools/call: its client, its key for exactly-once, its age, a way to show progress, what the CLI added."""
 
     client: Client
     roster: Roster
     req: str
     age_s: float
     tell: Callable[[str], None]
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+
+ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
+"""Claude Code defers MCP tools behind a search: a loop that starts before its tools are known never starts, and a
+master would pay a model turn to find each of them."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False  # what it starts can do anything: clients must not pre-approve it
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    brief: bool = False  # its schema leaves out bounds: it stands in every conversation of every agent
 
     @cached_property
     def listed(self) -> types.Tool:
@@ -96,8 +103,8 @@ class Tool:
             name=self.name,
             title=self.title,
             description=self.description,
-            input_schema=input_schema(self.arguments),
-            output_schema=self.answer.model_json_schema(schema_generator=_Plain),
+            input_schema=input_schema(self.arguments, brief=self.brief),
+            output_schema=output_schema(self.answer),
             annotations=types.ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
@@ -105,7 +112,7 @@ class Tool:
                 idempotent_hint=self.idempotent,
                 open_world_hint=self.open_world,
             ),
-            _meta=dict(self.meta) or None,
+            _meta=dict(ALWAYS_LOADED),
         )
 
 
@@ -126,13 +133,34 @@ class _Plain(GenerateJsonSchema):
         return made
 
 
-def input_schema(arguments: type[Arguments]) -> dict[str, Any]:
-    """The input schema of a tool, with definitions inlined and without titles."""
+BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum"})
+
+
+def input_schema(arguments: type[Arguments], *, brief: bool = False) -> dict[str, Any]:
+    """The input schema of a tool, with definitions inlined and without titles; ``brief``: without bounds too.
+
+    What breaks a bound that is not told is refused all the same, and the error names it.
+    """
     schema = arguments.model_json_schema(schema_generator=_Plain)
     schema.pop("title", None)
     schema.pop("description", None)
     made: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+    if brief:
+        for told in made["properties"].values():
+            for key in BOUNDS & told.keys():
+                del told[key]
     return made
+
+
+def output_schema(answer: type[BaseModel]) -> dict[str, Any]:
+    """The output schema of a tool; nothing in it is required, for an error must fit it too.
+
+    Gemini CLI checks also the answers that say `isError` against it, and shows its model a complaint in their place.
+    """
+    schema = answer.model_json_schema(schema_generator=_Plain)
+    schema.pop("required", None)
+    schema["properties"]["error"] = {"type": "object"}
+    return schema
 
 
 def _inlined(node: Any, defs: dict[str, Any]) -> Any:
@@ -192,13 +220,14 @@ async def call_tool(
     """Run one tools/call inside the error boundary."""
     if ctx.session.client_params is not None:
         client.name = ctx.session.client_params.client_info.name
+        client.version = ctx.session.client_params.client_info.version
     key = orjson.dumps(ctx.request_id).decode()
     age = client.ages.pop(key, 0.0)
     try:
         tool = _allowed(tools, client, params.name)
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
-            call = Call(client, roster, f"{client.origin.conn}:{key}", age, tell)
+            call = Call(client, roster, f"{client.origin.conn}:{key}", age, tell, ctx.meta or {})
             result = await tool.run(call, arguments)
             steps.passed(f"answer:{params.name}")
             return answered(result)

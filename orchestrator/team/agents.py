@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import rfc3339, wait_until
-from orchestrator.core import decide, engines, state
+from orchestrator.core import decide, engines, state, supervise
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import confine
+from orchestrator.team import launches
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Roster
-from orchestrator.team.supervisor import Supervisor, check_program
+from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.views import meta_of, paths_of, row, row_of, status_of
 
 Tell = Callable[[str], None]
@@ -32,6 +33,9 @@ class Spec:
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     engine: str | None = None
+    model: str | None = None
+    approval: str | None = None
+    command: tuple[str, ...] = ()
 
 
 async def create(
@@ -99,7 +103,10 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
         if spec.engine
         else engines.engine(engines.default_engine(config.engine, client_name))
     )
-    check_program(row_, spec.env.get("PATH", inherited.get("PATH", "")))
+    approval = spec.approval or config.approval
+    command = launches.command_line(spec.command, config.command) if row_.name == "command" else ()
+    engines.check_wishes(row_, spec.model, approval, command)
+    launches.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
     cwd = confine(roster.root, spec.cwd or ".", what="cwd")
     if not Path(cwd).is_dir():
         raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory")
@@ -114,7 +121,7 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
         "on_lost": config.on_lost,
         "max_attempts": config.max_attempts,
     }
-    return {
+    fields = {
         "name": spec.name,
         "role": spec.role,
         "engine": row_.name,
@@ -122,6 +129,10 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
         "policies": policies,
         "env_names": sorted(spec.env),
     }
+    wishes = {"model": spec.model, "command": list(command) or None}
+    if approval != "ask":
+        wishes["approval"] = approval
+    return fields | {name: value for name, value in wishes.items() if value is not None}
 
 
 async def _place(
@@ -164,10 +175,12 @@ async def _enter(
             continue
         try:
             agent_id = roster.new_id(spec.name)
-            draft = decide.starting(
+            draft = supervise.starting(
                 agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**fields, "run_id": run.run_id}
             )
-            prepare = partial(supervisor.write_launch, spec=fields, epoch=1, inherited=inherited, extra=spec.env)
+            prepare = partial(
+                launches.write, roster, spec=fields, epoch=1, base=engines.passed_on(inherited, spec.env)
+            )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:
             made[at] = error
@@ -193,26 +206,30 @@ async def _answer(
     agent = entry.state
     if agent.life == "failed":
         failure, ended = agent.failure or {}, agent.exited or {}
-        error = _as_error(entry, failure, ended.get("last_lines", []))
+        error = _as_error(entry, failure, failure.get("last_lines") or ended.get("last_lines", []))
         await end(supervisor, entry, force=True, req=None)
         return error
     if agent.life in ("stopped", "deleted") and agent.ready_at is None:
         return _as_error(entry, agent.failure or {}, (agent.exited or {}).get("last_lines", []))
     await roster.durable(entry)
     ready = agent.life == "ready"
+    status, reason = status_of(entry, clock)
     tell(f"{entry.agent_id}: {'ready' if ready else 'still starting'}")
     answer = {
         "agent_id": entry.agent_id,
         "tmux_pane_id": entry.pane_id,
         "paths": paths_of(roster.paths, entry.agent_id),
         "ready": ready,
-        "status": status_of(entry, clock)[0],
+        "status": status,
         "run_id": entry.run_id,
         "epoch": agent.epoch,
         "engine": agent.spec["engine"],
     }
     if not ready:
-        answer["note"] = f"still starting; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
+        what = f"blocked: {reason}; somebody must see to its pane" if status == "blocked" else "still starting"
+        answer["note"] = f"{what}; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
+        if reason:
+            answer["reason"] = reason
     run = roster.runs.get(entry.run_id)
     attach = supervisor.windows.attach_command(run) if run else None
     if attach:
@@ -222,9 +239,11 @@ async def _answer(
 
 def _as_error(entry: Entry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
     code = failure.get("code", "launch_failed")
-    code = code if code in ("no_room", "no_tmux", "tmux_failed") else "launch_failed"
+    code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
     reason = failure.get("reason") or "it was deleted while it started"
     facts: dict[str, Any] = {"agent_id": entry.agent_id}
+    if failure.get("cause"):
+        facts["cause"] = failure["cause"]
     if last_lines:
         facts["last_lines"] = last_lines
     return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)

@@ -30,6 +30,8 @@ class Run:
     journal: Journal
     refs: dict[str, int] = field(default_factory=dict)
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
+    read: int = 0  # up to which seq its master has read, in this daemon's life
+    read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
 
     @property
     def live(self) -> bool:
@@ -73,8 +75,7 @@ def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
             out["payload"] = record["payload"]
         else:
             out["payload_bytes"] = size
-    if record.get("reason"):
-        out["reason"] = record["reason"]
+    out |= {key: record[key] for key in ("reason", "kind", "until") if record.get(key)}
     return out
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.clock import Clock, Signal
 from orchestrator.core import state
+from orchestrator.core.screens import Finding
 from orchestrator.store.journal import Journal
 
 
@@ -51,6 +52,17 @@ class Entry:
         self.pid: int | None = None
         self.pane_id: str | None = None
         self.secret: str | None = None
+        self.session: str | None = None  # of the CLI, as preset by the launch or told by the CLI
+        self.listed_epoch = 0  # the last epoch whose CLI has asked for our tools
+        self.hook_epoch = 0  # the last epoch whose hook or plugin has said a word: its wake channel is proven
+        self.turn = "unknown"  # of the CLI, as its hooks tell it: working | parked | ended | human | unknown
+        self.empty_waits = 0  # waits in a row that brought nothing
+        self.last_word: float | None = None  # monotonic: when its hooks last told us something, or we them
+        self.calls = 0  # of this daemon's life; a wake is heeded when one follows
+        self.told_stop = False  # a wait has handed out the stop
+        self.finding: Finding | None = None  # what blocks the CLI right now, as a hook of it told
+        self.seen: Finding | None = None  # what the last look at its screen explains
+        self.client = ("", "")  # name and version by which the CLI introduced itself to our server
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it
@@ -74,10 +86,18 @@ class Entry:
 
     def presence(self, clock: Clock) -> state.Presence:
         quiet = None if self.last_call is None else clock.monotonic() - self.last_call
-        return state.Presence(self.waiting is not None, quiet, self.process)
+        return state.Presence(self.waiting is not None, quiet, self.process, self.turn)
+
+    def called(self, clock: Clock) -> None:
+        """Note that the agent begins a call: its CLI is in the middle of a turn, whatever we took it for."""
+        self.calls += 1
+        if self.turn != "unknown":
+            self.turn = "working"
+        self.touch(clock)
 
     def touch(self, clock: Clock) -> None:
-        """Note a call of the agent."""
+        """Note a call of the agent: it goes on, whatever its screen said."""
+        self.finding = self.seen = None
         self.last_call = clock.monotonic()
         self.last_call_wall = clock.now()
         self.changed.notify()

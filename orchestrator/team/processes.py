@@ -9,11 +9,16 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
+from orchestrator.clock import Clock, elapse
 from orchestrator.term import tmux
 
 PROC = Path("/proc")
+KILLED_S = 2.0
+"""How long the kernel gets to end what SIGKILL was sent to."""
+
 start_time = tmux.start_time
 
 
@@ -25,6 +30,15 @@ def environ_of(pid: int) -> dict[str, str]:
         return {}
     pairs = (item.partition(b"=") for item in raw.split(b"\0") if b"=" in item)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs if name}
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, its words joined by blanks; empty when it is gone or not ours to read."""
+    try:
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return os.fsdecode(raw.replace(b"\0", b" ")).strip()
 
 
 def parent_of(pid: int) -> int | None:
@@ -101,3 +115,30 @@ async def ended(pid: int) -> None:
     finally:
         loop.remove_reader(fd)
         os.close(fd)
+
+
+async def end_tree(pid: int, grace_s: float, clock: Clock) -> str:
+    """End the process and its descendants: SIGTERM, after ``grace_s`` SIGKILL; the name of the one that did it."""
+    tree = await asyncio.to_thread(tree_of, pid)
+    send(tree, signal.SIGTERM)
+    if await _all_gone(tree, grace_s, clock):
+        return "SIGTERM"
+    await kill_tree(pid, clock, tree)
+    return "SIGKILL"
+
+
+async def kill_tree(pid: int, clock: Clock, known: list[tuple[int, int]] | None = None) -> None:
+    """SIGKILL for the process, its descendants, and those it was ``known`` to have before."""
+    now = await asyncio.to_thread(tree_of, pid)
+    both = list(dict.fromkeys([*(known or []), *now]))
+    send(both, signal.SIGKILL)
+    await _all_gone(both, KILLED_S, clock)
+
+
+async def _all_gone(tree: list[tuple[int, int]], seconds: float, clock: Clock) -> bool:
+    until = time.monotonic() + seconds
+    while any(alive(pid, began) for pid, began in tree):
+        if time.monotonic() >= until:
+            return False
+        await elapse(0.02, clock)
+    return True

@@ -1,7 +1,7 @@
 """The team in memory: every agent with its logs and its folded state, every run with its broadcast.
 
 The one place where drafts become records: `write` appends them, folds them, adds what follows from them
-(`decide.settle`), and publishes to the run's broadcast once they are durable. Touches the store; knows no tmux.
+(`supervise.settle`), and publishes to the run's broadcast once they are durable. Touches the store; knows no tmux.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from filelock import FileLock
 from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
-from orchestrator.core import decide, state
+from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, UNSYNCED, Draft
 from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.claim import claim
@@ -257,8 +257,8 @@ class Roster:
         leaves the state as the records before it say; the next write settles what is missing.
         """
         written = self._append(entry, drafts)
-        while decide.unsettled(entry.state):
-            more = decide.settle(entry.state, rfc3339(self.clock.now()))
+        while supervise.unsettled(entry.state):
+            more = supervise.settle(entry.state, rfc3339(self.clock.now()))
             if not more:
                 break
             self._append(entry, more)
@@ -317,6 +317,12 @@ class Roster:
             # The disk is full: the records are safe in the outboxes, and told again until there is room.
             log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
             self.clock.timer(1.0, lambda: self._publish(run))
+
+    def untold(self, run: Run) -> bool:
+        """Whether records of the run's agents are still on their way into what its broadcast shows."""
+        agents = (entry for entry in self.agents.values() if entry.run_id == run.run_id)
+        written = run.journal.visible_seq < run.journal.last_seq
+        return written or bool(run.told) or any(entry.unpublished for entry in agents)
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-import shutil
-import signal
-import time
-from collections.abc import Mapping
 from typing import Any
 
-import orjson
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import rfc3339, wait_until
-from orchestrator.core import decide, engines
-from orchestrator.errors import Environment, OrchestratorError
-from orchestrator.store.files import read_json, replace
-from orchestrator.team import processes
+from orchestrator.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator.core import engines, supervise
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.store.files import replace
+from orchestrator.team import launches, processes
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.metas import Metas
+from orchestrator.team.painting import Painting
+from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster
+from orchestrator.team.watching import Watching
 from orchestrator.team.windows import Windows
 from orchestrator.term.panes import NewPane, TaggedPane
 
@@ -48,7 +45,9 @@ class Supervisor:
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._metas = Metas(roster)
-        roster.listeners.append(windows.repaint)
+        self._painting = Painting(roster)
+        self.watching = Watching(roster, windows, self.tend)
+        roster.listeners.append(self._painting.repaint)
         roster.listeners.append(self._metas.changed)
 
     def _at(self) -> str:
@@ -65,47 +64,6 @@ class Supervisor:
         path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
         steps.passed("launch:released")
-
-    def write_launch(
-        self,
-        entry: Entry,
-        spec: Mapping[str, Any],
-        epoch: int,
-        inherited: Mapping[str, str],
-        extra: Mapping[str, str],
-    ) -> None:
-        """Write engine/launch.json (0600) with a fresh secret for this epoch; ``spec`` is the `starting` record's."""
-        if "ORCHESTRATOR_RUN_BASE" in os.environ:  # tests: the agent must find this daemon, not start another
-            extra = {**extra, "ORCHESTRATOR_RUN_BASE": os.environ["ORCHESTRATOR_RUN_BASE"]}
-        row = engines.engine(str(spec["engine"]))
-        secret = secrets.token_hex(16)
-        env = engines.environment(
-            inherited,
-            extra,
-            agent_id=entry.agent_id,
-            epoch=epoch,
-            secret=secret,
-            project=str(self.roster.root),
-        )
-        launch = {
-            "epoch": epoch,
-            "argv": engines.argv_of(row, project.own_command()),
-            "env": env,
-            "cwd": spec["cwd"],
-            "secret": secret,
-        }
-        replace(self.roster.paths.launch(entry.agent_id), orjson.dumps(launch), mode=0o600)
-        entry.secret = secret
-        steps.passed("launch:written")
-
-    def read_launch(self, entry: Entry) -> dict[str, Any]:
-        """What launch.json says; empty when there is none."""
-        path = self.roster.paths.launch(entry.agent_id)
-        try:
-            found = read_json(path)
-        except OrchestratorError:
-            return {}
-        return found if isinstance(found, dict) else {}
 
     async def launch(self, run: Run, entries: list[Entry]) -> dict[str, Environment]:
         """Panes first, then all programs start in parallel; agents whose pane could not be made are failed."""
@@ -129,7 +87,7 @@ class Supervisor:
                 else:
                     failures[entry.agent_id] = made
                     await self.roster.commit(
-                        entry, decide.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
+                        entry, supervise.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
                     )
         finally:
             for entry in entries:
@@ -158,7 +116,7 @@ class Supervisor:
                     # Disk full, tmux hanging: the step is taken again, it was decided and not done.
                     log.warning("agent not tended", agent=entry.agent_id, **error.as_dict())
                     moved = True
-                    await self._pause(pause)
+                    await elapse(pause, self.roster.clock)
                     pause = min(pause * 2, 10.0)
                 if not moved and entry.agent_id not in self._again:
                     return
@@ -167,20 +125,6 @@ class Supervisor:
         finally:
             self._tending.pop(entry.agent_id, None)
             entry.changed.notify()
-
-    async def _pause(self, seconds: float) -> None:
-        clock = self.roster.clock
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def fire() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        timer = clock.timer(seconds, fire)
-        try:
-            await done
-        finally:
-            timer.cancel()
 
     async def _step(self, entry: Entry) -> bool:
         """One step; whether to look again at once."""
@@ -193,11 +137,16 @@ class Supervisor:
             return False
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if agent.life == "exited":
-            drafts = decide.after_exit(agent, at=self._at(), may_relaunch=pane is not None)
+            cause = await cause_of(self.roster, entry) if supervise.never_ready(agent) else ""
+            row = engines.ENGINES.get(str(agent.spec["engine"]))
+            session = (entry.session or agent.session) if row is not None and row.resumes else None
+            drafts = supervise.after_exit(
+                agent, at=self._at(), may_relaunch=pane is not None, session=session, cause=cause
+            )
             await self.roster.commit(entry, drafts)
             return bool(drafts)
         if agent.life == "failed":
-            entry.process = "gone"
+            await self._after_failure(entry, run, pane)
             return False
         return await self._see(entry, run, pane)
 
@@ -227,15 +176,15 @@ class Supervisor:
             argv = self.launch_argv(entry.agent_id, 1)
             made = await self.windows.adopt_stub(run, entry, argv)
             if made is None:
-                if not self.read_launch(entry):
-                    self.write_launch(entry, agent.spec, 1, os.environ, {})
+                if not launches.read(self.roster, entry):
+                    launches.write(self.roster, entry, agent.spec, 1, engines.passed_on(os.environ, {}))
                 await self.launch(run, [entry])
             return True
         reason = "its pane was closed" if alive else "the tmux server is gone"
         entry.process = "gone"
         await self.roster.commit(
             entry,
-            decide.exited(agent, at=self._at(), reason=reason, code=None, signal=None, last_lines=[]),
+            supervise.exited(agent, at=self._at(), reason=reason, code=None, signal=None, last_lines=[]),
         )
         return True
 
@@ -244,11 +193,20 @@ class Supervisor:
         agent = entry.state
         if not pane.dead:
             # The old life outlived its record (the daemon was killed in between): it must not work on.
-            await self._kill_tree(pane.pid)
+            await processes.kill_tree(pane.pid, self.roster.clock)
             await self._dead(run, entry.agent_id)
-        old = self.read_launch(entry)
+        old = launches.read(self.roster, entry)
         if old.get("epoch") != agent.epoch:
-            self.write_launch(entry, agent.spec, agent.epoch, old.get("env", {}), {})
+            try:
+                launches.write(self.roster, entry, agent.spec, agent.epoch, old.get("base_env") or old.get("env", {}))
+            except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
+                await self.roster.commit(
+                    entry,
+                    supervise.failed(
+                        agent, at=self._at(), reason=f"{error.message}: {error.next_step}", code=error.code
+                    ),
+                )
+                return
         new = NewPane(
             entry.agent_id,
             run.run_id,
@@ -262,6 +220,7 @@ class Supervisor:
     # -- noticing an exit ---------------------------------------------------------------------------------------
 
     def _watch(self, entry: Entry, pid: int) -> None:
+        self.watching.begin(entry)
         watching = self._watching.get(entry.agent_id)
         if entry.pid == pid and watching is not None and not watching.done():
             return
@@ -288,7 +247,7 @@ class Supervisor:
             reason = f"its program exited with {pane.dead_status}"
         else:
             reason = "its program ended"
-        drafts = decide.exited(
+        drafts = supervise.exited(
             entry.state,
             at=self._at(),
             reason=reason,
@@ -306,8 +265,18 @@ class Supervisor:
             known = pane is None or (pane.dead and (pane.dead_status is not None or pane.dead_signal is not None))
             if known:
                 return pane
-            await self._pause(0.05)
+            await elapse(0.05, self.roster.clock)
         return pane
+
+    async def _after_failure(self, entry: Entry, run: Run, pane: TaggedPane | None) -> None:
+        """A CLI that did not get ready in time still runs, and must not begin to work later; its pane is closed."""
+        if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
+            if not pane.dead:
+                await self._end_tree(pane.pid)
+            await self.windows.remove(run, entry.agent_id)
+            entry.pane_id = None
+        entry.process = "gone"
+        entry.changed.notify()
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -318,10 +287,10 @@ class Supervisor:
             how = await self._end_process(entry, run)
             steps.passed("delete:process-ended")
             entry.process = "gone"
-            await self.roster.commit(entry, decide.stopped(agent, at=self._at(), how=how))
+            await self.roster.commit(entry, supervise.stopped(agent, at=self._at(), how=how))
         await self.windows.remove(run, entry.agent_id)
         steps.passed("delete:pane-removed")
-        await self.roster.commit(entry, decide.deleted(agent, at=self._at()))
+        await self.roster.commit(entry, supervise.deleted(agent, at=self._at()))
         entry.pane_id = None
         watching = self._watching.pop(entry.agent_id, None)
         if watching is not None:
@@ -346,18 +315,10 @@ class Supervisor:
         asked = not entry.state.stop_force and entry.state.life == "ready"
         if asked and await self._gone_within(entry, pid, began, config.stop_grace_s):
             return "stopped by itself"
-        tree = await asyncio.to_thread(processes.tree_of, pid)
-        processes.send(tree, signal.SIGTERM)
-        if await self._all_gone_within(tree, config.kill_grace_s):
-            return "SIGTERM"
-        await self._kill_tree(pid, tree)
-        return "SIGKILL"
+        return await self._end_tree(pid)
 
-    async def _kill_tree(self, pid: int, tree: list[tuple[int, int]] | None = None) -> None:
-        now = await asyncio.to_thread(processes.tree_of, pid)
-        both = list(dict.fromkeys([*(tree or []), *now]))
-        processes.send(both, signal.SIGKILL)
-        await self._all_gone_within(both, REAP_S)
+    async def _end_tree(self, pid: int) -> str:
+        return await processes.end_tree(pid, self.roster.config().kill_grace_s, self.roster.clock)
 
     async def _gone_within(self, entry: Entry, pid: int, began: int, seconds: float) -> bool:
         """Whether the process ends in time; a force that arrives meanwhile ends the waiting."""
@@ -375,14 +336,6 @@ class Supervisor:
             ending.cancel()
         return not processes.alive(pid, began)
 
-    async def _all_gone_within(self, tree: list[tuple[int, int]], seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while any(processes.alive(pid, began) for pid, began in tree):
-            if time.monotonic() >= until:
-                return False
-            await self._pause(0.02)
-        return True
-
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 
     async def recover(self, *, clean: bool) -> None:
@@ -391,9 +344,9 @@ class Supervisor:
         ``clean``: the last daemon ended in good order, so nothing can have been made and not recorded.
         """
         for entry in list(self.roster.agents.values()):
-            launch = self.read_launch(entry)
+            launch = launches.read(self.roster, entry)
             if launch.get("epoch") == entry.state.epoch:
-                entry.secret = launch.get("secret")
+                entry.secret, entry.session = launch.get("secret"), launch.get("session")
             run = self.roster.runs.get(entry.run_id)
             if run is not None:
                 entry.pane_id = run.file["agents"].get(entry.agent_id)
@@ -420,15 +373,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""
-        tasks = [*self._tending.values(), *self._watching.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await call_off([*self._tending.values(), *self._watching.values()])
+        await self.watching.close()
         await self._metas.close()
-        self.windows.close()
-
-
-def check_program(row: engines.Engine, path: str) -> None:
-    """Environment ``engine_missing`` unless the engine's program is on that PATH."""
-    if row.program and shutil.which(row.program, path=path) is None:
-        raise Environment("engine_missing", f"{row.program} is not on the PATH of the master's CLI")
+        self._painting.close()

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from orchestrator.clock import rfc3339, wait_until
-from orchestrator.core import decide
+from orchestrator.core import blocks, decide, parking
 from orchestrator.core.prompts import reminder
 from orchestrator.errors import BadRequest, Conflict
 from orchestrator.store.files import check_id
@@ -22,12 +22,17 @@ from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Waiting
 from orchestrator.team.roster import Roster, payload_bytes
 
-# Engines stop an agent that repeats identical calls: each answer gives it another cursor to pass.
+# CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer gives it another cursor to pass.
 _NONCE = secrets.token_hex(4)
 _COUNT = itertools.count(secrets.randbelow(1 << 20))
 
 PAGE_BYTES = 10_000
 """Answers to models are paged at 10 KB (design §4)."""
+
+
+def fresh_cursor() -> str:
+    """A word that no answer has had: a model that passes it on never makes the same call twice."""
+    return f"{_NONCE}{next(_COUNT):x}"
 
 
 def limits(roster: Roster) -> decide.Limits:
@@ -129,13 +134,21 @@ def shown(record: dict[str, Any]) -> dict[str, Any]:
 
 
 async def wait_for_command(
-    roster: Roster, agent_id: str, epoch: int, *, timeout_s: float, age_s: float, req: str
+    roster: Roster,
+    agent_id: str,
+    epoch: int,
+    *,
+    timeout_s: float,
+    age_s: float,
+    req: str,
+    parks: bool = False,
 ) -> dict[str, Any]:
     """Long-poll for the next command (R-L1); returns by ``timeout_s`` at the latest, counted from the first sending.
 
-    ``{status: "command", command, cursor, reminder}`` or ``{status: "timeout", cursor, reminder}``. A second
+    ``{status: "command", command, cursor, reminder}`` or ``{status: "timeout", cursor, reminder, park?}``. A second
     concurrent wait of the agent ends the first with a timeout. Nothing is consumed by a client that vanishes: the
-    lease stays, and the next wait gets the same task again.
+    lease stays, and the next wait gets the same task again. ``parks``: the engine can be woken; then, once its hook
+    has spoken in this epoch, ``park: true`` ends a row of empty waits and asks for the end of the turn.
     """
     entry = roster.entry(agent_id)
     decide.check_epoch(entry.state, epoch)
@@ -144,20 +157,43 @@ async def wait_for_command(
     if entry.waiting is not None:
         entry.waiting.superseded = True
     call = entry.waiting = Waiting()
-    entry.touch(clock)
+    entry.called(clock)
     try:
-        await roster.commit(entry, decide.ready(entry.state, at=_now(roster), req=None))
+        at = _now(roster)
+        first = decide.ready(
+            entry.state, at=at, req=None, session=entry.session, wakes=entry.hook_epoch == entry.state.epoch
+        )
+        goes_on = [*blocks.called(entry.state, at=at), *parking.woken(entry.state, at=at, reason="it called")]
+        await roster.commit(entry, [*first, *goes_on])
         command = await _next(roster, entry, call, epoch, began=began, deadline=began + timeout_s, req=req)
     finally:
         if entry.waiting is call:
             entry.waiting = None
         entry.touch(clock)
-    tail = {"cursor": f"{_NONCE}{next(_COUNT):x}", "reminder": _reminder(entry)}
+    cursor = fresh_cursor()
     if command is None:
-        return {"status": "timeout", **tail}
-    if command["kind"] == "task":
+        entry.empty_waits += not call.superseded
+        if parks and not call.superseded and _may_park(roster, entry):
+            told = reminder(entry.agent_id, None, False, park=True)
+            return {"status": "timeout", "cursor": cursor, "park": True, "reminder": told}
+        return {"status": "timeout", "cursor": cursor, "reminder": _reminder(entry)}
+    entry.empty_waits = 0
+    if command["kind"] == "stop":
+        entry.told_stop = True
+    elif command["kind"] == "task":
         command = {**command, "artifacts": entry.artifacts}
-    return {"status": "command", "command": command, **tail}
+    return {"status": "command", "command": command, "cursor": cursor, "reminder": _reminder(entry)}
+
+
+def _may_park(roster: Roster, entry: Entry) -> bool:
+    """Whether the agent may end its turn: it can be woken, and nothing is there for it."""
+    proven = max(entry.hook_epoch, entry.state.wake_epoch)  # the second survives a restart of the daemon
+    return proven == entry.state.epoch and parking.may_park(
+        entry.state,
+        visible_inbox=entry.inbox.last_seq,
+        empty_waits=entry.empty_waits,
+        park_after=roster.config().park_after,
+    )
 
 
 async def _next(
@@ -229,11 +265,20 @@ async def emit_event(
         payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
     decide.check_epoch(entry.state, epoch)
-    entry.touch(roster.clock)
+    entry.called(roster.clock)
+    at = _now(roster)
     decision = decide.emit(
-        entry.state, kind=kind, task_id=task_id, payload=payload, done=done, req=req, at=_now(roster)
+        entry.state,
+        kind=kind,
+        task_id=task_id,
+        payload=payload,
+        done=done,
+        req=req,
+        at=at,
+        session=entry.session,
     )
-    records = roster.write(entry, decision.drafts)
+    goes_on = [*blocks.called(entry.state, at=at), *parking.woken(entry.state, at=at, reason="it called")]
+    records = roster.write(entry, [*decision.drafts, *goes_on])
     answer = dict(decision.answer)
     for record in records:
         if record["type"] == kind:

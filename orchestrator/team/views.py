@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.core import state
+from orchestrator.core.engines import ENGINES
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -49,6 +50,11 @@ def full_of(
     ]
     return {
         **row_of(agent, status, pane_id, last_seq),
+        "blocked": blocked_of(agent),
+        "model": agent.spec.get("model"),
+        "approval": agent.spec.get("approval", "ask"),
+        "session": agent.session,
+        "engine_version": None,
         "cwd": agent.spec.get("cwd", ""),
         "epoch": agent.epoch,
         "tasks": tasks,
@@ -60,6 +66,14 @@ def full_of(
         "policies": agent.policies,
         "env_names": agent.spec.get("env_names", []),
     }
+
+
+def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
+    """What keeps the agent from going on: ``{kind, reason, until, since}``; None when nothing does."""
+    found = agent.blocked
+    if found is None:
+        return None
+    return {"kind": found.kind or None, "reason": found.reason, "until": found.until, "since": found.since}
 
 
 def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
@@ -87,10 +101,18 @@ def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
     status = status_of(entry, roster.clock)
     meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
     run = roster.runs.get(entry.run_id)
+    meta["session"] = entry.session or meta["session"]
+    meta["engine_version"] = _version(entry)
     meta["window_id"] = run.file.get("window_id") if run else None
     meta["pid"] = entry.pid
     meta["last_call_at"] = rfc3339(entry.last_call_wall) if entry.last_call_wall is not None else None
     return meta
+
+
+def _version(entry: Entry) -> str | None:
+    """The CLI's version as it told it to our server; clients that are no CLI of the table tell something else."""
+    row, (name, version) = ENGINES.get(str(entry.state.spec.get("engine"))), entry.client
+    return version if row is not None and version and name in row.clients else None
 
 
 def artifacts(roster: Roster, entry: Entry) -> list[dict[str, Any]]:

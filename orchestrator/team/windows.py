@@ -1,4 +1,4 @@
-"""The team's panes: which window a run lives in, making and removing panes, the border lines.
+"""The team's panes: which window a run lives in, making, seeing and removing panes.
 
 Between the supervisor and `term`: every tmux call runs in a thread, and those of one run one after the other, so
 that no two plans are made from the same picture of a window.
@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import Timer, rfc3339
+from orchestrator.clock import rfc3339
 from orchestrator.core import decide
+from orchestrator.core.screens import Screen, readable
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import make_dir
+from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, open_run
 from orchestrator.team.entry import Entry, Origin
-from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Roster
-from orchestrator.team.views import status_of
-from orchestrator.term import borders, panes, splits, tmux
+from orchestrator.term import borders, panes, paste, screens, splits, tmux
 from orchestrator.term.layout import Limits
 from orchestrator.term.panes import NewPane, PaneInfo, TaggedPane
 from orchestrator.term.tmux import Socket
@@ -33,11 +34,7 @@ from orchestrator.term.tmux import Socket
 log = structlog.get_logger()
 T = TypeVar("T")
 
-BORDER_EVERY_S = 0.25
-GLYPHS = {
-    "idle": "○", "busy": "●", "parked": "○", "starting": "◐", "stopping": "◐", "blocked": "!", "stalled": "!",
-    "exited": "✕", "failed": "✕", "deleted": "✕", "unknown": "?",
-}  # fmt: skip
+LOOKED_BACK = 60  # rows, blank ones among them
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,6 @@ class Windows:
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
         self.placing = asyncio.Lock()  # held while agents enter a run, and while it is asked whether a run is empty
-        self._shown: dict[str, str] = {}
-        self._repaint: Timer | None = None
-        self._painting: set[asyncio.Task[None]] = set()
 
     # -- finding the window -------------------------------------------------------------------------------------
 
@@ -71,18 +65,9 @@ class Windows:
         return await asyncio.to_thread(self._place_of, origin, make)
 
     def _place_of(self, origin: Origin, make: bool) -> Place | None:
-        value = origin.tmux
-        if not value:
-            # Some CLIs scrub the environment of their MCP servers, not their own.
-            value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
-        if value:
-            socket = tmux.from_env(value)
-            try:
-                pane = panes.find_master(socket, list(origin.pids), origin.tmux_pane, origin.tty)
-            except Environment as error:
-                if not error.facts.get("server_gone"):
-                    raise
-                pane = None
+        socket = origins.socket_of(origin)
+        if socket is not None:
+            pane = origins.pane_of(socket, origin)
             if pane is not None:
                 return Place(socket, pane, detached=False)
         return self._detached(make)
@@ -285,12 +270,50 @@ class Windows:
         steps.passed("tmux:respawn-pane")
         return done
 
-    async def last_lines(self, run: Run, pane_id: str, count: int = 12) -> list[str]:
-        """What the pane shows at its end; nothing when it is gone."""
+    async def last_lines(self, run: Run, pane_id: str) -> list[str]:
+        """What the pane shows at its end, as `readable`; nothing when it is gone."""
         try:
-            return await asyncio.to_thread(panes.capture, self.socket_of(run), pane_id, count)
+            lines = await asyncio.to_thread(panes.capture, self.socket_of(run), pane_id, LOOKED_BACK)
         except OrchestratorError:
             return []
+        return readable(lines)
+
+    async def look(self, run: Run, entries: Sequence[Entry]) -> dict[str, Screen]:
+        """The screens of these agents of one run by agent id, in one look; those whose pane is gone are absent."""
+        wanted = {entry.pane_id: screens.Whose(entry.agent_id, run.run_id) for entry in entries if entry.pane_id}
+        try:
+            found = await asyncio.to_thread(screens.look, self.socket_of(run), wanted)
+        except OrchestratorError as error:
+            log.debug("screens not seen", run=run.run_id, **error.as_dict())
+            return {}
+        return {wanted[pane_id].agent_id: screen for pane_id, screen in found.items()}
+
+    async def look_at_agent(self, entry: Entry) -> Screen | None:
+        """The screen of one agent; None when it cannot be seen."""
+        run = self._roster.runs.get(entry.run_id)
+        return (await self.look(run, [entry])).get(entry.agent_id) if run is not None else None
+
+    async def paste(self, entry: Entry, line: str) -> bool:
+        """Paste a line into the agent's pane, unsubmitted; False when that could not be done."""
+        return await self._at_pane(entry, partial(paste.paste, line=line))
+
+    async def submit(self, entry: Entry) -> bool:
+        """Submit what stands in the composer of the agent's pane; False when that could not be done."""
+        return await self._at_pane(entry, paste.submit)
+
+    async def _at_pane(self, entry: Entry, act: Callable[[Socket, str, screens.Whose], bool]) -> bool:
+        run = self._roster.runs.get(entry.run_id)
+        if run is None or entry.pane_id is None:
+            return False
+        whose = screens.Whose(entry.agent_id, run.run_id)
+        return await asyncio.to_thread(act, self.socket_of(run), entry.pane_id, whose)
+
+    async def look_at_master(self, run: Run) -> Screen | None:
+        """The screen of the pane the run's master works in; None when it cannot be seen."""
+        try:
+            return await asyncio.to_thread(screens.look_at, self.socket_of(run), run.file["master_pane"])
+        except OrchestratorError:
+            return None
 
     async def remove(self, run: Run, agent_id: str) -> None:
         """Close the agent's pane, even out the others, and put the window back when it was the last."""
@@ -353,55 +376,3 @@ class Windows:
         place = await asyncio.to_thread(self._detached, make=False)
         if place is not None:
             await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
-
-    # -- border lines -------------------------------------------------------------------------------------------
-
-    def repaint(self, _entry: Entry | None = None) -> None:
-        """Bring the border lines up to date soon; many changes make one tmux call."""
-        if self._repaint is None:
-            self._repaint = self._roster.clock.timer(BORDER_EVERY_S, self._start_painting)
-
-    def _start_painting(self) -> None:
-        self._repaint = None
-        task = asyncio.get_running_loop().create_task(self._paint())
-        self._painting.add(task)
-        task.add_done_callback(self._painting.discard)
-
-    async def _paint(self) -> None:
-        for run in list(self._roster.runs.values()):
-            if not run.live or run.file["changed"] is None:
-                continue
-            lines: dict[str, str] = {}
-            for agent_id, pane_id in run.file["agents"].items():
-                entry = self._roster.agents.get(agent_id)
-                if entry is not None:
-                    text = border_line(entry, status_of(entry, self._roster.clock)[0])
-                    if self._shown.get(pane_id) != text:
-                        lines[pane_id] = text
-            if not lines:
-                continue
-            try:
-                await asyncio.to_thread(borders.set_line, self.socket_of(run), lines)
-                self._shown.update(lines)
-            except OrchestratorError as error:
-                log.debug("border lines not painted", run=run.run_id, **error.as_dict())
-
-    def close(self) -> None:
-        """Paint no more."""
-        if self._repaint is not None:
-            self._repaint.cancel()
-        for task in self._painting:
-            task.cancel()
-
-
-def border_line(entry: Entry, status: str) -> str:
-    """Agent, role, status, task, queue depth: what a human sees above the pane. Pure."""
-    state = entry.state
-    parts = [entry.agent_id, str(state.spec.get("role", "")), f"{GLYPHS.get(status, '?')} {status}"]
-    lease = state.lease
-    if lease is not None:
-        parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))
-    queued = len(state.unfinished) - (1 if lease is not None else 0)
-    if queued:
-        parts.append(f"{queued} queued")
-    return " " + " · ".join(part for part in parts if part) + " "

@@ -21,7 +21,8 @@ TIMEOUT = 10.0
 MINIMUM = (3, 2)
 
 _GONE = re.compile(r"no server running|error connecting to|lost server|server exited|no sessions", re.IGNORECASE)
-_MISSING = re.compile(r"can't find (pane|window|session)|no such (pane|window|session)", re.IGNORECASE)
+_MISSING = re.compile(r"(can't find|no such) (pane|window|session)|no current target", re.IGNORECASE)
+# "no current target" is what a server says that has no session at all, for example none yet.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 

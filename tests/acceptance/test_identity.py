@@ -27,8 +27,8 @@ def scene(shared_stage):
 
 def test_an_agents_connection_offers_its_two_tools_and_no_resources(scene):
     assert [tool["name"] for tool in scene.agent.ask("tools/list")["result"]["tools"]] == AGENT_TOOLS
-    assert [one["name"] for one in scene.agent.ask("prompts/list")["result"]["prompts"]] == ["agent_loop"]
-    text = scene.agent.ask("prompts/get", {"name": "agent_loop"})["result"]["messages"][0]["content"]["text"]
+    assert [one["name"] for one in scene.agent.ask("prompts/list")["result"]["prompts"]] == ["agent"]
+    text = scene.agent.ask("prompts/get", {"name": "agent"})["result"]["messages"][0]["content"]["text"]
     assert "`a`" in text
     assert str(scene.root / ".agents/agents/a/artifacts") in text
     assert scene.agent.ask("resources/read", {"uri": "agent://b/outbox"})["error"]["code"] == -32601

@@ -28,7 +28,8 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"orchestrator/_data/schemas/{name}.json" for name in SCHEMAS} <= names
-    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent_loop")} <= names
+    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent")} <= names
+    assert {"orchestrator/plugins/opencode.js", "orchestrator/hook.py"} <= names
     assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

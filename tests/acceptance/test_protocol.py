@@ -81,7 +81,7 @@ def test_each_handshake_version_is_spoken_with_all_that_is_offered(scene, versio
         found[uri] = (one["mimeType"], one.get("text"), one.get("blob"))
     check_contents(scene, found)
     prompts = [one["name"] for one in wire.ask("prompts/list")["result"]["prompts"]]
-    assert prompts == ["lead_team", "agent_loop"]
+    assert prompts == ["lead_team", "agent"]
     text = wire.ask("prompts/get", {"name": "lead_team"})["result"]["messages"][0]["content"]["text"]
     assert str(scene.root) in text
     assert wire.ask("prompts/get", {"name": "none"})["error"]["code"] == -32602
@@ -101,8 +101,8 @@ async def test_the_modern_era_is_spoken_with_all_that_is_offered(scene):
             (one,) = (await client.read_resource(uri)).contents
             found[uri] = (one.mime_type, getattr(one, "text", None), getattr(one, "blob", None))
         check_contents(scene, found)
-        assert [one.name for one in (await client.list_prompts()).prompts] == ["lead_team", "agent_loop"]
-        assert (await client.get_prompt("agent_loop")).messages[0].content.text.startswith("#")
+        assert [one.name for one in (await client.list_prompts()).prompts] == ["lead_team", "agent"]
+        assert (await client.get_prompt("agent")).messages[0].content.text.startswith("#")
 
 
 def test_the_tools_are_described_so_that_every_client_can_use_them(scene):
@@ -221,6 +221,17 @@ def test_long_polls_of_the_master_return_with_news_or_by_their_time(scene):
     last = wire.tool("events_read", {"agent_id": "a"})["last_seq"]
     empty = wire.tool("events_read", {"agent_id": "a", "since_seq": last, "wait_ms": 100})
     assert (empty["events"], empty["last_seq"], empty["more"]) == ([], last, False)
+    polls = [
+        ("events_read", {"agent_id": "a", "since_seq": last}),
+        ("broadcast_read", {}),
+        ("agent_get", {"agent_id": "a"}),
+    ]
+    cursors = [empty["cursor"]]
+    for name, given in polls:
+        # No two calls of a model that passes it on are the same.
+        cursors.append(wire.tool(name, {**given, "wait_ms": 100, "cursor": cursors[-1]})["cursor"])
+        assert "cursor" not in wire.tool(name, given)
+    assert len(set(cursors)) == 4
     assert (
         wire.tool("agent_get", {"agent_id": "a", "since_seq": last, "wait_ms": 100})["meta"]["last_event_seq"] == last
     )

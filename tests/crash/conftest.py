@@ -135,7 +135,9 @@ class Stage:
         return found
 
     def daemons(self):
-        return [p for p in self.processes() if "daemon" in _words(p) and "mcp" not in _words(p)]
+        found = {p.pid: p for p in self.processes() if "daemon" in _words(p) and "mcp" not in _words(p)}
+        # What a daemon has forked, and has not executed its own program yet, is its picture.
+        return [p for p in found.values() if _parent(p) not in found]
 
     # -- the hook -----------------------------------------------------------------------------------------------
 
@@ -246,6 +248,12 @@ def _words(process):
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
     return []
+
+
+def _parent(process):
+    with contextlib.suppress(psutil.Error):
+        return process.ppid()
+    return 0
 
 
 @pytest.fixture

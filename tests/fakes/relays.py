@@ -1,5 +1,6 @@
 """The bench for relay tests: a private project and run directory, raw clients, and the fake daemon's effects."""
 
+import array
 import contextlib
 import fcntl
 import json
@@ -8,6 +9,7 @@ import queue
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -139,6 +141,12 @@ class Client:
         view = memoryview(data)
         while view:
             view = view[self.process.stdin.write(view) :]
+
+    def unread(self):
+        """How many bytes the relay has not taken from its stdin yet."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self.process.stdin, termios.FIONREAD, count)
+        return count[0]
 
     def send(self, **message):
         self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")

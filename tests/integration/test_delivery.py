@@ -174,7 +174,7 @@ async def test_an_acked_task_is_redelivered_after_two_seconds_and_blocked_after_
     call = wait(team, timeout_s=45.0)
     await team.clock.advance(44.0)
     assert not call.done()
-    assert entry.state.blocked == "no terminal event"
+    assert entry.state.blocked.reason == "no terminal event"
     await team.clock.advance(1.0)
     assert (await call)["status"] == "timeout"
 

@@ -244,6 +244,12 @@ def test_the_pane_process_is_known_by_pid_and_start_time(private_server: Private
 # --- the detached session ---------------------------------------------------------------------------------
 
 
+def test_a_server_without_any_session_has_no_detached_one(private_server: PrivateServer) -> None:
+    tmux.chain(private_server.socket, ["start-server"], ["set-option", "-s", "exit-empty", "off"])
+    assert splits.find_detached(private_server.socket, "team") is None
+    assert splits.make_detached(private_server.socket, "team", ["env", "cat"], "/").session_name == "team"
+
+
 def test_ten_callers_at_once_get_one_detached_session(private_server: PrivateServer) -> None:
     found: list[panes.PaneInfo] = []
 

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.stage import until
 
 HERE = Path(__file__).parent
 LIMIT_S = 40
@@ -74,11 +75,10 @@ class Bench:
 
     def until(self, look, what: str):
         """Wait for a fact, bounded."""
-        end = time.monotonic() + LIMIT_S
-        while not (found := look()):
-            assert time.monotonic() < end, f"{what}\n{self.calls()}\n{self.pane.read_text(errors='replace')}"
-            time.sleep(0.02)
-        return found
+        try:
+            return until(look, LIMIT_S)
+        except AssertionError:
+            raise AssertionError(f"{what}\n{self.calls()}\n{self.pane.read_text(errors='replace')}") from None
 
     def ours(self) -> list[psutil.Process]:
         """Every living process that stands in this bench, whoever its parent is."""

@@ -6,11 +6,13 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from orchestrator.core import decide
+from orchestrator.core import blocks, decide, supervise
 from orchestrator.core.events import TERMINAL
+from orchestrator.core.screens import Finding
 from tests.desk import Desk, essence, refold
 
 reached = Counter()
+FOUND = (Finding("permission", "a"), Finding("permission", "b"), Finding("login", "c"), None, Finding("trust", "d"))
 
 
 class Team(RuleBasedStateMachine):
@@ -19,7 +21,7 @@ class Team(RuleBasedStateMachine):
         self.desk = Desk()
         self.desk.start(max_restarts=50, max_attempts=3)
         self.desk.ready()
-        self.count = 0
+        self.count = self.looks = 0
         self.asked = []
 
     @property
@@ -53,7 +55,26 @@ class Team(RuleBasedStateMachine):
     @precondition(lambda self: self.works())
     @rule()
     def wait(self):
+        """A call, which lifts what a screen said; then silence, and a look at the screen."""
+        rule_says = {""} & self.agent.blocks.keys()
+        reached["lifted by a call"] += len(self.agent.blocks) > len(rule_says)
+        self.desk.write(blocks.called(self.agent, at=self.desk.at()))
+        assert self.agent.blocks.keys() == rule_says
         self.desk.wait()
+        rule_says = {""} & self.agent.blocks.keys()
+        for _ in range(2):
+            self.looks += 1
+            found = FOUND[self.looks % len(FOUND)]
+            self.desk.write(blocks.explained(self.agent, found, at=self.desk.at()))
+            assert self.agent.blocks.keys() == rule_says | ({found.kind} if found else set())
+
+    @precondition(lambda self: self.works() and self.agent.lease is None and self.agent.unfinished)
+    @rule()
+    def begin(self):
+        """Two steps at once, for what may happen to a running task is the larger part."""
+        self.desk.wait()
+        if self.agent.lease is not None:
+            self.desk.emit("ack")
 
     @precondition(lambda self: self.agent.lease is not None and self.works())
     @rule(kind=st.sampled_from(["ack", "progress", "heartbeat"]))
@@ -106,8 +127,8 @@ class Team(RuleBasedStateMachine):
     @rule()
     def delete(self):
         self.desk.write(decide.stop(self.agent, force=False, req="c:s", at=self.desk.at()))
-        self.desk.write(decide.stopped(self.agent, at=self.desk.at(), how="x"))
-        self.desk.write(decide.deleted(self.agent, at=self.desk.at()))
+        self.desk.write(supervise.stopped(self.agent, at=self.desk.at(), how="x"))
+        self.desk.write(supervise.deleted(self.agent, at=self.desk.at()))
         assert not self.agent.unfinished
         reached["deleted"] += 1
 
@@ -128,7 +149,7 @@ class Team(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_left_to_settle(self):
-        assert not decide.settle(self.agent, self.desk.at())
+        assert not supervise.settle(self.agent, self.desk.at())
 
     @invariant()
     def a_restart_sees_the_same(self):
@@ -158,12 +179,13 @@ def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():
     )
     wanted = {
         "wait with a choice": 100,
-        "exit with a running lease": 5,
+        "exit with a running lease": 10,
         "exit with a delivered lease": 10,
-        "cancel of a running task": 5,
+        "cancel of a running task": 10,
         "cancel of a queued task": 10,
         "second terminal event": 10,
         "deleted": 5,
+        "lifted by a call": 10,
         "result of a delivered task": 10,
     }
     short = {name: (reached[name], least) for name, least in wanted.items() if reached[name] < least}

@@ -21,12 +21,13 @@ COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["schema"],
     ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "delete"], ["task", "add"],
     ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
-    ["daemon", "status"], ["daemon", "restart"], ["config", "show"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
     ["agent", "create", "a", "--role", "r"], ["agent", "delete", "a"], ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
+    ["setup", "gemini"], ["doctor", "--live"],
 ]  # fmt: skip
 
 
@@ -109,6 +110,7 @@ def test_ctrl_c_ends_with_130_and_a_closed_pipe_quietly(monkeypatch, capsys) -> 
         ["task", "add", "a"], ["task", "add", "a", "make", "test"], ["task", "add", "a", "--payload", "{"],
         ["task", "add", "a", "--payload", "1", "--command", "x"], ["config", "show", "--set", "border"],
         ["config", "show", "--set", "bordr=1"], ["agent", "create", "a", "--role", "r", "--env", "X"],
+        ["agent", "create", "a", "--role", "r", "--command", "x 'y"],
         ["schema", "no-such-schema"],
     ],
 )  # fmt: skip
@@ -184,7 +186,7 @@ FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config"}  # what readi
         (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config"}),
         (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING),
     ],
-    ids=" ".join,
+    ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip
 def test_a_command_loads_no_more_than_it_needs(line, allowed) -> None:
     done = subprocess.run([sys.executable, "-P", "-c", LOADED, *line], capture_output=True, text=True, timeout=60)
@@ -303,6 +305,11 @@ def test_agent_create_asks_for_exactly_what_was_given(asked, tmp_path) -> None:
     asked.clear()
     app.main(["agent", "create", "b", "--role", "r"])
     assert asked == [("agent_create", {"name": "b", "role": "r"})]
+    asked.clear()
+    wishes = ["--engine", "command", "--model", "m-7", "--approval", "edits", "--command", "my-cli --ask '{prompt}'"]
+    app.main(["agent", "create", "b", "--role", "r", *wishes])
+    wanted = {"engine": "command", "model": "m-7", "approval": "edits", "command": ["my-cli", "--ask", "{prompt}"]}
+    assert asked == [("agent_create", {"name": "b", "role": "r"} | wanted)]
 
 
 def test_force_needs_a_yes_and_confirms_by_id(asked, capsys, monkeypatch) -> None:

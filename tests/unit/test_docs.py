@@ -173,9 +173,9 @@ def test_files_that_are_named_exist(page):
 
 @each_page
 def test_make_targets_that_are_named_exist(page):
-    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
     commands = "\n".join([*CODE.findall(prose(page)), *blocks(page, "sh")])
-    assert set(re.findall(r"\bmake ([a-z]+)", commands)) <= targets
+    assert set(re.findall(r"\bmake ([a-z0-9-]+)", commands)) <= targets
 
 
 @each_page

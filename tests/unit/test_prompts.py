@@ -60,7 +60,7 @@ def test_a_reminder_has_at_most_60_tokens():
 
 
 def test_the_agents_prompt_is_filled_completely_and_its_json_examples_parse():
-    text = prompts.render((FILES / "agent_loop.md").read_text(), LOOP_VALUES)
+    text = prompts.render((FILES / "agent.md").read_text(), LOOP_VALUES)
     assert not re.search(r"\{(agent_id|role|artifacts|project)\}", text)
     block = text.split("```json")[1].split("```")[0].replace("\n ", " ")
     events = [json.loads(line) for line in block.strip().splitlines()]
@@ -69,7 +69,7 @@ def test_the_agents_prompt_is_filled_completely_and_its_json_examples_parse():
 
 
 def test_the_agents_prompt_holds_the_rules_the_requirements_name():
-    text = prompts.render((FILES / "agent_loop.md").read_text(), LOOP_VALUES)
+    text = prompts.render((FILES / "agent.md").read_text(), LOOP_VALUES)
     for word in (
         "wait_for_command",
         "first out",

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from orchestrator.core import decide, events, state
+from orchestrator.core import blocks, decide, events, state, supervise
+from orchestrator.core.screens import Finding
 from orchestrator.errors import BadRequest, Conflict, Corrupt, NotReady
 from tests.desk import Desk, essence, refold
 
@@ -78,13 +79,13 @@ def living(life):
     if life in ("ready", "stopped", "deleted"):
         desk.ready()
     if life in ("exited", "failed"):
-        desk.write(decide.exited(desk.agent, at=desk.at(), reason="x", code=1, signal=None, last_lines=[]))
+        desk.write(supervise.exited(desk.agent, at=desk.at(), reason="x", code=1, signal=None, last_lines=[]))
     if life == "failed":
-        desk.write(decide.after_exit(desk.agent, at=desk.at(), may_relaunch=False))
+        desk.write(supervise.after_exit(desk.agent, at=desk.at(), may_relaunch=False))
     if life in ("stopped", "deleted"):
-        desk.write(decide.stopped(desk.agent, at=desk.at(), how="x"))
+        desk.write(supervise.stopped(desk.agent, at=desk.at(), how="x"))
     if life == "deleted":
-        desk.write(decide.deleted(desk.agent, at=desk.at()))
+        desk.write(supervise.deleted(desk.agent, at=desk.at()))
     assert desk.agent.life == life
     return desk
 
@@ -192,11 +193,11 @@ def test_after_its_ack_it_is_redelivered_only_after_a_moment_and_three_times(des
     for _ in range(3):
         assert desk.wait(waited_s=2.0)["redelivered"] is True
     assert desk.wait(waited_s=2.0) is None
-    assert desk.agent.blocked == "no terminal event"
+    assert desk.agent.blocked.reason == "no terminal event"
     assert desk.wait(waited_s=3.0) is None
     assert desk.types().count("blocked") == 1
     desk.emit("result")
-    assert desk.agent.blocked == ""
+    assert desk.agent.blocked is None
     assert desk.types()[-2:] == ["result", "unblocked"]
 
 
@@ -392,8 +393,8 @@ def test_a_stopped_agents_tasks_end_in_canceled(desk):
         desk.enqueue(f"t{n}")
     desk.wait()
     desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-    desk.write(decide.stopped(desk.agent, at=desk.at(), how="x"))
-    desk.write(decide.deleted(desk.agent, at=desk.at()))
+    desk.write(supervise.stopped(desk.agent, at=desk.at(), how="x"))
+    desk.write(supervise.deleted(desk.agent, at=desk.at()))
     assert desk.agent.outcomes["canceled"] == 3
     assert desk.types()[-1] == "deleted"
     with pytest.raises(Conflict):
@@ -428,7 +429,7 @@ def test_a_crash_between_cancel_and_its_consequences_is_settled_on_restart(desk)
         shorter.logs["outbox"] = desk.logs["outbox"][:-cut]
         agent = refold(shorter)
         found = []
-        while more := decide.settle(agent, shorter.at()):
+        while more := supervise.settle(agent, shorter.at()):
             for draft in more:
                 found.append(draft.type)
                 state.apply(agent, draft.log, {"v": 1, "seq": 99, **draft.fields})
@@ -445,3 +446,155 @@ def test_the_fold_of_whole_logs_equals_the_live_state(desk):
     desk.ready()
     desk.wait()
     assert essence(refold(desk)) == essence(desk.agent)
+
+
+# -- what blocks an agent, and how its lives follow each other ------------------------------------------------------
+
+
+def found(kind="permission", reason="asks to run rm", until=None):
+    return Finding(kind, reason, until)
+
+
+def see(desk, finding):
+    return desk.write(blocks.explained(desk.agent, finding, at=desk.at()))
+
+
+def test_each_cause_is_lifted_by_itself_and_the_newest_is_shown(desk):
+    desk.write(blocks.block(desk.agent, "deaf", "does not call", at=desk.at()))
+    see(desk, found())
+    assert desk.agent.blocked.kind == "permission"
+    see(desk, None)
+    assert desk.agent.blocked.reason == "does not call"
+    desk.write(blocks.called(desk.agent, at=desk.at()))
+    assert desk.agent.blocked is None
+    assert [r.get("kind") for r in desk.logs["outbox"] if r["type"] == "unblocked"] == ["permission", "deaf"]
+
+
+def test_a_cause_that_stands_is_not_told_twice(desk):
+    assert desk.write(blocks.block(desk.agent, "deaf", "x", at=desk.at()))
+    assert not desk.write(blocks.block(desk.agent, "deaf", "y", at=desk.at()))
+    assert see(desk, found())
+    assert not see(desk, found())
+
+
+@pytest.mark.parametrize(("kind", "again"), [("permission", 1), ("trust", 1), ("rate_limit", 0), ("api_error", 0)])
+def test_other_words_of_the_same_cause_are_told_unless_they_count_down(desk, kind, again):
+    see(desk, found(kind, "in 8 s"))
+    assert len(see(desk, found(kind, "in 6 s"))) == again
+
+
+def test_no_call_and_no_screen_lifts_what_only_the_terminal_event_does(desk):
+    desk.enqueue("t1")
+    desk.wait()
+    desk.emit("ack")
+    for _ in range(4):
+        desk.wait(waited_s=2.0)
+    see(desk, found())
+    see(desk, None)
+    desk.write(blocks.called(desk.agent, at=desk.at()))
+    assert desk.agent.blocked.kind == ""
+    see(desk, found())
+    desk.emit("result")
+    assert desk.agent.blocked.kind == "permission"
+
+
+def test_a_screen_does_not_keep_the_delivery_rule_from_speaking(desk):
+    see(desk, found())
+    desk.enqueue("t1")
+    desk.wait()
+    desk.emit("ack")
+    for _ in range(4):
+        desk.wait(waited_s=2.0)
+    assert "" in desk.agent.blocks
+
+
+def test_a_life_that_ends_is_blocked_by_nothing(desk):
+    see(desk, found())
+    desk.exit(code=1)
+    assert (desk.agent.life, desk.agent.blocks) == ("starting", {})
+    assert essence(refold(desk)) == essence(desk.agent)
+
+
+def test_an_agent_that_lives_no_more_is_not_blocked():
+    for life in ("exited", "failed", "stopped", "deleted"):
+        desk = living(life)
+        assert blocks.explained(desk.agent, found(), at=desk.at()) == []
+        assert blocks.block(desk.agent, "deaf", "x", at=desk.at()) == []
+
+
+@pytest.mark.parametrize("life", ["starting", "ready"])
+def test_a_block_is_a_status_with_its_reason(life):
+    desk = living(life)
+    see(desk, found("login", "nobody is logged in"))
+    assert state.status(desk.agent, state.Presence(process="alive")) == ("blocked", "nobody is logged in")
+
+
+@pytest.mark.parametrize(
+    ("turn", "status"),
+    [
+        ("parked", "parked"),
+        ("human", "unknown"),
+        ("ended", "unknown"),
+        ("working", "unknown"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_the_turn_of_its_cli_explains_an_agent_that_is_silent(desk, turn, status):
+    silent = state.Presence(quiet_s=99.0, process="alive", turn=turn)
+    assert state.status(desk.agent, silent)[0] == status
+    assert state.status(desk.agent, silent._replace(waiting=True))[0] == "idle"
+    desk.enqueue("t1")
+    desk.wait()
+    assert state.status(desk.agent, silent)[0] == "busy"
+
+
+def test_a_cli_that_ends_before_its_first_ready_is_not_launched_again():
+    desk = Desk()
+    desk.start(max_restarts=3, restart="always")
+    desk.write(
+        supervise.exited(
+            desk.agent, at=desk.at(), reason="exited with 1", code=1, signal=None, last_lines=["Log in!"]
+        )
+    )
+    assert supervise.never_ready(desk.agent)
+    (record,) = desk.write(
+        supervise.after_exit(desk.agent, at=desk.at(), may_relaunch=True, cause="it is not logged in")
+    )
+    assert record["type"] == "failed"
+    assert record["code"] == "launch_failed"
+    assert record["reason"] == "it is not logged in; exited with 1 before it was ready"
+    assert record["last_lines"] == ["Log in!"]
+
+
+def lives(desk, *ends):
+    """Let lives of the agent end; each is ("ready"|"never", session at its end)."""
+    for how, session in ends:
+        if how == "ready":
+            desk.write(decide.ready(desk.agent, at=desk.at(), req=None, session=session))
+        at = desk.at()
+        desk.write(supervise.exited(desk.agent, at=at, reason="x", code=1, signal=None, last_lines=[]))
+        desk.write(supervise.after_exit(desk.agent, at=at, may_relaunch=True, session=session))
+    return [record.get("resume") for record in desk.logs["outbox"] if record["type"] == "restarted"]
+
+
+def test_a_session_that_did_not_get_its_cli_to_ready_is_given_up_and_costs_no_restart():
+    desk = Desk()
+    desk.start(max_restarts=1)
+    assert lives(desk, ("ready", "s1"), ("never", "s1")) == ["s1", None]
+    assert desk.agent.life == "starting"
+    assert lives(desk, ("never", None)) == ["s1", None]
+    assert desk.agent.life == "failed"
+
+
+def test_without_a_session_the_budget_is_the_budget():
+    desk = Desk()
+    desk.start(max_restarts=1)
+    assert lives(desk, ("ready", None), ("never", None)) == [None]
+    assert desk.agent.life == "failed"
+
+
+def test_the_newest_session_is_gone_on_with():
+    desk = Desk()
+    desk.start(max_restarts=2)
+    assert lives(desk, ("ready", "s1"), ("ready", "s2")) == ["s1", "s2"]
+    assert desk.agent.session == "s2"

@@ -1,0 +1,128 @@
+"""What doctor says of the AI CLIs: installed, which version, logged in, registered with us. Reads only.
+
+A CLI is asked for its version only where its package does not tell, and then in an empty home: some of them write
+into the user's even then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cli.finding import Finding, of_error
+from orchestrator.errors import OrchestratorError
+from orchestrator.project import Project
+
+PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}
+CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG", "XDG_CONFIG_HOME")
+
+
+def engines(_: Project) -> Iterator[Finding]:
+    """One finding for each row of the engines table."""
+    from orchestrator.core.engines import ENGINES  # noqa: PLC0415
+
+    for row in ENGINES.values():
+        check = f"engine {row.name}"
+        program = shutil.which(row.program) if row.program else None
+        if not row.program:
+            yield Finding(check, "ok", row.about)
+        elif program is None:
+            known = "" if row.tested else "; untested: no version of it has been tried"
+            yield Finding(check, "note", f"{row.program} is not installed{known}")
+        else:
+            yield _version(check, program, row)
+
+
+def registrations(_: Project) -> Iterator[Finding]:
+    """Login, entry and hooks of each installed CLI that can be registered with."""
+    from orchestrator.setup.entries import CLIS  # noqa: PLC0415
+
+    for cli in CLIS.values():
+        if shutil.which(cli.program) is None:
+            continue
+        try:
+            yield from _login(cli)
+            yield from _registered(cli)
+        except OrchestratorError as error:
+            yield of_error(f"{cli.name} registration", error)
+
+
+def _version(check: str, program: str, row: Any) -> Finding:
+    version = packaged(program) or _asked(program)
+    untested = [] if row.tested else ["no version has been tried"]
+    if row.tested_versions and version not in row.tested_versions:
+        untested.append(f"tried with {', '.join(row.tested_versions)} only")
+    where = f"{version or 'unknown version'} at {program}"
+    if untested:
+        return Finding(check, "note", f"{where}; {'; '.join(untested)}", f"orchestrator doctor --live {row.name}")
+    return Finding(check, "ok", f"{where}, a known good version" if row.tested_versions else where)
+
+
+def packaged(program: str) -> str | None:
+    """The version in the package file of the program's own npm package."""
+    for folder in list(Path(os.path.realpath(program)).parents)[:6]:
+        try:
+            found = json.loads((folder / "package.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict) and found.get("name") in PACKAGES:
+            return str(found.get("version"))
+    return None
+
+
+def _asked(program: str) -> str | None:
+    from orchestrator.team.versions import version_of  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-", ignore_cleanup_errors=True) as home:
+        env = {name: value for name, value in os.environ.items() if name not in CONFIG_VARIABLES}
+        return version_of(program, {**env, "HOME": home})
+
+
+def _login(cli: Any) -> Iterator[Finding]:
+    from orchestrator.setup import logins  # noqa: PLC0415
+
+    found = logins.seen(cli, os.environ)
+    if found:
+        yield Finding(f"{cli.name} login", "ok", f"seen: {found}")
+    else:
+        step = f"start {cli.program} once and log in, or give its key in the environment"
+        yield Finding(f"{cli.name} login", "note", "none seen; one in a keychain cannot be seen", step)
+
+
+def _registered(cli: Any) -> Iterator[Finding]:
+    from orchestrator.setup import registration  # noqa: PLC0415
+
+    entry, *hooks = registration.look(cli, os.environ)
+    yield _part(f"{cli.name} registration", entry, "as master", f"orchestrator setup {cli.name}")
+    if not hooks:
+        return
+    step = f"orchestrator setup {cli.name} --hooks"
+    if all(one.state == "absent" for one in hooks):
+        yield Finding(f"{cli.name} hooks", "ok", f"not registered; they are optional: {step}")
+        return
+    worst = next((one for one in hooks if one.state == "absent"), None) or next(
+        (one for one in hooks if one.state != "current"), hooks[0]
+    )
+    yield _part(f"{cli.name} hooks", worst, worst.part.removeprefix("hook "), step)
+
+
+def _part(check: str, seen: Any, what: str, step: str) -> Finding:
+    file = str(seen.path)
+    if seen.state == "absent":
+        return Finding(check, "note", f"{what}: not in {file}", step, file)
+    if seen.program and shutil.which(seen.program) is None:
+        return Finding(check, "bad", f"{what}: starts {seen.program}, which is gone", f"{step} --force", file)
+    if seen.state == "current":
+        return Finding(check, "ok", f"{what}: in {file}", file=file)
+    if seen.same:
+        return Finding(check, "ok", f"{what}: in {file}, changed by hand", file=file)
+    if seen.state == "other":
+        message = f"{what}: {file} starts another installation, {seen.program}"
+        return Finding(check, "note", message, f"{step} makes it this one", file)
+    message = f"{what}: somebody wrote it in {file}, and it does not start this installation"
+    return Finding(check, "note", message, f"{step} --force makes it this one", file)

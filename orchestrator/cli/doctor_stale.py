@@ -1,0 +1,85 @@
+"""What doctor says of permissions and of what crashes left behind. Reads only."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator import project
+from orchestrator.cli.finding import Finding
+from orchestrator.errors import OrchestratorError
+from orchestrator.project import Project
+
+OVER = {"deleted", "failed"}
+SHOWN = 5
+
+
+def permissions(place: Project) -> Iterator[Finding]:
+    """Files that hold secrets must be the user's alone."""
+    open_to_others = []
+    for path in sorted((place.root / ".agents" / "agents").glob("*/engine/*")):
+        try:
+            found = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+            open_to_others.append(path)
+    for path in open_to_others[:SHOWN]:
+        yield Finding("permissions", "bad", f"{path} is open to other users", f"chmod go= {path}", str(path))
+    if not open_to_others:
+        yield Finding("permissions", "ok", "run directory and launch files are yours alone")
+
+
+def leftovers(place: Project) -> Iterator[Finding]:
+    """Sockets without a daemon, panes without an agent, unfinished files."""
+    found = [*_sockets(place), *_panes(place), *_unfinished(place)]
+    yield from found
+    if not found:
+        yield Finding("leftovers", "ok", "none")
+
+
+def _sockets(place: Project) -> Iterator[Finding]:
+    """A socket that nobody listens on: the kernel lists those that somebody does."""
+    here = project.run_dir(place.root)
+    try:
+        listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
+    except OSError:
+        return
+    dead = [path for path in sorted(here.parent.glob(f"*/{project.SOCKET}")) if str(path) not in listening]
+    for path in dead:
+        if path.parent == here:
+            yield Finding("leftovers", "note", f"{path}: its daemon was killed; the next one replaces it")
+    others = [path for path in dead if path.parent != here]
+    if others:
+        step = f"remove them at will: rm -r {others[0].parent}" + (" ..." if len(others) > 1 else "")
+        yield Finding("leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step)
+
+
+def _panes(place: Project) -> Iterator[Finding]:
+    from orchestrator.team import reading  # noqa: PLC0415
+    from orchestrator.term import panes  # noqa: PLC0415
+    from orchestrator.term.tmux import Socket  # noqa: PLC0415
+
+    runs = {run["run_id"]: run["tmux_socket"] for run in reading.runs(place.root)}
+    live = {row["agent_id"] for row in reading.agents(place.root) if row["status"] not in OVER}
+    for socket in sorted({str(path) for path in runs.values() if path and Path(path).exists()}):
+        try:
+            tagged = panes.list_tagged(Socket(path=socket))
+        except OrchestratorError:
+            continue  # the server is gone, and its panes with it
+        for pane in tagged:
+            if pane.run_id in runs and pane.agent_id not in live:
+                step = f"look at it, then: tmux -S {socket} kill-pane -t {pane.pane_id}"
+                what = f"pane {pane.pane_id} of agent {pane.agent_id}, which has ended"
+                yield Finding("leftovers", "note", what, step)
+
+
+def _unfinished(place: Project) -> Iterator[Finding]:
+    home = place.root / ".agents"
+    for path in sorted(home.glob("*/*/*.torn")):
+        yield Finding("leftovers", "note", f"{path}: an unfinished last line, kept after a crash; nobody ever saw it")
+    half = [path for path in home.rglob(".*.tmp") if path.is_file()]
+    if half:
+        step = "remove them while no daemon runs"
+        yield Finding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)

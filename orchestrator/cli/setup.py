@@ -1,0 +1,178 @@
+"""The command that registers our server with an AI CLI, takes it out again, or prints what to write by hand."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator import project
+from orchestrator.cli import options, output
+from orchestrator.cli.options import Json
+from orchestrator.errors import BadRequest, NotReady
+
+EXAMPLE = (
+    "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\norchestrator setup codex --uninstall"
+)
+
+BUSY_S = 5.0
+
+
+def setup(  # noqa: PLR0917  (typer calls it by name)
+    cli: Annotated[str, typer.Argument(metavar="CLI", help="gemini, claude, codex or opencode.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
+    uninstall: Annotated[
+        bool, typer.Option("--uninstall", help="Take out what setup put in; with --hooks only the hooks.")
+    ] = False,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Also the turn-end hook: an idle master waits without model turns.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where somebody changed what setup wrote.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Print the snippets for manual use; write nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Register the server with an AI CLI, for the user.
+
+    Changes the CLI's own configuration: one entry, and hooks if asked. Everything else in the file stays as it is,
+    a copy is kept beside it, and a second run changes nothing.
+    """
+    from orchestrator.setup import registration  # noqa: PLC0415
+    from orchestrator.setup.entries import CLIS  # noqa: PLC0415
+
+    if cli not in CLIS:
+        raise BadRequest("bad_argument", f"setup knows no {cli!r}", f"one of: {', '.join(CLIS)}")
+    one = CLIS[cli]
+    if show:
+        _print(one, as_json)
+        return
+    if not dry_run:
+        options.refuse_agents()
+    done = _patiently(
+        lambda: (
+            registration.unregister(one, os.environ, only_hooks=hooks, force=force, dry=dry_run)
+            if uninstall
+            else registration.register(one, os.environ, with_hooks=hooks, force=force, dry=dry_run)
+        )
+    )
+    notes = list(_notes(one, hooks, uninstall))
+    if as_json:
+        found = [_as_dict(one, change) for change in done]
+        output.print_json({"cli": cli, "dry_run": dry_run, "files": found, "notes": notes})
+        return
+    _tell(one, done, dry_run, uninstall)
+    for note in notes:
+        output.say(f"note: {note}")
+
+
+def _patiently(work: Callable[[], list[Any]]) -> list[Any]:
+    """Do it once the file is free: Claude Code writes its own now and then, for a moment."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return work()
+        except NotReady:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
+
+
+def add_to(app: Any) -> None:
+    """Declare the command on the top-level app."""
+    options.command(app, "setup", EXAMPLE)(setup)
+
+
+def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
+    changed = False
+    for file in done:
+        for change in file.changes:
+            name = ".".join(change.path)
+            if change.action in ("kept", "absent"):
+                state = "is not there" if change.action == "absent" else "is as it should be"
+                if change.edited:
+                    state = "starts this installation; what you changed in it is kept"
+                output.say(f"{file.path}: {name} {state}")
+                continue
+            changed = True
+            output.say(f"{file.path}: {name} {'would be ' if dry_run else ''}{change.action}")
+            for line in _diff(one, change):
+                output.say(f"  {line}")
+        if file.backup:
+            output.say(f"  the file before: {file.backup}")
+    if not changed:
+        output.say("nothing to change")
+    elif not dry_run:
+        step = "no longer offers" if uninstall else "offers"
+        output.say(f"{one.title}, when started from now on, {step} the server `orchestrator`.")
+
+
+def _diff(one: Any, change: Any) -> Iterator[str]:
+    """The lines of a part before and after, as a diff without its head."""
+    from orchestrator.setup import entries  # noqa: PLC0415
+
+    part = entries.Part(change.what, change.path, {}, change.what != "entry")
+    before, after = (
+        [] if value is None else entries.shown(one, part, entries.without_secrets(value)).splitlines()
+        for value in (change.before, change.after)
+    )
+    yield from (line for line in difflib.ndiff(before, after) if not line.startswith("?"))
+
+
+def _as_dict(one: Any, file: Any) -> dict[str, Any]:
+    return {
+        "file": str(file.path),
+        "written": file.written,
+        "backup": str(file.backup) if file.backup else None,
+        "changes": [
+            {
+                "what": change.what,
+                "path": list(change.path),
+                "action": change.action,
+                "edited": change.edited,
+                "diff": [] if change.action in ("kept", "absent") else list(_diff(one, change)),
+            }
+            for change in file.changes
+        ],
+    }
+
+
+def _notes(one: Any, hooks: bool, uninstall: bool) -> Iterator[str]:
+    if uninstall:
+        return
+    if shutil.which(one.program) is None:
+        yield f"{one.program} is not on PATH; the file is ready for when it is installed"
+    if hooks and not one.hook_events:
+        yield f"{one.title} has no turn-end hook; as master it waits with broadcast_read"
+    elif hooks:
+        yield from one.hook_notes
+    yield from one.notes
+
+
+def _print(one: Any, as_json: bool) -> None:
+    from orchestrator.setup import entries, places, registration  # noqa: PLC0415
+
+    entry, hooks = registration.parts_of(one)
+    agent = entries.for_agents(one, [*project.own_command("mcp"), "--agent"], entry.value.get("env_vars", []))
+    found = [
+        ("master", f"{places.server_file(one, os.environ)}", entries.shown(one, entry, entry.value)),
+        *(("hook", f"{places.hooks_file(one, os.environ)}", entries.shown(one, part, part.value)) for part in hooks),
+        ("agent", "", agent),
+    ]
+    if as_json:
+        snippets = [{"for": what, "file": file or None, "text": text} for what, file, text in found]
+        output.print_json({"cli": one.name, "snippets": snippets})
+        return
+    heads = {
+        "master": "The master's entry, in",
+        "hook": "The master's turn-end hook (optional), in",
+        "agent": "A sub-agent that you start by hand: only its two tools. "
+        "Agents that orchestrator starts get this by themselves.",
+    }
+    for what, file, text in found:
+        output.say(f"# {heads[what]} {shlex.quote(file) if file else ''}".rstrip())
+        output.say(text.rstrip("\n") + "\n")

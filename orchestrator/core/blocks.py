@@ -1,0 +1,66 @@
+"""What keeps an agent from going on: the records that tell it, once, and that lift it. Pure.
+
+Causes are kept apart by their ``kind``, because each is lifted by something else: the delivery rule's (no kind) by
+the terminal event (`decide.emit`), those of the screen (`screens.Kind`) when the screen has changed, our own when
+the agent calls. A call lifts everything but the delivery rule's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from orchestrator.core.drafts import happened
+from orchestrator.core.events import Draft
+from orchestrator.core.screens import COUNTING, SCREEN_KINDS, Finding
+from orchestrator.core.state import Agent
+
+
+def block(agent: Agent, cause: str, reason: str, *, at: str, until: str | None = None) -> list[Draft]:
+    """Say once that ``cause`` keeps the agent from going on; nothing while that cause stands."""
+    if not _lives(agent) or cause in agent.blocks:
+        return []
+    return [_blocked(agent, cause, reason, until, at)]
+
+
+def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> list[Draft]:
+    """Lift these causes, of those that stand; never the delivery rule's."""
+    if not _lives(agent):
+        return []
+    return [
+        happened(agent, "unblocked", at, by="orchestrator", kind=cause, reason=reason)
+        for cause in agent.blocks
+        if cause and cause in causes
+    ]
+
+
+def explained(agent: Agent, found: Finding | None, *, at: str) -> list[Draft]:
+    """What the screen explains now, None for nothing: tells what is new and lifts what is gone.
+
+    The same cause is told again only when its words change and it is no countdown: another question needs another
+    answer.
+    """
+    if not _lives(agent):
+        return []
+    gone = SCREEN_KINDS if found is None else SCREEN_KINDS - {found.kind}
+    drafts = unblock(agent, gone, at=at, reason="no longer on the screen")
+    if found is None:
+        return drafts
+    reason, stands = found.reason or found.kind, agent.blocks.get(found.kind)
+    if stands is not None and (found.kind in COUNTING or stands.reason == reason):
+        return drafts
+    return [*drafts, _blocked(agent, found.kind, reason, found.until, at)]
+
+
+def called(agent: Agent, *, at: str) -> list[Draft]:
+    """The agent has called, so it goes on."""
+    return unblock(agent, set(agent.blocks), at=at, reason="it called") if agent.blocks else []
+
+
+def _lives(agent: Agent) -> bool:
+    return agent.life in ("starting", "ready")
+
+
+def _blocked(agent: Agent, cause: str, reason: str, until: str | None, at: str) -> Draft:
+    told: dict[str, Any] = {"until": until} if until else {}
+    return happened(agent, "blocked", at, by="orchestrator", kind=cause, reason=reason, **told)

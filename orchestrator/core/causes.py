@@ -1,0 +1,69 @@
+"""Why a CLI did not get ready: the likely cause in one sentence, from its screen, its end and its version. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from orchestrator.core.engine import Engine
+from orchestrator.core.screens import Finding
+
+WHY: dict[str, str] = {
+    "login": "it is not logged in",
+    "trust": "it asks whether its folder is trusted",
+    "hooks": "it asks to have our hooks reviewed",
+    "permission": "it asks for a permission",
+    "rate_limit": "its provider has limited it",
+    "api_error": "its provider answers with errors",
+    "loop": "it has stopped itself, because it took its work for a loop",
+    "context_full": "its context is full",
+    "dialog": "a dialog waits for an answer",
+    "no_tools": "it could not start our MCP server",
+    "interrupted": "somebody interrupted it",
+}
+"""One sentence for each `screens.Kind`; docs/troubleshooting.md says what to do about it."""
+
+STATUSES = {
+    75: "it was not let go in time",
+    78: "its launch file or its pane is not the one it was meant for",
+    126: "its program cannot be run",
+    127: "its program, or what the program's first line names, was not found",
+}
+"""Exit statuses of the launch stub; they have this meaning for a shell too."""
+
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+
+
+def version_in(text: str) -> str | None:
+    """The version number in what ``--version`` printed."""
+    found = _VERSION.search(text)
+    return found[0] if found else None
+
+
+def likely(
+    row: Engine, *, found: Finding | None, status: int | None, listed: bool, version: str | None, lives: bool
+) -> str:
+    """The likely cause, and a version that nobody has tried; empty for an end that nothing explains.
+
+    ``found``: what the screen explains; ``status``: the exit status of a program that ended; ``listed``: whether
+    the CLI has asked our server for its tools; ``lives``: whether its process still runs.
+    """
+    if found is not None:
+        cause = WHY[found.kind] + (f" ({found.reason})" if found.reason else "")
+        if found.until:
+            cause += f", until {found.until}"
+    elif status in STATUSES:
+        cause = STATUSES[status]
+    elif not lives:
+        cause = ""
+    elif listed:
+        cause = "it has our tools, and its model has not called wait_for_command"
+    else:
+        cause = "it has not asked our MCP server for tools, so it may still be starting, or wait for a human"
+    return "; ".join(filter(None, (cause, _doubt(row.program, version, row.tested_versions))))
+
+
+def _doubt(program: str, version: str | None, tested: Sequence[str]) -> str:
+    if version is None or not tested or version in tested:
+        return ""
+    return f"{program} {version} is not a version we have tested ({', '.join(tested)})"

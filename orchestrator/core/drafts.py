@@ -1,0 +1,39 @@
+"""The three forms of a record that the core asks for. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.core.events import Draft
+from orchestrator.core.state import Agent, Task
+
+
+def asked(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
+    """A record of the inbox: what was asked of the agent."""
+    record = {"at": at, "type": kind, "epoch": agent.epoch, **fields}
+    if req is not None:
+        record["req"] = req
+    return Draft("inbox", kind, record)
+
+
+def happened(
+    agent: Agent,
+    kind: str,
+    at: str,
+    /,
+    *,
+    by: str,
+    req: str | None = None,
+    epoch: int | None = None,
+    **fields: Any,
+) -> Draft:
+    """A record of the outbox: what happened, and who says so."""
+    record = {"at": at, "type": kind, "epoch": agent.epoch if epoch is None else epoch, **fields, "by": by}
+    if req is not None:
+        record["req"] = req
+    return Draft("outbox", kind, record)
+
+
+def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any]) -> Draft:
+    """The end of a task in the agent's place."""
+    return happened(agent, kind, at, by="orchestrator", task_id=task.task_id, payload=payload, attempt=task.attempt)

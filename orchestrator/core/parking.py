@@ -1,0 +1,88 @@
+"""What the end of a turn means: wake the agent, let its turn end, or park it until there is something to call for.
+
+Pure. A wake carries no work and changes no task: it only makes the model call `wait_for_command`, so a wake that is
+lost or sent twice does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from orchestrator.core.drafts import happened
+from orchestrator.core.events import Draft
+from orchestrator.core.state import Agent
+
+MAX_WAKES = 3
+"""Wakes in a row that a CLI may leave unanswered by any call: a model that will not call must not spin for ever."""
+
+Word = Literal["wake", "park", "release"]
+
+Cause = Literal["", "stop", "cancel", "task", "lease", "start"]
+"""Why an agent must call: nothing, one of the three commands, a task it holds, or its first call."""
+
+BECAUSE: dict[Cause, str] = {
+    "stop": "it shall stop",
+    "cancel": "its task was canceled",
+    "task": "a task waits",
+    "lease": "it still holds a task",
+    "start": "it has not called yet",
+}
+
+
+class Verdict(NamedTuple):
+    """What a turn-end hook is answered; ``cause`` says why when it is not `park`."""
+
+    word: Word
+    cause: Cause = ""
+
+
+def due(agent: Agent, *, visible_inbox: int, told_stop: bool = False, known_cancel: str | None = None) -> Cause:
+    """Why the agent must call now; "" when it may rest. Level-triggered: the same state gives the same answer.
+
+    ``visible_inbox``: the inbox seq that is durable. ``told_stop``: this life was handed the stop already.
+    ``known_cancel``: the task whose cancel it parked with. An agent that has ignored its task to the limit of
+    redeliveries rests with it: only a cancel or a stop is news to it.
+    """
+    if agent.life not in ("starting", "ready"):
+        return ""
+    if agent.stop_asked:
+        return "stop" if agent.stop_asked <= visible_inbox and not told_stop else ""
+    lease = agent.lease
+    if lease is not None:
+        if lease.cancel_requested and lease.task_id != known_cancel:
+            return "cancel"
+        return "" if "" in agent.blocks else "lease"
+    if agent.life == "starting":
+        return "start"
+    head = agent.head()
+    return "task" if head is not None and head.seq <= visible_inbox and not head.cancel_asked else ""
+
+
+def turn_end(cause: Cause, agent: Agent, unheeded: int) -> Verdict:
+    """The answer to a turn-end hook. ``unheeded``: wakes of this life in a row that no call has followed."""
+    if agent.life not in ("starting", "ready") or (agent.stop_asked and not cause):
+        return Verdict("release")
+    if not cause:
+        return Verdict("park")
+    return Verdict("release" if unheeded >= MAX_WAKES else "wake", cause)
+
+
+def may_park(agent: Agent, *, visible_inbox: int, empty_waits: int, park_after: int) -> bool:
+    """Whether an empty wait is answered with the advice to end the turn. ``park_after`` 0: never."""
+    rests = agent.life == "ready" and agent.lease is None and not due(agent, visible_inbox=visible_inbox)
+    return bool(park_after) and empty_waits >= park_after and rests and not agent.stop_asked
+
+
+def parked(agent: Agent, *, at: str, reason: str = "") -> list[Draft]:
+    """The record that it rests; none when it stands."""
+    return [] if agent.parked or agent.life != "ready" else [_happened(agent, "parked", at, reason)]
+
+
+def woken(agent: Agent, *, at: str, reason: str) -> list[Draft]:
+    """The record that it rests no more, for whatever reason; none when it did not."""
+    return [_happened(agent, "woken", at, reason)] if agent.parked and agent.life == "ready" else []
+
+
+def _happened(agent: Agent, record: str, at: str, reason: str) -> Draft:
+    told: dict[str, Any] = {"reason": reason} if reason else {}
+    return happened(agent, record, at, by="orchestrator", **told)

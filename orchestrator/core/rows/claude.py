@@ -1,0 +1,203 @@
+"""The row of Claude Code. Pure.
+
+Everything is injected per process by flags that name files of the agent's own (`--settings`, `--mcp-config`,
+`--append-system-prompt-file`): they are merged over what the user has, and nothing of the user's is written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+
+RULES_FILE = "rules.md"
+MCP_FILE = "mcp.json"
+SETTINGS_FILE = "settings.json"
+
+BORDER = "─"
+HINT = r"(?:\x1b\[[\d;]*m)*\u276f\xa0(?:\x1b\[[\d;]*m)*.\x1b\[(?:0;)?2m"  # the cursor's letter, then dim: no draft
+COMPOSER_MARK = "\u276f\xa0"  # a heavy angle bracket and a no-break space
+SERVER = "orchestrator"
+TOOL_LIMIT_S = 3600.0
+PARK_LIMIT_S = 12 * 3600.0
+HOOK_TIMEOUT_S = 86_400  # the CLI's default of 600 s would end a park, silently
+
+HOOK_EVENTS = {
+    "SessionStart": "start",
+    "UserPromptSubmit": "prompt",
+    "Stop": "turn_end",
+    "StopFailure": "end",  # an API error ends the turn; what a hook answers is not heeded then
+    "PermissionRequest": "permission",
+    "Notification": "notice",
+    "SessionEnd": "end",
+}
+
+PASSED = (
+    "ORCHESTRATOR_AGENT_ID",
+    "ORCHESTRATOR_AGENT_EPOCH",
+    "ORCHESTRATOR_AGENT_SECRET",
+    "ORCHESTRATOR_PROJECT",
+    "ORCHESTRATOR_RUN_BASE",
+)
+
+ENVIRONMENT = {
+    "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS": "0",  # else a wait of 120 s becomes a background task
+    "DISABLE_AUTOUPDATER": "1",  # a CLI replaced under a running agent cannot be resumed by the same version
+    "CLAUDE_CODE_DISABLE_FEEDBACK_SURVEY": "1",  # it would sit in the pane and take the human's keys
+    "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",  # a model request after every turn, and text in the composer
+    "CLAUDE_CODE_ENABLE_AWAY_SUMMARY": "0",  # a model request of an idle agent
+    "CLAUDE_CODE_RESUME_THRESHOLD_MINUTES": "5256000",  # else a relaunch asks whether to resume an old session
+}
+
+
+def _servers(launch: Launch) -> dict[str, Any]:
+    command, *args = launch.mcp
+    passed = {name: f"${{{name}}}" for name in PASSED if name in launch.env}
+    server = {
+        "type": "stdio",
+        "command": command,
+        "args": args,
+        "env": passed,  # expanded by the CLI; named, because it may be told to pass on nothing else
+        "timeout": int(TOOL_LIMIT_S * 1000),
+        "alwaysLoad": True,  # else its tools hide behind a search
+    }
+    return {"mcpServers": {SERVER: server}}
+
+
+def _settings(launch: Launch) -> dict[str, Any]:
+    program, *args = launch.hook
+    hook = {"type": "command", "command": program, "args": args, "timeout": HOOK_TIMEOUT_S}  # args: no shell
+    settings: dict[str, Any] = {
+        "hooks": {event: [{"hooks": [hook]}] for event in HOOK_EVENTS},
+        "permissions": {"allow": [f"mcp__{SERVER}__wait_for_command", f"mcp__{SERVER}__emit_event"]},
+        "prefersReducedMotion": True,  # a parked agent's spinner: a third of the CPU
+        "idleCompaction": False,  # a model request of an idle agent
+    }
+    if launch.approval == "all":
+        settings["skipDangerousModePermissionPrompt"] = True
+    return settings
+
+
+def _prepare(launch: Launch) -> Prepared:
+    place = launch.engine_dir
+    argv = [
+        "claude",
+        f"--mcp-config={place}/{MCP_FILE}",
+        f"--settings={place}/{SETTINGS_FILE}",
+        f"--append-system-prompt-file={place}/{RULES_FILE}",
+    ]
+    if launch.model:
+        argv.append(f"--model={launch.model}")
+    if launch.approval == "edits":
+        argv.append("--permission-mode=acceptEdits")
+    elif launch.approval == "all":
+        argv.append("--dangerously-skip-permissions")
+    argv.append(f"--resume={launch.resume}" if launch.resume else f"--session-id={launch.session}")
+    argv += ["--", launch.again if launch.resume else launch.first]
+    trust = {"CLAUDE_CODE_SANDBOXED": "1"} if launch.trust else {}
+    return Prepared(
+        argv=tuple(argv),
+        env=ENVIRONMENT | trust,
+        files={
+            RULES_FILE: launch.rules + "\n",
+            MCP_FILE: json.dumps(_servers(launch), indent=1) + "\n",
+            SETTINGS_FILE: json.dumps(_settings(launch), indent=1) + "\n",
+        },
+        session=launch.resume or launch.session,
+    )
+
+
+def _composer(screen: Screen) -> Composer:
+    """The input line stands between two borders, behind its mark; a dialog takes its place."""
+    if screen.in_mode or screen.dead or not 0 <= screen.cursor_y < len(screen.lines):
+        return "other"
+    top = bottom = screen.cursor_y
+    while top >= 0 and not screen.lines[top].startswith(BORDER):
+        top -= 1
+    while bottom < len(screen.lines) and not screen.lines[bottom].startswith(BORDER):
+        bottom += 1
+    lines = screen.lines[top + 1 : bottom]
+    if top < 0 or bottom == len(screen.lines) or not lines or not lines[0].startswith(COMPOSER_MARK):
+        return "other"
+    blank = not lines[0].removeprefix(COMPOSER_MARK).strip() or re.match(HINT, screen.styled)
+    return "empty" if len(lines) == 1 and blank else "draft"
+
+
+# What a screen says is trusted only where the CLI itself wrote it: a dialog takes the composer's place, and what
+# ended a turn counts until something new is said (a running turn's status line has the mark of a word said).
+_COMPOSER = rf"(?m)^{COMPOSER_MARK}"
+_SAID = r"(?:[●\u276f] (?!Usage limit)|  Call)"
+
+
+def _dialog(kind: Kind, line: str, reason: str) -> Pattern:
+    return Pattern(kind, line, reason, unless=_COMPOSER)
+
+
+def _last(kind: Kind, line: str, reason: str, *, until: int = 0) -> Pattern:
+    """A line at the end of a turn; not one further up."""
+    later = rf"(?m:{line})(?![\s\S]*(?m:{line}))[\s\S]*\n{_SAID}"
+    return Pattern(kind, line, reason, until=until, unless=later)
+
+
+PATTERNS = (
+    _dialog("permission", r"^ Do you want to (.+?)\??$", "asks for a permission: {1}"),
+    _dialog("trust", r"Yes, I trust this folder", "answer the question in its pane"),
+    _dialog("trust", r"because this folder isn't trusted", "it has ended; start claude there by hand once"),
+    _dialog("login", r"Detected a custom API key in your env", "asks whether to use the API key of its environment"),
+    _dialog("dialog", r"^ ?☐ (.+)", "asks a question: {1}"),
+    _dialog("dialog", r"Choose the text style that looks best", "its first start has not been gone through"),
+    _dialog("dialog", r"Press Enter to continue", "its first start has not been gone through"),
+    _dialog("dialog", r"new MCP servers? found in", "asks whether to use the project's MCP servers"),
+    _dialog("dialog", r"Allow external CLAUDE\.md file", "asks whether CLAUDE.md may include files from elsewhere"),
+    _dialog("dialog", r"^ +Settings Error", "its settings are faulty, and it asks what to do"),
+    _dialog("permission", r"cannot be used with root/sudo", 'it refuses approval "all" to root'),
+    _dialog("api_error", r"Unable to connect to Anthropic services", "it cannot reach its provider"),
+    _dialog("dialog", r"\b(?:Enter to (?:confirm|select|save)|Esc to (?:cancel|reject))\b", "a dialog waits"),
+    _last("rate_limit", r"^  ⎿\s+You've hit your (.+?)(?: · resets (.+))?$", "it has hit its {1}", until=2),
+    Pattern("rate_limit", r"^  ⚠ Usage limit reached · .*?(\d[\d:]*[ap]m)", "its usage limit is reached", until=1),
+    Pattern("rate_limit", r"^\S (.+ limit) reached · retrying in .*?\(([^)]+)\)", "its {1} is reached", until=2),
+    Pattern("login", r"^\S 40[13]\b.* · retrying in ", "the API does not accept its login or key"),
+    Pattern("api_error", r"^\S (.+?) · retrying in ", "the API fails ({1}); it tries again"),
+    _last("rate_limit", r"^  ⎿\s+Credit balance too low", "its credit balance is too low"),
+    _last(
+        "context_full",
+        r"^  ⎿\s+(?:Context limit reached|Prompt is too long)",
+        "its context is full: /compact or /clear",
+    ),
+    _last(
+        "login",
+        r"^(?:● |  ⎿\s+).{0,40}Please run /login",
+        "run /login in its pane, or give it a key that the API accepts",
+    ),
+    _last("api_error", r"^● API Error: (.{1,150})", "the API failed: {1}"),
+    _last("interrupted", r"^  ⎿\s+Interrupted · What should Claude do", "a human has interrupted it"),
+)
+
+ROW = Engine(
+    name="claude",
+    prepare=_prepare,
+    program="claude",
+    about="Claude Code",
+    tested_versions=("2.1.329",),
+    clients=("claude-code",),
+    tool_limit_s=TOOL_LIMIT_S,
+    parks="hook",
+    park_limit_s=PARK_LIMIT_S,
+    hook_events=HOOK_EVENTS,
+    holds_start=True,
+    busy=r"esc to interrupt",
+    human_queued=r"Press up to edit queued messages|Queued · ",
+    composer=_composer,
+    paste_gap_s=0.1,
+    patterns=PATTERNS,
+    resumes=True,
+    models=True,
+    limits=(
+        'Approval "all" is refused to root by Claude Code itself, except in what it takes for a sandbox.',
+        "An Esc in the middle of a turn is known from the screen only.",
+        "A hook or permission rule of the user that denies our two tools wins over their approval.",
+    ),
+)

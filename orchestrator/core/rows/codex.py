@@ -1,0 +1,331 @@
+"""The row of Codex CLI: everything by `-c` overrides of one process, nothing written into the user's CODEX_HOME."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.core.engine import Engine, Launch, Prepared, Reads
+from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+
+SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
+TOOLS = ("wait_for_command", "emit_event")
+TOOL_LIMIT_S = 600.0
+HOOK_LIMIT_S = 86400
+HOOKS = {
+    "SessionStart": 30,
+    "UserPromptSubmit": 60,
+    "PermissionRequest": 30,
+    "Interrupt": 3,  # Codex allows no more
+    "Stop": HOOK_LIMIT_S,
+}
+"""The hooks we set and how long Codex lets each run, in seconds (its default is 600)."""
+
+FLAGS_LAYER = "/<session-flags>/config.toml"
+"""What Codex calls the place of overrides given on its command line."""
+
+
+def toml(value: Any) -> str:
+    """A value as TOML on one line; a mapping becomes an inline table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string, but for the one control character that JSON leaves as it is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml(str(key))} = {toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return str(value)
+
+
+def hook_hash(event: str, command: str, timeout_s: int) -> str:
+    """The hash by which Codex knows a trusted hook: of its event, command and timeout as canonical JSON."""
+    hook = {"type": "command", "command": command, "timeout": timeout_s, "async": False}
+    text = json.dumps(
+        {"event_name": event, "hooks": [hook]}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def _label(event: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in event).removeprefix("_")
+
+
+def hooks(words: tuple[str, ...]) -> dict[str, Any]:
+    """Our hooks as a `hooks` table, and the trust in exactly these for exactly this process.
+
+    Codex asks to review a hook that nobody trusted. It takes that trust from the user's file and from the command
+    line; the flag that skips the review would trust every hook of every file.
+    """
+    command = "exec " + shlex.join(words)
+    table: dict[str, Any] = {}
+    state = {}
+    for event, limit in HOOKS.items():
+        table[event] = [{"hooks": [{"type": "command", "command": command, "timeout": limit}]}]
+        state[f"{FLAGS_LAYER}:{_label(event)}:0:0"] = {"trusted_hash": hook_hash(_label(event), command, limit)}
+    return {**table, "state": state}
+
+
+def _home(env: Mapping[str, str]) -> str:
+    return env.get("CODEX_HOME") or env.get("HOME", "") + "/.codex"
+
+
+def _table(tables: Any, *keys: str) -> dict[str, Any]:
+    """The table at those keys of a file that anybody may have written; empty when it is none."""
+    for key in keys:
+        tables = tables.get(key) if isinstance(tables, dict) else None
+    return tables if isinstance(tables, dict) else {}
+
+
+def _reads(env: Mapping[str, str], cwd: str) -> Reads:
+    project = env.get("ORCHESTRATOR_PROJECT", cwd)
+    places = ("/etc/codex", _home(env), f"{project}/.codex", f"{cwd}/.codex")
+    return Reads(files=tuple(dict.fromkeys(f"{place}/config.toml" for place in places)))
+
+
+def _settings(launch: Launch) -> list[dict[str, Any]]:
+    """The user's configuration files, the weakest first; a folder's own only where the folder is trusted."""
+    found = []
+    own = ("/etc/codex/config.toml", f"{_home(launch.env)}/config.toml")
+    trusted = launch.trust
+    for path, text in launch.files.items():
+        try:
+            one = tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            continue
+        if path in own:
+            folders = (launch.cwd, launch.project)
+            trusted |= any(_table(one, "projects", at).get("trust_level") == "trusted" for at in folders)
+        if path in own or trusted:
+            found.append(one)
+    return found
+
+
+def _server(launch: Launch) -> dict[str, Any]:
+    """Our MCP server, with a value for every key that a master's entry of the same name may have."""
+    program, *args = launch.mcp
+    ours = {name: value for name, value in launch.env.items() if name.startswith("ORCHESTRATOR_")}
+    ours.pop(SECRET, None)
+    return {
+        "command": program,
+        "args": args,
+        "cwd": launch.cwd,
+        "enabled": True,
+        "required": True,  # else the first request may leave before our tools are there
+        "env": ours,
+        "env_vars": [SECRET, "TMUX", "TMUX_PANE"],  # by name: a command line is no place for a secret
+        "enabled_tools": list(TOOLS),
+        "disabled_tools": [],
+        "default_tools_approval_mode": "approve",
+        "tools": {name: {"approval_mode": "approve"} for name in TOOLS},
+        "startup_timeout_sec": 45,
+        "tool_timeout_sec": int(TOOL_LIMIT_S),
+    }
+
+
+def _strongest(settings: list[dict[str, Any]], key: str, default: Any) -> Any:
+    """The value of the strongest file that has one."""
+    return next((one[key] for one in reversed(settings) if key in one), default)
+
+
+def _overrides(launch: Launch) -> dict[str, Any]:
+    settings = _settings(launch)
+    told = _strongest(settings, "developer_instructions", "")
+    roots = _strongest([_table(one, "sandbox_workspace_write") for one in settings], "writable_roots", [])
+    made: dict[str, Any] = {
+        "check_for_update_on_startup": False,
+        "history.persistence": "none",  # our messages are not what the user wants to find with the up arrow
+        "notice.hide_rate_limit_model_nudge": True,  # a dialog that offers a cheaper model
+        "tui.animations": False,  # a spinner costs 4 % of a core while parked
+        "tui.show_tooltips": False,  # Codex counts in the user's file how often it showed one
+        "developer_instructions": f"{told}\n\n{launch.rules}".strip(),
+        "hooks": hooks(launch.hook),
+        # The sandbox keeps .agents/ read-only, also inside the folder that the model may change. (--add-dir would
+        # do as well, but ends Codex where the user has chosen a read-only sandbox.)
+        "sandbox_workspace_write.writable_roots": [
+            *(roots if isinstance(roots, list) else []),
+            f"{launch.engine_dir.rpartition('/')[0]}/artifacts",
+        ],
+    }
+    name = "orchestrator"
+    if any("url" in _table(one, "mcp_servers", name) for one in settings):
+        # An override can replace a key and not remove one, and an entry with url and command is refused.
+        made[f"mcp_servers.{name}.enabled"] = False
+        name = "orchestrator_agent"
+    made |= {f"mcp_servers.{name}.{key}": value for key, value in _server(launch).items()}
+    if launch.trust:
+        made["projects"] = {launch.cwd: {"trust_level": "trusted"}}
+    return made
+
+
+def _prepare(launch: Launch) -> Prepared:
+    argv = ["codex", *(["resume"] if launch.resume else []), "--no-daemon"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    if launch.approval == "edits":
+        argv += ["--sandbox", "workspace-write", "--ask-for-approval", "on-request"]
+    elif launch.approval == "all":
+        argv.append("--dangerously-bypass-approvals-and-sandbox")
+    for key, value in _overrides(launch).items():
+        argv += ["--config", f"{key}={toml(value)}"]
+    words = (launch.resume, launch.again) if launch.resume else (launch.first,)
+    return Prepared(argv=(*argv, "--", *words))
+
+
+_SGR = re.compile(r"\x1b\[([\d;:]*)m")
+
+
+def _dim(styled: str) -> str | None:
+    """The dim text of a line in which nothing else is visible; None when something is."""
+    dim, kept = False, ""
+    for index, part in enumerate(_SGR.split(styled)):
+        if index % 2:
+            for code in part.split(";"):
+                dim = code == "2" or (dim and code not in {"", "0", "22"})
+        elif dim:
+            kept += part
+        elif part.strip():
+            return None
+    return kept.strip()
+
+
+def composer(screen: Screen) -> Composer:
+    """Codex shows a dim placeholder in an empty input line, and the cursor stands on its first letter.
+
+    The second line of a draft cannot be told from other text; it counts as ``other``.
+    """
+    prompt, mark, rest = screen.styled.partition("\u203a")
+    if screen.dead or not mark or _SGR.sub("", prompt).strip():
+        return "other"
+    if screen.cursor_x == 2 and _dim(rest):
+        return "empty"
+    return "draft" if screen.cursor_x >= 2 else "other"
+
+
+_COMPOSER = r"(?m:^\u203a )"
+_RETRYING = r"econnecting\b.*esc to interrupt"
+
+
+def _without(regex: str) -> str:
+    """For `Pattern.unless`: rules out a screen that lacks it."""
+    return rf"\A(?![\s\S]*{regex})"
+
+
+def _last(kind: Kind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> Pattern:
+    """A line that explains something only while nothing came after it: no word, no other trouble, no running turn."""
+    last = rf"(?m:{line})(?![\s\S]*(?m:{line}))"
+    over = rf"esc to interrupt|{last}[\s\S]*\n[■•]|{unless}"
+    return Pattern(kind, line, reason, until=until, unless=over)
+
+
+def _retrying(kind: Kind, line: str, reason: str, *, until: int = 0) -> Pattern:
+    """A line below the status line of a turn that tries again."""
+    return Pattern(kind, line, f"{reason}; it tries again", until=until, unless=_without(_RETRYING))
+
+
+# Lines of Codex itself begin in the first column or behind a mark of its own; what models, tools and humans write is
+# indented or comes after a bullet, so that it cannot pass for one.
+PATTERNS = (
+    Pattern("permission", r"^  Would you like to run the following command\?", "asks whether it may run a command"),
+    Pattern("permission", r"^  Would you like to make the following edits\?", "asks whether it may change files"),
+    Pattern(
+        "permission",
+        r'^  Allow the (\S+) MCP server to run tool "([^"]+)"\?',
+        "asks whether it may call {2} of the MCP server {1}",
+    ),
+    Pattern("permission", r"^\[ \S ?\] Action Required", "asks its human something", where="title"),
+    Pattern("trust", r"^  Trust this folder\?", "asks whether this folder is trusted"),
+    Pattern(
+        "hooks",
+        r"^  Hooks need review",
+        "asks to review hooks of the user's configuration: 1 shows them, 3 goes on without them",
+    ),
+    Pattern("login", r"^  Welcome to Codex", "nobody has signed in: run codex login", unless=_COMPOSER),
+    Pattern(
+        "no_tools",
+        r"required MCP servers|handshaking with MCP server",
+        "its MCP server did not start",
+        unless=_COMPOSER,
+    ),
+    _last("login", r"^■ Missing environment variable: `(\w+)`", "its key is missing: set {1}"),
+    _last(
+        "login",
+        # The second form is from the program's texts, not seen.
+        r"^■ (?:unexpected status (?:401|403)\b|Your access token could not be refreshed)",
+        "the API does not accept its login or key",
+    ),
+    _retrying("login", r"^  └ Unexpected status (?:401|403)\b", "the API does not accept its login or key"),
+    _last(
+        "rate_limit",
+        r"\bor try again at (.+?)\.?$",
+        "its usage limit is reached until {1}",
+        until=1,
+        unless=_without("You.ve hit your"),
+    ),
+    _last("rate_limit", r"^■ You.ve hit your (\w+ limit)", "its {1} is reached"),
+    _last(
+        "rate_limit",
+        r"^■ (Quota exceeded|exceeded retry limit, last status: 429|To use Codex with your ChatGPT plan, upgrade)",
+        "its plan or rate limit is used up: {1}",
+    ),
+    _retrying(
+        "rate_limit",
+        r"\b[Tt]ry again in (\d[\d.]* ?(?:ms|[smh]|seconds?|minutes?|hours?))\b",
+        "its rate limit is reached for {1}",
+        until=1,
+    ),
+    _retrying(
+        "rate_limit",
+        r"^  └ (?:Exceeded retry limit, last status: 429|Unexpected status 429|Rate limit exceeded)",
+        "its rate limit is reached",
+    ),
+    _last("context_full", r"^■ Codex ran out of room", "its conversation fills the model's context"),
+    Pattern("api_error", rf"^.{{0,40}}{_RETRYING}", "the API fails or cannot be reached; it tries again"),
+    # An interruption is told by its hook, and the agent rests at its prompt: nothing that anybody must do.
+    _last(
+        "api_error",
+        r'^■ (?!Conversation interrupted)(?:\{"error": ?\{"message": ?")?([^"]{1,150})',
+        "the API failed: {1}",
+    ),
+    Pattern(
+        "dialog", r"^ +(?:Press )?enter (?:to )?(?:confirm|select|continue|submit)\b", "shows a dialog", within=3
+    ),
+)
+
+ROW = Engine(
+    name="codex",
+    prepare=_prepare,
+    program="codex",
+    about="Codex CLI, by overrides of one process (`--config`), without its shared background process",
+    tool_limit_s=TOOL_LIMIT_S,
+    tested_versions=("0.169.0",),
+    clients=("codex-mcp-client",),
+    reads=_reads,
+    parks="hook",
+    park_limit_s=12 * 3600.0,
+    hook_events={
+        "SessionStart": "start",
+        "UserPromptSubmit": "prompt",
+        "Stop": "turn_end",
+        "Interrupt": "interrupt",
+        "PermissionRequest": "permission",
+    },
+    busy=r"esc to interrupt",
+    human_queued=r"^• (?:Messages to be submitted|Queued follow-up inputs)",
+    composer=composer,
+    patterns=PATTERNS,
+    shared_process=r"/codex app-server\b",
+    resumes=True,
+    models=True,
+    limits=(
+        "A permission profile of the user's (`default_permissions`) must let the agent write its artifacts.",
+        "After an API error that Codex gives up on, its turn ends without a hook.",
+        "Where an administrator allows managed hooks only, or the user has switched hooks off, an idle agent polls.",
+    ),
+)

@@ -1,0 +1,280 @@
+"""The row of Gemini CLI: a home of its own for each agent, with the user's settings, login and rules in it. Pure.
+
+Gemini CLI takes no settings by flag, and it ignores system settings that a normal user wrote. So every agent gets a
+`GEMINI_CLI_HOME`: `settings.json` is the user's with our parts in it, `GEMINI.md` is the user's with our rules
+behind it, everything else is a link to the user's own file. `HOME` stays the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.core.engine import Engine, Launch, Prepared, Reads
+from orchestrator.core.rows.gemini_screen import PATTERNS, composer
+from orchestrator.errors import BadRequest
+
+HOME = "home"
+"""The agent's `GEMINI_CLI_HOME` in its engine directory."""
+
+SERVER = "orchestrator"
+SERVER_AGENT = "orchestrator-agent"
+"""The name of our server where the project's or the system's settings, which beat the user's, take the usual one."""
+
+TOOLS = ("wait_for_command", "emit_event")
+TOOL_LIMIT_MS = 600_000
+SYSTEM_SETTINGS = "/etc/gemini-cli/settings.json"
+
+# A hook gets 60 s by default; what blocks does so until the daemon answers, and its daemon ends parks long before.
+# Below 2**31 ms, for it becomes a timer of Node.
+PARK_MS = 86_400_000
+ANSWER_MS = 30_000
+HOOKS = {
+    "SessionStart": ANSWER_MS,
+    "BeforeAgent": ANSWER_MS,
+    "AfterAgent": PARK_MS,
+    "Notification": ANSWER_MS,
+    "SessionEnd": 5_000,
+}
+
+# What is not linked: ours, what belongs to one session, and what the CLI replaces by renaming over it.
+_OWN = frozenset({"settings.json", "GEMINI.md", "trustedFolders.json", "tmp", "history", "projects.json"})
+_COPIED = ("state.json", "extension_integrity.json")
+_LEFTOVER = re.compile(r"\.(tmp|lock|bak|orig|corrupted|orchestrator-backup)\b")
+_ENABLEMENT = "mcp-server-enablement.json"
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def reads(env: Mapping[str, str], cwd: str) -> Reads:
+    """The user's `.gemini`, the project's settings, which beat the user's, and the system's, which beat both."""
+    base = _base(env)
+    user = f"{base}/.gemini"
+    names = ("settings.json", "GEMINI.md", _ENABLEMENT, *_COPIED)
+    files = (*(f"{user}/{name}" for name in names), f"{base}/.env", *_above(env, cwd))
+    return Reads(files=files, dirs=(user, f"{base}/.agents"))
+
+
+def prepare(launch: Launch) -> Prepared:
+    """The launch of one agent; BadRequest ``bad_config`` when the user's settings are no JSON."""
+    base, home = _base(launch.env), f"{launch.engine_dir}/{HOME}"
+    user = f"{base}/.gemini"
+    above = [_settings(launch.files[path], path) for path in _above(launch.env, launch.cwd) if path in launch.files]
+    mine = _settings(launch.files.get(f"{user}/settings.json", "{}"), f"{user}/settings.json")
+    server = SERVER_AGENT if any(_takes(SERVER, layer) for layer in above) else SERVER
+
+    argv = ["gemini"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    if launch.approval != "ask":
+        argv += ["--approval-mode", {"edits": "auto_edit", "all": "yolo"}[launch.approval]]
+    allowed = _allowed([mine, *above])
+    if allowed is not None:
+        argv += [word for name in (*allowed, server) for word in ("--allowed-mcp-server-names", name)]
+    artifacts = f"{launch.engine_dir.rpartition('/')[0]}/artifacts"
+    if not artifacts.startswith(f"{launch.cwd}/"):  # its file tools write nothing outside of its directories
+        argv += ["--include-directories", artifacts]
+    argv += ["--resume", launch.resume] if launch.resume else ["--session-id", launch.session]
+    argv += ["--prompt-interactive", launch.again if launch.resume else launch.first]
+
+    env = {
+        "GEMINI_CLI_HOME": home,
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # one process: the pane's pid is the CLI, and 130 MB less
+        "CLI_TITLE": launch.agent_id,
+        # Replaced by renaming, so no link; the user's answers about folders count here, and the other way round.
+        "GEMINI_CLI_TRUSTED_FOLDERS_PATH": launch.env.get("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
+        or f"{user}/trustedFolders.json",
+    }
+    if launch.trust:
+        env["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
+
+    files = {
+        "settings.json": json.dumps(_merged(launch, mine, server), indent=2, ensure_ascii=False) + "\n",
+        "GEMINI.md": "\n\n".join(filter(None, (launch.files.get(f"{user}/GEMINI.md", "").strip(), launch.rules)))
+        + "\n",
+    }
+    files |= {name: launch.files[f"{user}/{name}"] for name in _COPIED if f"{user}/{name}" in launch.files}
+    disabled = launch.files.get(f"{user}/{_ENABLEMENT}", "")
+    if SERVER in disabled:  # the master's entry, switched off by the user; ours has the same name
+        kept = {name: value for name, value in _settings(disabled, _ENABLEMENT).items() if name != server}
+        files[_ENABLEMENT] = json.dumps(kept)
+
+    links = {
+        f"{HOME}/.gemini/{name}": f"{user}/{name}"
+        for name in launch.dirs.get(user, ())
+        if name not in _OWN and name not in files and not _LEFTOVER.search(name)
+    }
+    if "skills" in launch.dirs.get(f"{base}/.agents", ()):
+        links[f"{HOME}/.agents/skills"] = f"{base}/.agents/skills"
+    if f"{base}/.env" in launch.files:
+        links[f"{HOME}/.env"] = f"{base}/.env"
+    return Prepared(
+        argv=tuple(argv),
+        env=env,
+        files={f"{HOME}/.gemini/{name}": text for name, text in files.items()},
+        links=links,
+        session=launch.resume or launch.session,
+    )
+
+
+def _base(env: Mapping[str, str]) -> str:
+    return (env.get("GEMINI_CLI_HOME") or env.get("HOME") or "/nonexistent").rstrip("/")
+
+
+def _above(env: Mapping[str, str], cwd: str) -> tuple[str, str]:
+    return f"{cwd}/.gemini/settings.json", env.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH") or SYSTEM_SETTINGS
+
+
+def _settings(text: str, path: str) -> dict[str, Any]:
+    """JSON with comments, as Gemini CLI reads it; ``${NAME}`` stays as it is."""
+    try:
+        found = json.loads(_COMMENT.sub(lambda part: part[1] or "", text))
+    except ValueError as error:
+        raise BadRequest(
+            "bad_config", f"Gemini CLI's {path} is no JSON: {error}", "fix the file; gemini does not start with it"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """The table of that name, made if missing, for writing into it."""
+    found = settings.get(name)
+    settings[name] = found if isinstance(found, dict) else {}
+    table: dict[str, Any] = settings[name]
+    return table
+
+
+def _names(settings: Mapping[str, Any], key: str) -> list[str] | None:
+    """The list ``mcp.<key>`` of a layer, None when it has none."""
+    mcp = settings.get("mcp")
+    found = mcp.get(key) if isinstance(mcp, dict) else None
+    return [str(name) for name in found] if isinstance(found, list) else None
+
+
+def _takes(name: str, layer: Mapping[str, Any]) -> bool:
+    """Whether a layer above the user's defines or excludes a server of that name."""
+    servers = layer.get("mcpServers")
+    defined = isinstance(servers, dict) and name in servers
+    return defined or name in (_names(layer, "excluded") or ())
+
+
+def _allowed(layers: list[dict[str, Any]]) -> list[str] | None:
+    """The servers that the user's allowlists leave, without ours; None when there is no such list.
+
+    The CLI takes what all lists have in common, so ours could never be put in; only its flag overrides them, and
+    that drops the exclusions too.
+    """
+    lists = [found for layer in layers if (found := _names(layer, "allowed")) is not None]
+    if not lists:
+        return None
+    excluded = {name for layer in layers for name in _names(layer, "excluded") or ()} | {SERVER, SERVER_AGENT}
+    return [name for name in lists[0] if name not in excluded and all(name in other for other in lists[1:])]
+
+
+def _merged(launch: Launch, mine: dict[str, Any], server: str) -> dict[str, Any]:
+    """The user's settings with what an agent needs; ``mine`` is changed."""
+    _table(mine, "general")["enableAutoUpdate"] = False  # agents would update one installation side by side
+    _table(mine, "model")["disableLoopDetection"] = True  # the loop of an agent is one
+    _table(mine, "ui").update(dynamicWindowTitle=True, hideWindowTitle=False)  # the title tells idle from busy
+    servers = _table(mine, "mcpServers")
+    servers.pop(SERVER, None)
+    servers[server] = {
+        "command": launch.mcp[0],
+        "args": list(launch.mcp[1:]),
+        "env": _identity(launch),
+        "timeout": TOOL_LIMIT_MS,
+        "trust": True,
+        "includeTools": list(TOOLS),
+    }
+    excluded = [name for name in _names(mine, "excluded") or [] if name not in {SERVER, server}]
+    if server != SERVER:
+        excluded.append(SERVER)
+    if excluded or _names(mine, "excluded"):
+        _table(mine, "mcp")["excluded"] = excluded
+    hooks = _table(mine, "hooks")
+    for event, limit in HOOKS.items():
+        hooks[event] = [*_foreign(hooks.get(event), launch.hook), {"hooks": [_hook(launch, event, limit)]}]
+    auth = _table(_table(mine, "security"), "auth")
+    chosen = _auth(launch.env)
+    if chosen and not auth.get("selectedType"):
+        auth["selectedType"] = chosen
+    return mine
+
+
+def _identity(launch: Launch) -> dict[str, str]:
+    """References to the variables that the CLI would keep from its children by their names, never their values."""
+    return {name: f"${name}" for name in launch.env if name.startswith("ORCHESTRATOR_")}
+
+
+def _hook(launch: Launch, event: str, limit_ms: int) -> dict[str, Any]:
+    return {
+        "type": "command",
+        "name": f"orchestrator-{event}",
+        "command": f"exec {shlex.join(launch.hook)}",
+        "timeout": limit_ms,
+        "env": _identity(launch),
+    }
+
+
+def _foreign(groups: Any, hook: tuple[str, ...]) -> list[Any]:
+    """The user's groups of one event without our own hook, which a master has: an agent's comes in its place."""
+    kept = []
+    for group in groups if isinstance(groups, list) else []:
+        inner = group.get("hooks") if isinstance(group, dict) else None
+        if isinstance(inner, list):
+            others = [one for one in inner if not (isinstance(one, dict) and hook[-1] in str(one.get("command")))]
+            if not others:
+                continue
+            group = {**group, "hooks": others}  # noqa: PLW2901 - the group, minus ours
+        kept.append(group)
+    return kept
+
+
+def _auth(env: Mapping[str, str]) -> str:
+    """How to log in where the user never chose: the CLI asks, although the variables answer it."""
+    if env.get("GOOGLE_GENAI_USE_GCA") == "true":
+        return "oauth-personal"
+    if env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+        return "vertex-ai"
+    return "gemini-api-key" if env.get("GEMINI_API_KEY") else ""
+
+
+ROW = Engine(
+    name="gemini",
+    prepare=prepare,
+    reads=reads,
+    program="gemini",
+    about="Google's Gemini CLI",
+    tested_versions=("0.61.0",),
+    tool_limit_s=TOOL_LIMIT_MS / 1000,
+    clients=("gemini-cli-mcp-client",),
+    parks="hook",
+    park_limit_s=600.0,  # a parked Gemini CLI animates a spinner, about a tenth of a core; at its prompt it is idle
+    hook_events={
+        "SessionStart": "start",
+        "BeforeAgent": "prompt",
+        "AfterAgent": "turn_end",
+        "Notification": "notice",
+        "SessionEnd": "end",
+    },
+    title_idle=r"^◇",
+    busy=r"\besc to cancel",
+    human_queued=r"^\s*Queued \(press",
+    composer=composer,
+    paste_gap_s=0.4,  # 30 ms after a paste Enter is a new line; under load that takes longer to pass
+    patterns=PATTERNS,
+    resumes=True,
+    models=True,
+    limits=(
+        "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
+        "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
+        'Only approval "all" spares the question before a shell command whose words came with a task.',
+        "Whoever trusts the folder in an agent's pane ends that agent, for the CLI restarts: create it again.",
+        "While it tries the API again nothing on its screen tells it from thinking.",
+        "What it is told to remember for all projects stays with the agent.",
+        "Where the user has switched its hooks off, an idle agent polls.",
+        "In a git repository its read_file refuses what lies below .agents, artifacts too; its shell reads them.",
+    ),
+)

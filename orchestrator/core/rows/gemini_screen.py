@@ -1,0 +1,62 @@
+"""What the screen of Gemini CLI 0.61 says: its input line, and what explains its silence. Pure.
+
+The screen shows the text of tasks too, inside the boxes of tool calls. So what a dialog says counts only while the
+dialog has taken the place of the input line, and an error only near the bottom and while no turn runs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+
+_PLACEHOLDER = "Type your message or @path/to/file"
+_EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
+_LINE = re.compile(r"^ [>*] ")
+
+
+def composer(screen: Screen) -> Composer:
+    """The input line is the cursor's, and shows its placeholder only while nothing is typed."""
+    if screen.dead or screen.cursor_y >= len(screen.lines):
+        return "other"
+    line = screen.lines[screen.cursor_y].rstrip()
+    if _EMPTY.match(line) and screen.cursor_x == 3:
+        return "empty"
+    return "draft" if _LINE.match(line) and _PLACEHOLDER not in line else "other"
+
+
+_BUSY = r"\(esc to cancel, \d"
+_OPEN = rf"{re.escape(_PLACEHOLDER)}|{_BUSY}"  # no dialog is open
+_DIALOG = 45  # lines from the bottom: a permission question shows what it is about
+_LAST = 26  # the last word of the conversation, notes, status, input line, footer
+
+
+def _dialog(kind: Kind, regex: str, reason: str, until: int = 0) -> Pattern:
+    return Pattern(kind, regex, reason, within=_DIALOG, until=until, unless=_OPEN)
+
+
+def _said(kind: Kind, regex: str, reason: str) -> Pattern:
+    return Pattern(kind, regex, reason, within=_LAST, unless=_BUSY)
+
+
+# In order: what says more stands first. "Ready to start implementation?", "Waiting for authentication" are the
+# CLI's own strings, not provoked. While the CLI tries the API again it only says "Thinking…", as in any turn.
+PATTERNS: tuple[Pattern, ...] = (
+    _dialog("dialog", r"^│ (Answer Questions|Ready to start implementation\?)", "asks a question: {1}"),
+    _dialog("permission", r"^│ \? (\S.*?)  ([^\s│].{0,100}?)\s*(?:│|$)", "asks for permission: {1} {2}"),
+    Pattern("permission", r"^✋", "asks for a permission", where="title"),
+    _dialog("trust", r"Do you trust the files", "asks whether the folder is trusted; answer it, or set trust"),
+    _dialog("login", r"How would you like to authenticate", "not logged in: run gemini once and choose how"),
+    _dialog("login", r"^│ Enter Gemini API Key", "no API key: GEMINI_API_KEY is not in its environment"),
+    _dialog("login", r"^Enter the authorization code:|Waiting for authentication\.\.\.", "waits for a Google login"),
+    _dialog("rate_limit", r"Access resets at (.+?)\.(?:\s|│|$)", "usage limit reached, resets at {1}", until=1),
+    _dialog("rate_limit", r"Usage limit reached for (\S+?)\.(?:\s|│|$)", "usage limit reached for {1}"),
+    _dialog("loop", r"A potential loop was detected", "asks whether to keep its loop detection"),
+    _dialog("dialog", r"\(Press Esc to close\)", "a dialog is open"),
+    _said("login", r"API key not valid|API_KEY_INVALID|\"code\":401|UNAUTHENTICATED", "the API refuses its login"),
+    _said("api_error", r"^✕ \[API Error: .*\"message\":\"([^\"]{1,120})", "API error: {1}"),
+    _said("api_error", r"^✕ \[API Error: (.{1,120}?)\]?$", "API error: {1}"),
+    _said("context_full", r"Sending this message \(\d+ tokens\)", "its context is full; /compress in its pane helps"),
+    _said("interrupted", r"^\u2139 Request cancelled\.", "a human has interrupted it"),
+    _said("no_tools", r"^\u2139 Waiting for MCP servers to initialize", "waits for MCP servers that do not start"),
+)

@@ -1,0 +1,169 @@
+"""The row of opencode: our settings by one environment variable, our rules by a file, our wake channel as a plugin.
+
+`OPENCODE_CONFIG_CONTENT` is laid over the user's own settings, which stay as they are. The plugin
+(`orchestrator/plugins/opencode.js`) tells the daemon when turns end and prompts when work comes; it needs no port.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.rows.opencode_screen import PATTERNS, composer
+from orchestrator.errors import BadRequest
+
+CONTENT = "OPENCODE_CONFIG_CONTENT"
+PLUGIN = "opencode.js"
+RULES = "rules.md"
+THEIRS = "content.json"
+"""The user's own value of the variable, for what the agent runs in its shell."""
+TOOLS = ("orchestrator_wait_for_command", "orchestrator_emit_event")
+TOOL_LIMIT_MS = 600_000
+NPM = {"npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "10000"}
+"""opencode installs a package for plugins at every start until it has it; ours does not need it."""
+
+_STRING = r'("(?:\\.|[^"\\])*")'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
+_BRACE = "\ue07b"  # of a private area
+
+
+def prepare(launch: Launch) -> Prepared:
+    """The launch of one agent; BadRequest ``bad_config`` when the user's own content is no JSON."""
+    argv = ["opencode"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    if launch.approval == "all":
+        argv.append("--auto")  # all that the user has not denied
+    # opencode takes no prompt for a session that it goes on with: the plugin prompts then.
+    argv += ["--session", launch.resume] if launch.resume else ["--prompt", launch.first]
+    own = launch.env.get(CONTENT, "")
+    theirs = _settings(own)
+    patience = _patience(launch.env)
+    lists = {name: [*_list(theirs, name), *ours] for name, ours in _lists(launch, patience).items()}
+    merged = _over(_over(theirs, _ours(launch)), lists)
+    return Prepared(
+        argv=tuple(argv),
+        env={CONTENT: json.dumps(merged, ensure_ascii=False).replace(_BRACE, "\\u007b"), **patience},
+        files={RULES: launch.rules + "\n", THEIRS: own, **launch.shipped},
+        session=launch.resume,
+    )
+
+
+def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
+    """What is added to lists of the user's; ``instructions`` stand in the system prompt of every agent."""
+    place = launch.engine_dir
+    options: dict[str, Any] = {"forget": list(patience)}
+    if launch.resume:
+        go_on = {"session": launch.resume, "prompt": launch.again, "model": launch.model or ""}
+        options["resume"] = {key: _plain(value) for key, value in go_on.items()}
+    return {
+        "instructions": [_plain(f"{place}/{RULES}")],
+        "plugin": [[_plain(f"file://{place}/{PLUGIN}"), options]],
+    }
+
+
+def _patience(env: Mapping[str, str]) -> dict[str, str]:
+    """What bounds npm, for which opencode waits before it loads a plugin: without a network for over a minute.
+
+    The plugin takes it out of the environment again, before any command of the agent sees it.
+    """
+    known = {name.lower() for name in env}
+    return {name: value for name, value in NPM.items() if name not in known}
+
+
+def _ours(launch: Launch) -> dict[str, Any]:
+    allow = dict.fromkeys(TOOLS, "allow")
+    deny = dict.fromkeys(TOOLS, "deny")
+    permission: dict[str, Any] = {**allow, "doom_loop": "allow"}  # the loop of an agent is one
+    if launch.approval == "edits":
+        permission["edit"] = {"*": "allow"}
+    return {
+        "autoupdate": False,  # agents would update one installation side by side
+        "mcp": {
+            "orchestrator": {
+                "type": "local",
+                "command": [_plain(word) for word in launch.mcp],
+                "enabled": True,
+                "timeout": TOOL_LIMIT_MS,
+            }
+        },
+        "permission": permission,
+        # The subagents that opencode brings along do parts of a task; the loop is not theirs.
+        "agent": {name: {"permission": deny} for name in ("general", "explore")},
+    }
+
+
+def _plain(text: str) -> str:
+    """A text of ours whose braces end as escapes: opencode expands ``{env:…}`` and ``{file:…}`` before it parses."""
+    return text.replace("{", _BRACE)
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """JSON with comments and trailing commas, as opencode reads it."""
+    if not text.strip():
+        return {}
+    for what in (_COMMENT, _LAST_COMMA):
+        text = what.sub(lambda part: part[1] or " ", text)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(
+            "bad_config", f"the variable {CONTENT} is no JSON: {error}", "fix it; opencode does not start with it"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _list(settings: dict[str, Any], name: str) -> list[Any]:
+    found = settings.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """The tables merged as opencode merges its layers; what is above wins and, among permissions, stands last."""
+    merged = {key: value for key, value in below.items() if key not in above}
+    for key, value in above.items():
+        old = below.get(key)
+        if key == "permission" and isinstance(old, str):
+            old = {"*": old}
+        merged[key] = _over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+ROW = Engine(
+    name="opencode",
+    prepare=prepare,
+    program="opencode",
+    about="opencode",
+    tested_versions=("1.18.33",),
+    tool_limit_s=TOOL_LIMIT_MS / 1000,
+    clients=("opencode",),
+    ships=(PLUGIN,),
+    parks="plugin",
+    hook_events={
+        "start": "start",
+        "session.busy": "prompt",
+        "session.idle": "turn_end",
+        "session.interrupted": "interrupt",
+        "session.retry": "notice",
+        "session.error": "notice",
+        "question.asked": "notice",
+        "permission.asked": "permission",
+        "permission.replied": "prompt",
+    },
+    composer=composer,
+    patterns=PATTERNS,
+    slow_start=2.0,
+    resumes=True,
+    models=True,
+    limits=(
+        "One agent takes 700 to 900 MB of memory.",
+        "Its start takes some 20 seconds of processor time: it is given twice `ready_timeout_s`.",
+        "While it waits inside a call its spinner takes a quarter of a core; parked it rests.",
+        "Without a provider of the user's own opencode takes one of its free models, over the network and unasked.",
+        "With OPENCODE_PURE set it loads no plugin: the agent works, but it polls and is never parked.",
+    ),
+)

@@ -1,0 +1,120 @@
+"""Rows of the engines that need little: our worker, any command line, and two CLIs known from their pages only."""
+
+from __future__ import annotations
+
+import json
+
+from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.prompts import render
+
+PROMPT_FILE = "prompt.md"
+MCP_FILE = "mcp.json"
+
+
+def prompt_of(launch: Launch) -> str:
+    """Rules and first message as one text, for a CLI that has no system level of its own."""
+    return launch.again if launch.resume else f"{launch.rules}\n\n{launch.first}"
+
+
+def _shell(launch: Launch) -> Prepared:
+    return Prepared(argv=(*launch.own, "worker"))
+
+
+def _command(launch: Launch) -> Prepared:
+    """Fill the argv template; its words are documented in docs/engines.md."""
+    text = prompt_of(launch)
+    ours = {name: value for name, value in launch.env.items() if name.startswith("ORCHESTRATOR_")}
+    server = {"command": launch.mcp[0], "args": list(launch.mcp[1:]), "env": ours}
+    values = {
+        "prompt": text,
+        "prompt_file": f"{launch.engine_dir}/{PROMPT_FILE}",
+        "mcp": json.dumps(list(launch.mcp)),
+        "mcp_file": f"{launch.engine_dir}/{MCP_FILE}",
+        "engine_dir": launch.engine_dir,
+        "agent_id": launch.agent_id,
+        "role": launch.role,
+        "model": launch.model or "",
+        "project": launch.project,
+        "cwd": launch.cwd,
+    }
+    return Prepared(
+        argv=tuple(render(word, values) for word in launch.command),
+        env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))},
+        files={PROMPT_FILE: text + "\n", MCP_FILE: json.dumps({"mcpServers": {"orchestrator": server}}, indent=2)},
+    )
+
+
+def _registered(launch: Launch, argv: tuple[str, ...]) -> Prepared:
+    """A CLI that takes no MCP server by flag: its user has registered ours; identity and words are the agent's."""
+    return Prepared(argv=argv, env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))})
+
+
+def _cursor(launch: Launch) -> Prepared:
+    argv = ["cursor-agent", "--approve-mcps"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    if launch.approval == "all":
+        argv.append("--force")
+    if launch.trust:
+        argv.append("--trust")
+    return _registered(launch, (*argv, "--", prompt_of(launch)))
+
+
+def _antigravity(launch: Launch) -> Prepared:
+    argv = ["agy"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    if launch.approval == "all":
+        argv.append("--dangerously-skip-permissions")
+    return _registered(launch, (*argv, "--prompt-interactive", prompt_of(launch)))
+
+
+SHELL = Engine(
+    name="shell",
+    prepare=_shell,
+    tool_limit_s=600.0,
+    about="our worker: runs each task's shell command visibly in its pane",
+)
+
+COMMAND = Engine(
+    name="command",
+    prepare=_command,
+    tool_limit_s=60.0,  # the shortest limit known of any CLI; progress notes keep longer waits alive nowhere for sure
+    about="any other CLI: an argv template of yours",
+    models=True,
+)
+
+
+def _limits(config: str, approval: str) -> tuple[str, ...]:
+    """What does not work with a CLI that is known from its pages only, and has a configuration file of that name."""
+    return (
+        "Known from its published flags only: never run with this version of orchestrator.",
+        f"It takes no MCP server by flag: register `orchestrator` in its {config}, with its environment passed on.",
+        approval,
+        "It cannot be parked: an idle agent polls, which costs a model turn each time.",
+        "A restarted agent begins a new conversation, for the id of the old one is not known.",
+        'Approval "edits" is the same as "ask".',
+    )
+
+
+CURSOR = Engine(
+    name="cursor",
+    prepare=_cursor,
+    program="cursor-agent",
+    about="Cursor's agent CLI, untested",
+    tested=False,
+    tool_limit_s=60.0,
+    models=True,
+    limits=_limits("mcp.json", "All MCP servers of that file are approved, for the flag knows no names."),
+)
+
+ANTIGRAVITY = Engine(
+    name="antigravity",
+    prepare=_antigravity,
+    program="agy",
+    about="Google's Antigravity CLI, untested",
+    tested=False,
+    tool_limit_s=60.0,
+    models=True,
+    limits=_limits("mcp_config.json", "It asks before each call of our tools, unless approved there."),
+)

@@ -1,0 +1,84 @@
+"""What an agent's screen says: why it is silent, and whether its input line is empty. Pure; patterns are data.
+
+The screen never decides that an agent is idle or busy (design §1); it only explains silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+Kind = Literal[
+    "permission", "trust", "login", "hooks", "rate_limit", "api_error", "loop", "context_full", "dialog", "no_tools",
+    "interrupted",
+]  # fmt: skip
+"""Why an agent does not go on; one word per thing that somebody must do."""
+
+SCREEN_KINDS: frozenset[str] = frozenset(get_args(Kind))
+COUNTING = frozenset({"rate_limit", "api_error"})
+"""Kinds whose words count down or up by themselves: said once, not at every tick."""
+
+Composer = Literal["empty", "draft", "other"]
+"""The CLI's input line: empty, holding a human's draft, or hidden behind something else."""
+
+
+LAST_LINES = 12
+LINE_MAX = 200
+
+
+class Screen(NamedTuple):
+    """One look at a pane: ``lines`` plain, trailing blanks cut; ``styled`` its cursor line with SGR codes."""
+
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    styled: str = ""
+    cursor_x: int = 0
+    cursor_y: int = 0
+    in_mode: bool = False
+    dead: bool = False
+
+
+class Pattern(NamedTuple):
+    """One reason for silence.
+
+    ``regex`` is searched line by line in the last ``within`` lines (0: the whole screen) or in the title.
+    ``reason`` may hold ``{1}``, ``{2}``: groups of the match. ``until`` names the group that says when it ends.
+    """
+
+    kind: Kind
+    regex: str
+    reason: str
+    where: Literal["screen", "title"] = "screen"
+    within: int = 0
+    until: int = 0
+    unless: str = ""  # a regular expression on the whole screen that rules it out
+
+
+class Finding(NamedTuple):
+    """What a screen explains."""
+
+    kind: Kind
+    reason: str
+    until: str | None = None
+
+
+def explain(patterns: Sequence[Pattern], screen: Screen) -> Finding | None:
+    """The first pattern that fits; None when the screen explains nothing."""
+    for pattern in patterns:
+        if pattern.unless and re.search(pattern.unless, "\n".join(screen.lines)):
+            continue
+        lines = (screen.title,) if pattern.where == "title" else screen.lines[-pattern.within :]
+        for line in reversed(lines):
+            found = re.search(pattern.regex, line)
+            if found is None:
+                continue
+            reason = re.sub(r"\{(\d)\}", lambda slot, hit=found: hit[int(slot[1])] or "", pattern.reason)  # type: ignore[misc]
+            return Finding(pattern.kind, reason.strip(), found[pattern.until] if pattern.until else None)
+    return None
+
+
+def readable(lines: Sequence[str]) -> list[str]:
+    """The last 12 lines that say something (frames do not), each of at most 200 printable characters. Pure."""
+    shown = ["".join(char if char.isprintable() else " " for char in line).rstrip() for line in lines]
+    return [line[:LINE_MAX] for line in shown if any(char.isalnum() for char in line)][-LAST_LINES:]

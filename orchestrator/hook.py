@@ -1,0 +1,322 @@
+"""The hook: what a CLI runs at the turns of its life; it tells the daemon and, at the end of a turn, awaits its word.
+
+Started as a script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing, our own
+package included. It reads stdin and /proc, speaks to a daemon that runs already, and prints one JSON object. Whatever
+goes wrong it prints ``{}`` and exits 0: a broken hook must never break a turn of the user's CLI.
+"""
+# Neither pathlib nor contextlib: they would cost megabytes for as long as the agent is parked.
+# ruff: noqa: PTH109, PTH110, PTH112, PTH118, PTH120, PTH123, SIM105
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+
+try:  # what `socket` adds, enums and selectors, is 1 MB
+    import _socket as socket
+except ImportError:
+    import socket  # type: ignore[no-redef]
+try:  # as above, enums
+    import _signal as signal  # type: ignore[import-not-found]
+except ImportError:
+    import signal
+try:  # hashlib loads OpenSSL: 4 MB for one digest
+    from _sha256 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha2 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+
+PROTO = 1  # project.PROTO, and the names below are project's too; a test compares
+TURN_ENDS = ("Stop", "AfterAgent")  # the events at which a daemon that has just died is waited for
+AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
+TOLD = (  # small facts of an event that the daemon may need; never a prompt or a transcript
+    "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",
+    "details",
+)  # fmt: skip
+CUT = 300
+STDIN_MAX = 1 << 20
+STDIN_S = 10.0
+RETRY_S = 30.0
+PACE_S = 1.0
+NOTHING = "{}"
+
+Facts = dict[str, object]
+
+
+def main() -> int:
+    """Handle one event; always 0, and one JSON object on stdout."""
+    said = NOTHING
+    try:
+        for number in (signal.SIGHUP, signal.SIGTERM):  # a CLI under nohup hands on that it ignores them
+            signal.signal(number, signal.SIG_DFL)
+        if not os.isatty(0):
+            said = answer(read_event(0))
+    except BaseException:  # noqa: BLE001 - also an interrupt: the CLI must get its JSON
+        said = NOTHING
+    try:
+        os.write(1, said.encode() + b"\n")
+    except OSError:
+        pass  # nobody reads it any more
+    return 0
+
+
+# -- what happened ----------------------------------------------------------------------------------------------
+
+
+def read_event(fd: int) -> Facts:
+    """The event on ``fd``, read to its end; of one over 1 MiB only its flat facts of the first part."""
+    kept = b""
+    until = time.monotonic() + STDIN_S
+    while (left := until - time.monotonic()) > 0 and select.select([fd], [], [], left)[0]:
+        data = os.read(fd, 1 << 16)
+        if not data:
+            break
+        if len(kept) < STDIN_MAX:
+            kept += data
+        if len(kept) < STDIN_MAX and kept.rstrip().endswith(b"}"):  # some CLI may keep its end open
+            try:
+                return dict(json.loads(kept))
+            except ValueError:
+                continue
+    if len(kept) >= STDIN_MAX:
+        text = kept.decode(errors="replace")
+        names = ("hook_event_name", "session_id", "cwd", *TOLD)
+        return {name: value for name in names if (value := flat(text, name)) is not None}
+    return dict(json.loads(kept))
+
+
+def flat(text: str, name: str) -> object:
+    """The value behind ``"name":``, which cannot stand inside a JSON string; None when it is not there."""
+    at = text.find(f'"{name}":')
+    if at < 0:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(text[at + len(name) + 3 :].lstrip())[0]
+    except ValueError:
+        return None
+
+
+def event_line(facts: Facts) -> bytes:
+    """What the daemon is told: name, session and the small facts."""
+    data = {}
+    for name in TOLD:
+        value = facts.get(name)
+        if isinstance(value, dict | list):
+            value = json.dumps(value)
+        if isinstance(value, str):
+            value = value[:CUT]
+        if value is not None:
+            data[name] = value
+    told = {"event": str(facts.get("hook_event_name", "")), "session": facts.get("session_id"), "data": data}
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+# -- which daemon -----------------------------------------------------------------------------------------------
+
+
+def run_dir(root: str) -> str | None:
+    """The run directory of a project as `project.run_dir` makes it; None when there is none, or it is not safe."""
+    base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
+    path = f"{base}/{sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]}"
+    for step in (base, path):
+        try:
+            found = os.lstat(step)
+        except OSError:
+            return None
+        if found.st_mode & 0o170077 != 0o040000 or found.st_uid != os.geteuid():
+            return None
+    return path
+
+
+def project_of(cwd: str) -> str | None:
+    """The nearest directory at or above ``cwd`` whose daemon has a socket; of a git worktree also its main tree."""
+    at = os.path.realpath(cwd)
+    while True:
+        for root in (at, main_tree(at)):
+            directory = run_dir(root) if root else None
+            if directory and os.path.exists(f"{directory}/socket"):
+                return root
+        above = os.path.dirname(at)
+        if above == at:
+            return None
+        at = above
+
+
+def main_tree(at: str) -> str | None:
+    """The main tree of the git worktree at ``at``; None when it is none."""
+    try:
+        with open(f"{at}/.git", encoding="utf-8", errors="surrogateescape") as file:
+            gitdir = os.path.join(at, file.read(4096).removeprefix("gitdir:").strip())
+        with open(f"{gitdir}/commondir", encoding="utf-8", errors="surrogateescape") as file:
+            return os.path.dirname(os.path.realpath(os.path.join(gitdir, file.read(4096).strip())))
+    except OSError:
+        return None
+
+
+def agent(root: str) -> Facts | None:
+    """The agent we speak for; its secret from the environment, or from its launch file where the CLI strips it."""
+    agent_id, epoch = os.environ.get(AGENT_ID, ""), os.environ.get(AGENT_EPOCH, "")
+    if not agent_id or "/" in agent_id or not epoch.isdecimal():
+        return None
+    secret = os.environ.get(AGENT_SECRET)
+    if secret is None:
+        try:
+            with open(f"{root}/.agents/agents/{agent_id}/engine/launch.json", encoding="utf-8") as file:
+                launch = json.load(file)
+            secret = launch["secret"] if launch["epoch"] == int(epoch) else ""
+        except (OSError, ValueError, LookupError, TypeError):
+            secret = ""
+    return {"id": agent_id, "epoch": int(epoch), "secret": secret}
+
+
+def ancestors() -> list[int]:
+    """The pids above us, nearest first, without 1."""
+    pids: list[int] = []
+    pid = os.getpid()
+    while len(pids) < 64:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+        if pid <= 1:
+            break
+        pids.append(pid)
+    return pids
+
+
+def hello(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
+    """The first line of every connection, in the shape of `reach.hello`."""
+    said = {
+        "proto": PROTO,
+        "project": root,
+        "install": os.path.dirname(os.path.realpath(__file__)),
+        "conn": conn,
+        "boot": boot,
+        "kind": "hook",
+        "cwd": cwd,
+        "tmux": os.environ.get("TMUX"),
+        "tmux_pane": os.environ.get("TMUX_PANE"),
+        "pids": ancestors(),
+        "agent": who,
+    }
+    return json.dumps({"hello": said}, separators=(",", ":")).encode() + b"\n"
+
+
+# -- its word ---------------------------------------------------------------------------------------------------
+
+
+def answer(facts: Facts) -> str:
+    """Tell the daemon and wait for its word; what the CLI is to read."""
+    cwd = facts.get("cwd")
+    if not isinstance(cwd, str) or not os.path.isdir(cwd):
+        cwd = os.getcwd()
+    is_agent = AGENT_ID in os.environ
+    root = os.environ.get("ORCHESTRATOR_PROJECT") if is_agent else project_of(cwd)
+    directory = run_dir(root) if root else None
+    if not root or not directory:
+        return NOTHING
+    who = agent(root) if is_agent else None
+    if is_agent and who is None:
+        return NOTHING
+    line, conn, boot = event_line(facts), os.urandom(8).hex(), 0
+    parent = watched_parent()
+    patient = is_agent and facts.get("hook_event_name") in TURN_ENDS
+    until = time.monotonic() + RETRY_S
+    while True:
+        sock = connect(directory)
+        if sock is not None:
+            boot += 1
+            word = exchange(sock, hello(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
+            sock.close()
+            if word is not None:
+                return word
+            patient = facts.get("hook_event_name") in TURN_ENDS
+            until = time.monotonic() + RETRY_S
+        if os.path.exists(f"{directory}/stopped"):  # by hand: it comes back when the user wants it
+            until = time.monotonic() + RETRY_S
+        if not patient or time.monotonic() >= until or gone(parent, PACE_S):
+            return NOTHING
+
+
+def connect(directory: str) -> socket.socket | None:
+    """A connection to the daemon, None when nothing listens."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(5.0)
+    try:
+        sock.connect(f"{directory}/socket")
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def watched_parent() -> int:
+    """A descriptor that is readable once our parent has ended; -1 where the system has none."""
+    parent = os.getppid()
+    try:
+        fd = os.pidfd_open(parent)
+    except (OSError, AttributeError):
+        return -1
+    if os.getppid() != parent:
+        raise ProcessLookupError("our parent has just ended")
+    return fd
+
+
+def ends(parent: int) -> select.poll:
+    """A poll that knows when nobody needs us any more: our stdout's reader or our parent has gone."""
+    poll = select.poll()
+    poll.register(1, 0)
+    if parent >= 0:
+        poll.register(parent, select.POLLIN)
+    return poll
+
+
+def gone(parent: int, seconds: float) -> bool:
+    """Wait so long; whether nobody needs us any more."""
+    return bool(ends(parent).poll(seconds * 1000))
+
+
+def exchange(sock: socket.socket, lines: bytes, parent: int) -> str | None:
+    """Send ``lines`` and wait for the daemon's word: what to print, None when the connection ended before it."""
+    poll = ends(parent)
+    poll.register(sock, select.POLLIN)
+    try:
+        sock.sendall(lines)
+    except OSError:
+        return None
+    got = b""
+    while True:
+        if any(fd != sock.fileno() for fd, _ in poll.poll()):
+            return NOTHING
+        try:
+            data = sock.recv(1 << 16)
+        except OSError:
+            return None
+        if not data:
+            return None
+        got += data
+        *complete, got = got.split(b"\n")
+        for one in complete:
+            word = word_of(json.loads(one))
+            if word is not None:
+                return word
+
+
+def word_of(said: Facts) -> str | None:
+    """What a line of the daemon makes us print; None for one that only keeps us waiting."""
+    greeting = said.get("hello")
+    if isinstance(greeting, dict):
+        return NOTHING if "error" in greeting else None
+    if said.get("answer") == "wake":
+        return json.dumps({"decision": "block", "reason": str(said.get("reason", ""))})
+    return NOTHING
+
+
+if __name__ == "__main__":
+    sys.exit(main())

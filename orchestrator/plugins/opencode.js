@@ -1,0 +1,308 @@
+// The wake channel of an opencode agent: tells the daemon when turns begin and end, and prompts when it says "wake".
+//
+// opencode loads it into its own process. It must never disturb that: it prints nothing, throws nothing, imports
+// nothing but node's own modules, keeps one connection to the daemon's unix socket and comes back when that breaks.
+// The first line of a connection is the hello of every hook, then one line per event; the daemon's lines are
+// {"answer": "none" | "release" | "wake", "reason": ...}.
+
+import crypto from "node:crypto"
+import fs from "node:fs"
+import net from "node:net"
+import path from "node:path"
+import { fileURLToPath } from "node:url"
+
+const PROTO = 1
+const CUT = 300
+const RETRY_MS = 1000
+const SLOW_MS = 5000
+const SETTLE_MS = 5000
+const HEED_MS = 5000
+const CONTENT = "OPENCODE_CONFIG_CONTENT"
+const LIMITS = /rate.?limit|too many requests|quota|usage limit|overloaded|\b429\b/i
+const OURS = ["orchestrator_wait_for_command", "orchestrator_emit_event"]
+const HOME = path.dirname(fileURLToPath(import.meta.url))
+const RULES = path.join(HOME, "rules.md")
+const THEIRS = path.join(HOME, "content.json") // what the user had in OPENCODE_CONFIG_CONTENT
+
+const env = process.env
+
+function socketPath() {
+  const base = env.ORCHESTRATOR_RUN_BASE || `/tmp/orchestrator-${process.geteuid()}`
+  const root = fs.realpathSync(env.ORCHESTRATOR_PROJECT)
+  const directory = path.join(base, crypto.createHash("sha256").update(root).digest("hex").slice(0, 16))
+  for (const step of [base, directory]) {
+    const found = fs.lstatSync(step)
+    if (!found.isDirectory() || found.uid !== process.geteuid() || found.mode & 0o077) throw new Error("unsafe")
+  }
+  return path.join(directory, "socket")
+}
+
+function ancestors() {
+  const pids = []
+  for (let pid = process.pid; pid > 1 && pids.length < 64; ) {
+    pids.push(pid)
+    const stat = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
+    pid = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1])
+  }
+  return pids
+}
+
+function hello(conn, boot) {
+  const said = {
+    proto: PROTO,
+    project: fs.realpathSync(env.ORCHESTRATOR_PROJECT),
+    conn,
+    boot,
+    kind: "hook",
+    cwd: process.cwd(),
+    tmux: env.TMUX,
+    tmux_pane: env.TMUX_PANE,
+    pids: ancestors(), // tells our opencode from one that the agent has started in its shell
+    agent: {
+      id: env.ORCHESTRATOR_AGENT_ID,
+      epoch: Number(env.ORCHESTRATOR_AGENT_EPOCH),
+      secret: env.ORCHESTRATOR_AGENT_SECRET,
+    },
+  }
+  return JSON.stringify({ hello: said }) + "\n"
+}
+
+const cut = (text) => String(text ?? "").slice(0, CUT)
+
+class Link {
+  constructor() {
+    this.client = undefined // of the newest instance: opencode makes the plugin again when it reloads its settings
+    this.conn = crypto.randomBytes(8).toString("hex")
+    this.boot = 0
+    this.turns = 0
+    this.socket = undefined
+    this.session = undefined // the one the agent speaks in: the last of its sessions that had a turn
+    this.turn = "" // the last event that says how the turn stands, told again to a daemon that has just come up
+    this.question = undefined // [event, data] of the unanswered question in front of the human, if any
+    this.error = undefined // what the current turn ended with, told behind its end
+    this.settling = undefined
+    this.spoke = {} // agent and model of the last user message, which a wake keeps
+    this.children = new Set() // sessions of subagents
+    this.connect()
+  }
+
+  connect() {
+    let socket
+    let got = ""
+    let pause = RETRY_MS
+    try {
+      socket = net.createConnection(socketPath())
+    } catch {
+      this.later(SLOW_MS)
+      return
+    }
+    socket.setEncoding("utf8")
+    socket.on("error", () => {})
+    socket.on("connect", () => {
+      this.socket = socket
+      this.boot += 1
+      try {
+        socket.write(hello(this.conn, this.boot))
+        this.tell("start", { source: this.boot > 1 ? "reconnect" : "startup" })
+        if (this.turn) this.tell(this.turn)
+        if (this.question) this.tell(...this.question)
+      } catch {
+        socket.destroy()
+      }
+    })
+    socket.on("data", (text) => {
+      got += text
+      const lines = got.split("\n")
+      got = lines.pop()
+      for (const line of lines) {
+        try {
+          const said = JSON.parse(line)
+          if (said.hello?.error) pause = SLOW_MS
+          if (said.answer === "wake") this.wake(said.reason).catch(() => {})
+        } catch {
+          // no line of ours
+        }
+      }
+    })
+    socket.on("close", () => {
+      if (this.socket === socket) this.socket = undefined
+      this.later(pause)
+    })
+    socket.unref()
+  }
+
+  later(ms) {
+    setTimeout(() => this.connect(), ms).unref()
+  }
+
+  tell(event, data = {}) {
+    if (!this.socket) return
+    this.socket.write(JSON.stringify({ event, session: this.session ?? null, data }) + "\n")
+  }
+
+  turned(event) {
+    this.turn = event
+    this.tell(event)
+  }
+
+  async wake(reason) {
+    if (this.turn === "session.busy") {
+      this.tell("session.busy") // a human was faster; the end of this turn asks again
+      return
+    }
+    if (this.session && reason) await this.prompt(reason)
+  }
+
+  async resume({ session, prompt, model }) {
+    this.session = session
+    const [providerID, ...rest] = (model ?? "").split("/")
+    if (rest.length) this.spoke = { model: { providerID, modelID: rest.join("/") } }
+    await this.prompt(prompt)
+  }
+
+  async prompt(text) {
+    const body = { parts: [{ type: "text", text }], ...this.spoke }
+    const send = () => this.client.session.promptAsync({ path: { id: this.session }, body })
+    const turns = this.turns
+    const done = await send()
+    if (done?.error) this.tell("session.error", { message: cut(`refused a prompt: ${JSON.stringify(done.error)}`) })
+    // A prompt into the last moment of a turn stands in the conversation and starts nothing.
+    else setTimeout(() => this.turns === turns && send().catch(() => {}), HEED_MS).unref()
+  }
+
+  happened({ type, properties: said = {} }) {
+    const id = said.sessionID ?? said.info?.sessionID
+    if (type === "session.created" && said.info?.parentID) this.children.add(said.info.id)
+    else if (type === "permission.asked") this.asked(said)
+    else if (type === "question.asked") {
+      this.ask("question.asked", { kind: "dialog", message: cut(`asks: ${said.questions?.[0]?.question}`) })
+    } else if (["permission.replied", "question.replied", "question.rejected"].includes(type)) {
+      if (!this.question) return
+      this.question = undefined
+      this.tell("permission.replied")
+    } else if (!id || this.children.has(id)) return
+    else if (type === "session.status") this.status(id, said.status ?? {})
+    else if (type === "session.error") this.failed(said.error ?? {})
+    else if (type === "message.updated" && said.info?.role === "user") {
+      this.session = id
+      const { agent, model, variant } = said.info
+      this.spoke = {
+        ...(agent && { agent }),
+        ...(model?.modelID && { model: { providerID: model.providerID, modelID: model.modelID } }),
+        ...((variant ?? model?.variant) && { variant: variant ?? model.variant }),
+      }
+    }
+  }
+
+  status(id, { type, message, next, attempt }) {
+    if (type === "idle") {
+      if (id !== this.session || this.turn !== "session.busy") return
+      if (this.settling || !(this.error || this.aborted)) this.ended()
+      // After an error it says so twice, and until the second time a prompt would start nothing.
+      else this.settling = setTimeout(quiet(() => this.ended()), SETTLE_MS).unref()
+      return
+    }
+    if (type === "busy") {
+      this.settled()
+      this.session = id
+      if (this.turn !== "session.busy") {
+        this.turns += 1
+        this.turned("session.busy")
+      }
+      this.aborted = false
+      this.error = undefined
+    } else if (type === "retry") {
+      const until = Number.isFinite(next) ? new Date(next).toISOString() : undefined
+      const kind = LIMITS.test(message) ? "rate_limit" : "api_error"
+      this.tell("session.retry", { kind, message: cut(`${message} (attempt ${attempt})`), until })
+    }
+  }
+
+  settled() {
+    clearTimeout(this.settling)
+    this.settling = undefined
+  }
+
+  ended() {
+    this.settled()
+    this.turned(this.aborted ? "session.interrupted" : "session.idle")
+    if (this.error) this.tell("session.error", this.error)
+  }
+
+  failed({ name, data = {} }) {
+    if (name === "MessageAbortedError") {
+      this.aborted = true
+      return
+    }
+    const status = data.statusCode
+    let kind = "api_error"
+    if (name === "ProviderAuthError" || status === 401 || status === 403) kind = "login"
+    else if (status === 429 || LIMITS.test(data.message)) kind = "rate_limit"
+    else if (name === "ContextOverflowError") kind = "context_full"
+    this.error = { kind, message: cut(data.message || name) }
+    if (this.turn !== "session.busy") this.tell("session.error", this.error)
+  }
+
+  asked({ id, sessionID, permission, patterns = [] }) {
+    if (OURS.includes(permission) && !this.children.has(sessionID)) {
+      // The user's agent definition may ask for every tool; ours need no consent.
+      const answer = { path: { id: sessionID, permissionID: id }, body: { response: "once" } }
+      this.client.postSessionIdPermissionsPermissionId(answer).catch(() => {})
+      return
+    }
+    this.ask("permission.asked", { tool_name: permission, message: cut(patterns.join(", ")) })
+  }
+
+  ask(event, data) {
+    this.question = [event, data]
+    this.tell(event, data)
+  }
+}
+
+const quiet =
+  (what) =>
+  (...given) => {
+    try {
+      return what(...given)
+    } catch {
+      return undefined
+    }
+  }
+
+export const Orchestrator = async ({ client }, options) => {
+  if (!env.ORCHESTRATOR_AGENT_ID || !env.ORCHESTRATOR_PROJECT) return {}
+  const known = Symbol.for("orchestrator.link")
+  const first = !globalThis[known]
+  const link = (globalThis[known] ??= new Link())
+  link.client = client
+  // What only bounded opencode's own npm is not for the commands that the agent runs.
+  for (const name of options?.forget ?? []) delete env[name]
+  // Its own --prompt does nothing together with --session.
+  if (first && options?.resume) link.resume(options.resume).catch(() => {})
+  return {
+    event: quiet(({ event }) => link.happened(event)),
+    // A subagent that the agent starts shares its settings, not its part: neither its rules nor its two tools.
+    "experimental.chat.system.transform": async ({ sessionID }, output) => {
+      if (!link.children.has(sessionID)) return
+      try {
+        const rules = `Instructions from: ${RULES}\n${fs.readFileSync(RULES, "utf8")}`
+        for (const [at, text] of output.system.entries()) output.system[at] = text.replace(rules, () => "")
+      } catch {
+        // the rules stay
+      }
+    },
+    // What the agent runs in its shell gets the user's settings, not those of an agent.
+    "shell.env": async (_, output) => {
+      try {
+        output.env[CONTENT] = fs.existsSync(THEIRS) ? fs.readFileSync(THEIRS, "utf8") : ""
+      } catch {
+        // it keeps ours
+      }
+    },
+    "tool.execute.before": async ({ tool, sessionID }) => {
+      if (OURS.includes(tool) && link.children.has(sessionID)) {
+        throw new Error("This tool belongs to the agent that started you. Do your work and answer with its result.")
+      }
+    },
+  }
+}

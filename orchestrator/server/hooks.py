@@ -1,0 +1,98 @@
+"""Connections of hooks and plugins: lines of events in, words out.
+
+A hook sends one event and waits for one word; a plugin keeps its connection and sends many. Only carries: who may
+speak for an agent is proven as for its tools, what an event means is `team.parking`'s and `team.leading`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, NamedTuple
+
+import orjson
+import structlog
+
+from orchestrator.core.engines import ENGINES
+from orchestrator.errors import OrchestratorError
+from orchestrator.server.toolset import Client
+from orchestrator.team import tasks
+from orchestrator.team.entry import Entry
+from orchestrator.team.leading import Leading
+from orchestrator.team.parking import Channel, Heard, Parking
+from orchestrator.team.roster import Roster
+
+log = structlog.get_logger()
+
+
+class Listeners(NamedTuple):
+    """Who hears what hooks tell: of agents, and of everybody else."""
+
+    parking: Parking
+    leading: Leading
+
+
+async def serve(
+    client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, roster: Roster, to: Listeners
+) -> None:
+    """Serve one connection of kind ``hook`` until it ends."""
+
+    def say(word: dict[str, Any]) -> None:
+        if not writer.is_closing():
+            writer.write(orjson.dumps(word) + b"\n")
+
+    channel = Channel(say)
+    entry: Entry | None = None
+    if client.role == "agent":
+        entry = _entry(client, roster)
+        if entry is None:
+            channel.release()
+        else:
+            row = ENGINES.get(str(entry.state.spec.get("engine")))
+            channel.keeps = row is not None and row.parks == "plugin"
+            channel.depth = _depth(client, entry)
+    try:
+        while line := await reader.readline():
+            heard = read_event(line)
+            if heard is None or client.role == "refused":
+                channel.none()
+            elif entry is not None:
+                to.parking.heard(entry, channel, heard)
+            elif client.role == "master":
+                await to.leading.heard(client.origin, channel, heard)
+    finally:
+        if entry is not None:
+            to.parking.gone(entry, channel)
+        elif client.role == "master":
+            to.leading.gone(channel)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+
+
+def read_event(line: bytes) -> Heard | None:
+    """The event a line tells: ``{"event", "session"?, "data"?}``; None for anything else."""
+    try:
+        said = orjson.loads(line)
+        event, session, data = said["event"], said.get("session"), said.get("data")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    if not isinstance(event, str) or not event:
+        return None
+    return Heard(event, session if isinstance(session, str) else None, data if isinstance(data, dict) else {})
+
+
+def _entry(client: Client, roster: Roster) -> Entry | None:
+    """The agent the connection speaks for, when its secret proves the current life."""
+    try:
+        entry = tasks.check_identity(
+            roster, client.agent_id or "", claimed=client.agent_id or "", secret=client.secret
+        )
+    except OrchestratorError as error:
+        log.info("a hook was refused", agent=client.agent_id, code=error.code)
+        return None
+    return entry if entry.state.epoch == client.epoch else None
+
+
+def _depth(client: Client, entry: Entry) -> int | None:
+    pids = client.origin.pids
+    return pids.index(entry.pid) if entry.pid in pids else None

@@ -1,0 +1,169 @@
+"""Decide what becomes of one part in one file's text, and make the new text. Pure.
+
+Every new text is read again and compared with what was meant, so that a file in a form nobody thought of is left
+alone instead of being damaged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.errors import Conflict
+from orchestrator.setup import entries, jsonc, toml_text
+from orchestrator.setup.entries import Cli, Part
+from orchestrator.setup.jsonc import Key, Unreadable
+
+State = Literal["absent", "current", "other", "edited"]
+Action = Literal["added", "updated", "removed", "kept", "absent"]
+_READ = {"json": jsonc.read, "toml": toml_text.read}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A part in a file: ``current`` is what this installation writes, ``other`` what another one wrote."""
+
+    state: State
+    path: tuple[Key, ...] = ()
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one part. ``edited``: a user's form of it was met (and kept, unless ``action`` says else)."""
+
+    what: str
+    path: tuple[str, ...]
+    action: Action
+    before: Any = None
+    after: Any = None
+    edited: bool = False
+
+
+def look(cli: Cli, text: str | None, part: Part) -> Found:
+    """Whether the part is there, and whose; None is a missing file. Raises ``Unreadable``."""
+    if not text:
+        return Found("absent")
+    data = _read(cli, text)
+    node: Any = data
+    for key in part.path:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    if not part.element:
+        return Found("absent") if node is None else _judge(cli, text, part, part.path, node)
+    for at, one in enumerate(node if isinstance(node, list) else []):
+        if entries.names_us(part, one):
+            return _judge(cli, text, part, (*part.path, at), one)
+    return Found("absent")
+
+
+def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str, Change]:
+    """The text with the part in it. Conflict ``entry_edited`` where a user's own form starts something else."""
+    found = look(cli, text, part)
+    if found.state == "absent":
+        old = text or ""
+        tool = jsonc.add if cli.form == "json" else toml_text.add
+        new = tool(old, part.path, part.value, element=part.element) + ("\n" if text is None else "")
+        wanted = _with(_read(cli, old) if old else {}, part)
+        return _checked(cli, new, wanted), Change(part.what, part.path, "added", after=part.value)
+    edited = found.state == "edited"
+    if found.state == "current" or (edited and not force and entries.starts_same(part, found.value)):
+        return text or "", Change(part.what, part.path, "kept", found.value, found.value, edited)
+    if edited and not force:
+        raise _edited(part, "--force writes setup's own instead")
+    return _replaced(cli, text or "", part, found), Change(
+        part.what, part.path, "updated", found.value, part.value, edited
+    )
+
+
+def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str | None, Change]:
+    """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
+    found = look(cli, text, part)
+    if found.state == "absent" or text is None:
+        return text, Change(part.what, part.path, "absent")
+    edited = found.state == "edited"
+    if edited and not force:
+        raise _edited(part, "--force takes it out all the same")
+    new = _without(cli, text, _own_path(found))
+    return new, Change(part.what, part.path, "removed", before=found.value, edited=edited)
+
+
+def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -> Found:
+    if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
+        return Found("edited", path, value)
+    return Found("current" if value == part.value else "other", path, value)
+
+
+def _own_path(found: Found) -> tuple[Key, ...]:
+    """Where our own thing stands: in a group of hooks that the user shares with us, only our hook."""
+    inner = found.value.get("hooks") if isinstance(found.value, Mapping) else None
+    if isinstance(found.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
+        at = next(n for n, one in enumerate(inner) if entries.hook_words({"hooks": [one]}) is not None)
+        return (*found.path, "hooks", at)
+    return found.path
+
+
+def _replaced(cli: Cli, text: str, part: Part, found: Found) -> str:
+    if cli.form == "toml":
+        text = _without(cli, text, _own_path(found)) or ""
+        wanted = _with(_read(cli, text) if text else {}, part)
+        new = toml_text.add(text, part.path, part.value, element=part.element)
+        return _checked(cli, new if new.endswith("\n") else new + "\n", wanted)
+    path = _own_path(found)
+    value = part.value if path == found.path else part.value["hooks"][0]
+    wanted = copy.deepcopy(_read(cli, text))
+    _at(wanted, path[:-1])[path[-1]] = value
+    return _checked(cli, jsonc.replace(text, path, value), wanted)
+
+
+def _without(cli: Cli, text: str, path: Sequence[Key]) -> str | None:
+    wanted = copy.deepcopy(_read(cli, text))
+    del _at(wanted, path[:-1])[path[-1]]
+    new = jsonc.remove(text, path) if cli.form == "json" else toml_text.remove(text, path)
+    found = _read(cli, new) if new else {}
+    if _pruned(found, path) != _pruned(wanted, path):
+        raise Unreadable(1, f"{'.'.join(map(str, path))} cannot be taken out safely; do it by hand")
+    return new
+
+
+def _checked(cli: Cli, new: str, wanted: Any) -> str:
+    if _read(cli, new) != wanted:
+        raise Unreadable(1, "its form is not understood; add the snippet by hand")
+    return new
+
+
+def _with(data: Any, part: Part) -> Any:
+    out = copy.deepcopy(data)
+    node = out
+    for key in part.path[:-1]:
+        node = node.setdefault(key, {})
+    if part.element:
+        node.setdefault(part.path[-1], []).append(part.value)
+    else:
+        node[part.path[-1]] = part.value
+    return out
+
+
+def _at(data: Any, path: Sequence[Key]) -> Any:
+    for key in path:
+        data = data[key]
+    return data
+
+
+def _pruned(data: Any, path: Sequence[Key]) -> Any:
+    """The data without containers on the path that are empty: whether they go or stay is a matter of form."""
+    if not path or not isinstance(data, dict) or path[0] not in data:
+        return data
+    inner = _pruned(data[path[0]], path[1:])
+    rest = {key: value for key, value in data.items() if key != path[0]}
+    return rest if inner in ({}, []) else {**rest, path[0]: inner}
+
+
+def _read(cli: Cli, text: str) -> Any:
+    return _READ[cli.form](text)
+
+
+def _edited(part: Part, step: str) -> Conflict:
+    name = ".".join(part.path)
+    return Conflict("entry_edited", f"{name} is not as setup writes it: somebody has changed it", step, entry=name)

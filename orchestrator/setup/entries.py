@@ -1,0 +1,209 @@
+"""What setup puts into each CLI's configuration: the entry of our server and the turn-end hooks. Pure.
+
+A value is known as ours by its form alone: it is what we would write for the program path it names. So an entry of
+another installation is found too, and one that a user has changed is not taken for ours.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.setup import jsonc, toml_text
+from orchestrator.setup.jsonc import Key
+
+Form = Literal["json", "toml"]
+
+SERVER = "orchestrator"
+MCP_TAIL = ["-P", "-m", "orchestrator", "mcp"]
+AGENT_TOOLS = ("wait_for_command", "emit_event")
+CALL_S = 600  # how long a CLI lets one tool call run: above every long poll of ours
+START_S = 60  # the relay answers in less than a second, but a daemon may have many logs to read
+TURN_END_S = 86_400  # how long the turn-end hook may hold the master's turn
+GEMINI_TURN_END_MS = 600_000  # a held Gemini costs a tenth of a core
+NOTICE_S = 10  # the other hooks tell the daemon and return
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing in one file: where it stands and what it says. ``element``: one of the array at ``path``."""
+
+    what: str  # "entry", or "hook <the CLI's event>"
+    path: tuple[str, ...]
+    value: Mapping[str, Any]
+    element: bool = False
+
+
+@dataclass(frozen=True)
+class Cli:
+    """One CLI as setup sees it. ``hook_events`` map its event names to the seconds (Gemini: ms) a hook may take."""
+
+    name: str
+    title: str
+    program: str
+    form: Form
+    server_path: tuple[str, ...]
+    hook_events: Mapping[str, int]
+    notes: tuple[str, ...] = ()  # for whoever registers it
+    hook_notes: tuple[str, ...] = ()
+
+
+CLIS: dict[str, Cli] = {
+    cli.name: cli
+    for cli in (
+        Cli("gemini", "Gemini CLI", "gemini", "json", ("mcpServers",), {"AfterAgent": GEMINI_TURN_END_MS}),
+        Cli(
+            "claude", "Claude Code", "claude", "json", ("mcpServers",),
+            {"Stop": TURN_END_S, "UserPromptSubmit": NOTICE_S},
+        ),
+        Cli(
+            "codex", "Codex", "codex", "toml", ("mcp_servers",), {"Stop": TURN_END_S, "Interrupt": NOTICE_S},
+            notes=("in tmux start it with --no-daemon: its shared background process does not know your pane",),
+            hook_notes=("Codex asks once whether it may run a new hook: answer that you trust it",),
+        ),
+        Cli("opencode", "opencode", "opencode", "json", ("mcp",), {}),
+    )
+}  # fmt: skip
+
+
+def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> Part:
+    """The master's entry; ``passed_on`` are the variables to hand to the server where the CLI strips them."""
+    return Part("entry", (*cli.server_path, SERVER), _server(cli, list(command), list(passed_on)))
+
+
+def hooks(cli: Cli, command: Sequence[str]) -> list[Part]:
+    """The turn-end hook and its companions; none where the CLI has no hooks."""
+    # Where the installation is gone, Python would end with 2, by which a hook blocks every prompt of the user's.
+    line = f"test ! -f {shlex.quote(command[-1])} || exec {shlex.join(command)}"
+    return [
+        Part(f"hook {event}", ("hooks", event), {"hooks": [_hook(cli, line, limit)]}, element=True)
+        for event, limit in cli.hook_events.items()
+    ]
+
+
+def ours(cli: Cli, part: Part, found: Any) -> bool:
+    """Whether ``found`` in the place of ``part`` is what some installation of ours wrote there."""
+    if not isinstance(found, Mapping):
+        return False
+    if part.element:
+        words = hook_words(found)
+        return words is not None and any(one.value == found for one in hooks(cli, words) if one.path == part.path)
+    words = server_words(found)
+    names = part.value.get("env_vars", [])
+    return words is not None and words[1:] == MCP_TAIL and _server(cli, words, names) == found
+
+
+def names_us(part: Part, found: Any) -> bool:
+    """Whether ``found`` starts something of ours, in whatever form."""
+    if not isinstance(found, Mapping):
+        return False
+    if part.element:
+        inner = found.get("hooks")
+        return isinstance(inner, list) and any(_is_hook(one) for one in inner)
+    words = server_words(found) or []
+    return "mcp" in words and any("orchestrator" in word for word in words)
+
+
+def program_of(part: Part, found: Mapping[str, Any]) -> str:
+    """The interpreter an entry or hook starts; empty where that cannot be told."""
+    words = hook_words(found) if part.element else server_words(found)
+    return words[0] if words else ""
+
+
+def starts_same(part: Part, found: Mapping[str, Any]) -> bool:
+    """Whether ``found`` starts the very program that ``part`` would."""
+    if part.element:
+        return hook_words(found) == hook_words(part.value)
+    wanted, words = server_words(part.value) or [], server_words(found) or []
+    return words[: len(wanted)] == wanted
+
+
+def server_words(found: Mapping[str, Any]) -> list[str] | None:
+    """The command line of a server's entry; None where there is none."""
+    command, args = found.get("command"), found.get("args", [])
+    words = command if isinstance(command, list) else [command, *(args if isinstance(args, list) else [])]
+    return [str(word) for word in words] if words and words[0] else None
+
+
+def hook_words(found: Mapping[str, Any]) -> list[str] | None:
+    """The command line of our hook within a group of hooks; None where it is not there."""
+    inner = found.get("hooks")
+    for one in inner if isinstance(inner, list) else []:
+        if _is_hook(one):
+            return _words(one["command"])
+    return None
+
+
+def without_secrets(value: Any) -> Any:
+    """The value with what a user may have put into an environment block masked."""
+    if isinstance(value, Mapping):
+        hidden = ("env", "environment", "headers")
+        return {
+            key: dict.fromkeys(one, "***") if key in hidden and isinstance(one, Mapping) else without_secrets(one)
+            for key, one in value.items()
+        }
+    return [without_secrets(one) for one in value] if isinstance(value, list) else value
+
+
+def shown(cli: Cli, part: Part, value: Any) -> str:
+    """The part as text in the form of the CLI's file, alone."""
+    if cli.form == "toml":
+        return toml_text.add("", part.path, value, element=part.element)
+    return jsonc.add("", part.path, value, element=part.element)
+
+
+def for_agents(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> str:
+    """What limits a CLI that a user starts as a sub-agent to its two tools, as text to copy."""
+    value = {**_server(cli, list(command), list(passed_on))}
+    if cli.name == "gemini":
+        value["includeTools"] = list(AGENT_TOOLS)
+    elif cli.name == "codex":
+        value["enabled_tools"] = list(AGENT_TOOLS)
+    part = Part("entry", (*cli.server_path, SERVER), value)
+    text = shown(cli, part, value)
+    if cli.name == "claude":
+        allowed = ",".join(f"mcp__{SERVER}__{tool}" for tool in AGENT_TOOLS)
+        return f"claude --strict-mcp-config --mcp-config FILE --allowedTools {allowed}\nFILE:\n{text}"
+    if cli.name == "opencode":
+        tools = {f"{SERVER}_{tool}": "allow" for tool in AGENT_TOOLS}
+        return json.dumps({**json.loads(text), "permission": {f"{SERVER}_*": "deny", **tools}}, indent=2)
+    return text
+
+
+def _server(cli: Cli, command: list[str], passed_on: list[str]) -> dict[str, Any]:
+    if cli.name == "opencode":
+        return {"type": "local", "command": command, "enabled": True, "timeout": CALL_S * 1000}
+    start: dict[str, Any] = {"command": command[0], "args": command[1:]}
+    if cli.name == "gemini":
+        return {**start, "timeout": CALL_S * 1000, "trust": False}
+    if cli.name == "claude":
+        return {"type": "stdio", **start, "timeout": CALL_S * 1000}
+    limits = {"startup_timeout_sec": START_S, "tool_timeout_sec": CALL_S}
+    return {**start, "env_vars": passed_on, **limits}
+
+
+def _hook(cli: Cli, line: str, limit: int) -> dict[str, Any]:
+    name = {"name": SERVER} if cli.name == "gemini" else {}  # Gemini shows it while the hook runs
+    return {"type": "command", **name, "command": line, "timeout": limit}
+
+
+def _is_hook(one: Any) -> bool:
+    if not isinstance(one, Mapping) or not isinstance(one.get("command"), str):
+        return False
+    words = _words(one["command"])
+    return len(words) == 3 and words[1] == "-IS" and words[2].endswith("/orchestrator/hook.py")
+
+
+def _words(line: str) -> list[str]:
+    """The command of a hook behind its guard; nothing where the line is none."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return []
+    return words[6:] if words[:3] == ["test", "!", "-f"] and words[4:6] == ["||", "exec"] else words
+
+
+__all__ = ["CLIS", "Cli", "Key", "Part", "entry", "hooks"]

@@ -1,0 +1,45 @@
+"""Which pane a master runs in, from where its connection comes. Asks tmux and /proc; makes nothing."""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.core import engines
+from orchestrator.errors import Environment
+from orchestrator.team.entry import Origin
+from orchestrator.team.processes import command_of, environ_of
+from orchestrator.term import panes, tmux
+from orchestrator.term.panes import PaneInfo
+from orchestrator.term.tmux import Socket
+
+
+def socket_of(origin: Origin) -> Socket | None:
+    """The tmux server the master runs in: by its own environment, else by an ancestor's; None outside tmux."""
+    value = origin.tmux
+    if not value:
+        # Some CLIs scrub the environment of their MCP servers, not their own.
+        value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
+    return tmux.from_env(value) if value else None
+
+
+def pane_of(socket: Socket, origin: Origin) -> PaneInfo | None:
+    """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None when its server is gone.
+
+    Environment ``pane_unknown`` for a CLI's background process that serves several panes: what its environment
+    says may be a stranger's (Codex, other-clis.md §3.2).
+    """
+    shared = _shared_process(origin)
+    if shared is not None:  # also with a pane among its ancestors: that is where the first of its CLIs was started
+        raise Environment("pane_unknown", f"this MCP server was started by {shared!r}, not in your pane")
+    try:
+        return panes.find_master(socket, list(origin.pids), origin.tmux_pane, origin.tty)
+    except Environment as error:
+        if not error.facts.get("server_gone"):
+            raise
+        return None
+
+
+def _shared_process(origin: Origin) -> str | None:
+    patterns = [row.shared_process for row in engines.ENGINES.values() if row.shared_process]
+    commands = (command_of(pid) for pid in origin.pids)
+    return next((one for one in commands if any(re.search(pattern, one) for pattern in patterns)), None)

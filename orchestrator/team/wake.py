@@ -1,0 +1,253 @@
+"""The last way to wake an agent: one fixed line pasted into its empty composer, and the call that must follow.
+
+Taken only when there is something to call for and no hook or plugin brings it: the CLI sits at its prompt after an
+Esc, after a park that was over, after wakes that were swallowed, or has no channel at all. The screen must show an
+empty composer and nothing else, twice, unchanged. Never over a draft, a dialog, a question. Paste is retried with
+growing pauses, then the agent is `blocked`: a human must look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from orchestrator.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.core import blocks
+from orchestrator.core import parking as rules
+from orchestrator.core.engine import Engine
+from orchestrator.core.engines import ENGINES
+from orchestrator.core.events import Draft
+from orchestrator.core.prompts import wake_message
+from orchestrator.core.screens import Screen, explain
+from orchestrator.errors import OrchestratorError
+from orchestrator.team.entry import Entry
+from orchestrator.team.roster import Roster
+
+log = structlog.get_logger()
+
+SILENT_S = 10.0
+"""Without a call for so long, an agent whose turn is not known to run is looked at."""
+WORKING_SILENT_S = 60.0
+"""The same for one that works as far as we know: Claude tells nobody of an Esc in the middle of a turn."""
+SETTLED_S = 1.0
+QUIET_S = 10.0
+"""How long the empty composer must have been as it is; the longer time where a human may be at it."""
+LOOK_AGAIN_S = 2.0
+CALLS_WITHIN_S = 15.0
+PAUSES_S = (0.0, 30.0, 60.0, 120.0)
+"""Before each try; behind the last one a human is asked."""
+TROUBLE_S = 600.0
+"""An API that fails or a used up quota comes back without a human: then the work must go on."""
+HIDDEN_S = 60.0
+"""After so long without an empty composer it is said that a wake waits for one."""
+CAUSE = "deaf"
+TROUBLES = ("api_error", "rate_limit")
+
+
+class Panes(Protocol):
+    """What is done to panes; `team.windows` does it on tmux."""
+
+    async def look_at_agent(self, entry: Entry) -> Screen | None: ...
+    async def paste(self, entry: Entry, line: str) -> bool: ...
+    async def submit(self, entry: Entry) -> bool: ...
+
+
+@dataclass
+class _Tried:
+    """An agent that did not react: not tried again before one of these has changed."""
+
+    epoch: int
+    calls: int
+    turn: str
+
+
+class Waker:
+    """The agents of one roster that must be woken by a paste. ``seen`` may be called at any time."""
+
+    def __init__(self, roster: Roster, panes: Panes) -> None:
+        self._roster = roster
+        self._panes = panes
+        self._clock = roster.clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._given_up: dict[str, _Tried] = {}
+        self._closed = False
+
+    def seen(self, entry: Entry) -> None:
+        """Something changed about the agent: take care of it, if it needs any."""
+        # Soon, not now: a record may be told durable before it is folded into the agent's state.
+        asyncio.get_running_loop().call_soon(self._consider, entry)
+
+    def _consider(self, entry: Entry) -> None:
+        if self._closed or entry.agent_id in self._tasks or not self._wanted(entry):
+            return
+        task = asyncio.get_running_loop().create_task(self._care(entry))
+        self._tasks[entry.agent_id] = task
+        task.add_done_callback(lambda _task: self._tasks.pop(entry.agent_id, None))
+
+    async def close(self) -> None:
+        """Wake nobody any more."""
+        self._closed = True
+        await call_off(self._tasks.values())
+
+    # -- who needs it -------------------------------------------------------------------------------------------
+
+    def _wanted(self, entry: Entry) -> bool:
+        """Whether the agent has a reason to call and does not, and this way of telling it is open."""
+        agent, row = entry.state, _row(entry)
+        if row is None or row.composer is None or agent.life != "ready" or entry.process == "gone":
+            return False
+        if entry.waiting is not None or entry.turn == "parked":
+            return False
+        if self._given_up.get(entry.agent_id) == _Tried(agent.epoch, entry.calls, entry.turn):
+            return False
+        cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
+        if cause in ("task", "stop"):
+            return True
+        # One that holds a task may be in the middle of it: only a turn that is known to be over is disturbed.
+        # A task it never answered may have come with an answer that an Esc threw away (gemini-cli.md §0.7).
+        unheard = agent.lease is not None and agent.lease.state == "delivered"
+        over = entry.turn == "ended" or unheard or _in_trouble(entry)
+        return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
+
+    def _silent_s(self, entry: Entry) -> float:
+        return WORKING_SILENT_S if entry.turn == "working" else SILENT_S
+
+    # -- the ladder ---------------------------------------------------------------------------------------------
+
+    async def _care(self, entry: Entry) -> None:
+        try:
+            row = _row(entry)
+            if row is not None and await self._silent(entry):
+                await self._try(entry, row)
+        except OrchestratorError as error:
+            log.warning("agent not woken", agent=entry.agent_id, **error.as_dict())
+        except Exception:
+            log.exception("bug while waking", agent=entry.agent_id)
+
+    async def _silent(self, entry: Entry) -> bool:
+        """Wait until the agent has been silent long enough; False when it needs no wake any more."""
+        signs = [sign for sign in (entry.last_call, entry.last_word) if sign is not None]
+        since = max(signs, default=self._clock.monotonic())
+        while self._wanted(entry):
+            turn, calls = entry.turn, entry.calls
+            until = since + self._silent_s(entry)
+
+            def moved(turn: str = turn, calls: int = calls) -> bool | None:
+                return True if not self._wanted(entry) or (entry.turn, entry.calls) != (turn, calls) else None
+
+            if not await wait_until(moved, entry.changed, until, self._clock):
+                return True
+            since = self._clock.monotonic()
+        return False
+
+    async def _try(self, entry: Entry, row: Engine) -> None:
+        for tried, pause in enumerate(itertools.chain(PAUSES_S, itertools.repeat(TROUBLE_S))):
+            if tried == len(PAUSES_S):
+                reason = "needs a human (does not react to a wake)"
+                self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
+            if tried >= len(PAUSES_S) and not _in_trouble(entry):
+                break
+            if not await self._still(entry, pause) or not await self._empty(entry, row):
+                return
+            calls = entry.calls
+            self._note(entry, rules.woken(entry.state, at=self._at(), reason="a line was pasted"))
+            if not await self._panes.paste(entry, wake_message(entry.agent_id)):
+                continue
+            await self._pause(row.paste_gap_s)
+            await self._panes.submit(entry)
+            if await self._called(entry, calls):
+                return
+            if await self._stands(entry, row):
+                await self._panes.submit(entry)  # a busy CLI may lose the return, never the line
+                if await self._called(entry, calls):
+                    return
+        self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
+
+    async def _empty(self, entry: Entry, row: Engine) -> bool:
+        """Look until the composer is empty and the screen has settled; False when no wake is needed any more."""
+        clock = self._clock
+        began = clock.monotonic()
+        last: Screen | None = None
+        since = began
+        while self._wanted(entry):
+            screen = await self._panes.look_at_agent(entry)
+            now = clock.monotonic()
+            if screen is None or screen.dead:
+                return False
+            if not may_paste(row, screen) or entry.finding is not None:
+                last = None
+                draft = row.composer is not None and row.composer(screen) == "draft" and entry.turn != "working"
+                if draft and now - began >= HIDDEN_S:
+                    reason = "a wake waits until its input line is empty"
+                    self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
+            elif screen != last:
+                last, since = screen, now
+            elif now - since >= (QUIET_S if entry.turn in ("human", "working") else SETTLED_S):
+                return True
+            await self._still(entry, SETTLED_S if last is not None else LOOK_AGAIN_S)
+        return False
+
+    async def _still(self, entry: Entry, seconds: float) -> bool:
+        """Wait so long; whether the agent still needs a wake."""
+        wanted: Callable[[], bool | None] = lambda: None if self._wanted(entry) else True  # noqa: E731 - the look
+        return not await wait_until(wanted, entry.changed, self._clock.monotonic() + seconds, self._clock)
+
+    async def _called(self, entry: Entry, calls: int) -> bool:
+        """Wait for the call that must follow a paste."""
+
+        def moved() -> bool | None:
+            return True if entry.calls != calls or entry.state.life != "ready" else None
+
+        until = self._clock.monotonic() + CALLS_WITHIN_S
+        return bool(await wait_until(moved, entry.changed, until, self._clock))
+
+    async def _stands(self, entry: Entry, row: Engine) -> bool:
+        """Whether our line still stands in the composer, unsubmitted."""
+        screen = await self._panes.look_at_agent(entry)
+        if screen is None or row.composer is None or row.composer(screen) != "draft":
+            return False
+        begins = wake_message(entry.agent_id)[:24]
+        return any(begins in line for line in screen.lines)
+
+    async def _pause(self, seconds: float) -> None:
+        await wait_until(lambda: None, Signal(), self._clock.monotonic() + seconds, self._clock)
+
+    def _note(self, entry: Entry, drafts: list[Draft]) -> None:
+        try:
+            self._roster.write(entry, drafts)
+        except OrchestratorError as error:
+            log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
+
+    def _at(self) -> str:
+        return rfc3339(self._clock.now())
+
+
+def may_paste(row: Engine, screen: Screen) -> bool:
+    """Whether a line pasted now lands in an empty composer of a CLI that rests. Pure.
+
+    A screen that still tells of an interruption is one of a human who went away, and one that tells of a trouble of
+    the model's API shows it until the next turn: both CLIs rest. Anything else it explains must be dealt with first.
+    """
+    if row.composer is None or row.composer(screen) != "empty":
+        return False
+    if row.busy and any(re.search(row.busy, line) for line in screen.lines):
+        return False
+    found = explain(row.patterns, screen)
+    if found is not None and found.kind not in ("interrupted", *TROUBLES):
+        return False
+    return not row.title_idle or re.search(row.title_idle, screen.title) is not None
+
+
+def _in_trouble(entry: Entry) -> bool:
+    """Whether its screen tells of a trouble of the model's API. Its turn ended with it, and no hook has said so."""
+    return entry.seen is not None and entry.seen.kind in TROUBLES
+
+
+def _row(entry: Entry) -> Engine | None:
+    return ENGINES.get(str(entry.state.spec.get("engine")))

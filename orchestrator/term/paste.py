@@ -1,0 +1,53 @@
+"""Paste one line into a pane of ours, and submit it. The last way to reach a CLI; when it may be taken is not ours.
+
+Never ``send-keys``: keys go to copy mode where a human has scrolled back, and are lost; a pasted buffer reaches the
+program and leaves the human's place (parking.md §6). Each buffer has a name of its own and is deleted by its paste.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from orchestrator.errors import Environment
+from orchestrator.term import tmux
+from orchestrator.term.panes import AGENT, RUN, TAGGED
+from orchestrator.term.screens import Whose
+from orchestrator.term.tmux import Socket, literal, source
+
+RETURN = "\r"
+
+
+def paste(socket: Socket, pane_id: str, whose: Whose, line: str) -> bool:
+    """Paste ``line`` as typed text (bracketed where the program asks for it), without submitting it.
+
+    False, and nothing done, when the pane is gone, dead, not whose it should be, or a human selects text in it.
+    Check and act are one invocation. Raises as ``tmux.run``.
+    """
+    return _paste(socket, pane_id, whose, line, ["-p"])
+
+
+def submit(socket: Socket, pane_id: str, whose: Whose) -> bool:
+    """A carriage return, under the same conditions and with the same errors as ``paste``."""
+    return _paste(socket, pane_id, whose, RETURN, ["-r"])
+
+
+def _paste(socket: Socket, pane_id: str, whose: Whose, text: str, how: list[str]) -> bool:
+    buffer = f"orchestrator-{secrets.token_hex(6)}"
+    commands = [
+        ["set-buffer", "-b", buffer, text],
+        ["paste-buffer", *how, "-d", "-b", buffer, "-t", pane_id],
+        ["display-message", "-p", "done"],
+    ]
+    then = " ; ".join(source(command) for command in commands)
+    try:
+        return tmux.run(socket, "if-shell", "-F", "-t", pane_id, _free(whose), then) == "done"
+    except Environment as error:
+        if error.facts.get("server_gone") or error.facts.get("missing"):
+            return False
+        raise
+
+
+def _free(whose: Whose) -> str:
+    tag = f"#{{&&:#{{==:#{{{AGENT}}},{literal(whose.agent_id)}}},#{{==:#{{{RUN}}},{literal(whose.run_id)}}}}}"
+    calm = "#{&&:#{==:#{pane_dead},0},#{!=:#{selection_present},1}}"
+    return f"#{{&&:#{{&&:{TAGGED},{tag}}},{calm}}}"

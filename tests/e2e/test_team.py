@@ -1,0 +1,271 @@
+"""A team of one agent of each real CLI: led by a real Gemini CLI, and agents that misbehave in every known way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.acceptance.test_ac2_queue import overlaps
+from tests.e2e.conftest import scripted_models, worlds_of
+from tests.e2e.models.turn import KINDS
+from tests.e2e.world import START_S
+from tests.stage import TERMINAL, alive, lines_of, until
+
+TASKS = 10
+BOUND_S = 240.0
+
+FAULTS = (
+    "forget_ack", "forget_terminal", "terminal_twice", "end_turn", "plain_text", "unknown_tool", "wrong_agent_id",
+    "wrong_task_id", "amnesia", "parallel", "double_wait",
+)  # fmt: skip
+
+
+def ends_of(records, task_id):
+    """The terminal events of a task."""
+    return [one for one in records if one.get("task_id") == task_id and one["type"] in TERMINAL]
+
+
+def lead(seen):
+    """What the master's model does: make the team, give ten tasks to each, cancel one, wait for all, end them."""
+    team = [{"name": kind, "role": "tester", "engine": kind} for kind in KINDS]
+    made = yield "agents_create", {"agents": team, "ready_wait_ms": 110_000}
+    seen["made"] = made
+    for one in made["agents"]:
+        while "error" not in one and not one["ready"]:
+            meta = (yield "agent_get", {"agent_id": one["agent_id"], "wait_ms": 45_000})["meta"]
+            one["ready"] = meta["status"] != "starting"
+            if meta["status"] == "failed":
+                one["error"] = meta
+    if [one for one in made["agents"] if "error" in one]:
+        return f"The team has done its work: {made}"
+    seen["layout"] = seen["look"]()
+    held = {"task_id": "held", "payload": {"hold": "never"}}
+    yield [("task_enqueue", {"agent_id": kind, "task": held}) for kind in KINDS]
+    for number in range(TASKS):
+        task = {"task_id": f"t{number}", "payload": {"say": f"word {number}", "progress": number % 2}}
+        yield [("task_enqueue", {"agent_id": kind, "task": task}) for kind in KINDS]
+    seen["canceled"] = yield [("task_cancel", {"agent_id": kind, "task_id": "held"}) for kind in KINDS]
+    ended, seq = 0, 0
+    while ended < len(KINDS) * (TASKS + 1):
+        page = yield "broadcast_read", {"since_seq": seq, "wait_ms": 45_000}
+        seq = page["last_seq"]
+        ended += sum(event["type"] in TERMINAL for event in page["events"])
+    seen["listed"] = yield "agent_list", {}
+    for kind in KINDS:
+        seen[f"deleted {kind}"] = yield "agent_delete", {"agent_id": kind}
+    return "The team has done its work."
+
+
+def test_a_team_of_all_four_does_forty_tasks_for_a_real_master_and_leaves_no_trace(make_world):
+    world = make_world(config="ready_timeout_s = 120\n")
+    before = {kind: world.snapshot(kind) for kind in KINDS}
+    done = world.orchestrator("setup", "gemini")
+    assert done.returncode == 0, done.stderr
+    registered = world.snapshot("gemini")
+    master = world.start("gemini", "--approval-mode", "yolo")
+    window = master.show("#{window_id}")
+
+    def look():
+        form = "#{pane_id} #{window_id} #{@orchestrator_agent}"
+        return [line.split(" ") for line in world.server.run("list-panes", "-a", "-F", form).split("\n")]
+
+    seen = {"look": look}
+    world.models.brain.script("lead", lambda: lead(seen))
+    master.say("MASTER SCRIPT lead")
+    master.shows("The team has done its work", BOUND_S)
+    assert [one.get("error") for one in seen["made"]["agents"]] == [None] * len(KINDS), seen["made"]
+    # AC1: one pane of the master's own window per agent, and none left in the end
+    panes = {agent: (pane, where) for pane, where, agent in seen["layout"] if agent}
+    assert set(panes) == set(KINDS) and {where for _, where in panes.values()} == {window}
+    assert [pane for pane, *_ in look()] == [master.id]
+    # AC2, AC3: ten tasks, ten results, in order, one at a time, exactly one end each
+    for kind in KINDS:
+        records = world.stage.records(kind)
+        ends = [one for one in records if one["type"] in TERMINAL]
+        assert [one["task_id"] for one in ends if one["task_id"] != "held"] == [f"t{n}" for n in range(TASKS)], kind
+        assert [one["payload"] for one in ends if one["task_id"] == "t3"] == [{"said": "word 3"}], kind
+        assert overlaps(records) == [], kind
+        assert sum(one["type"] == "ready" for one in records) == 1
+        assert all(one["attempt"] == 1 for one in ends)
+        # AC4: the one that held was canceled softly, by the agent itself or before it got it
+        assert [one["type"] for one in ends_of(records, "held")] == ["canceled"], kind
+        assert seen[f"deleted {kind}"]["status"] == "deleted"
+    assert {row["status"] for row in seen["listed"]["agents"]} <= {"idle", "parked", "busy"}
+    # Nobody's own files have changed, but for what setup wrote.
+    assert world.snapshot("gemini") == registered
+    changed = {kind for kind in KINDS if kind != "gemini" and world.snapshot(kind) != before[kind]}
+    assert changed == set()
+
+
+@pytest.fixture(scope="module")
+def team(own_world):
+    """One agent of each CLI, led by a plain MCP client, for all tests below, which leave them without work.
+
+    The last one kills them: it must stay the last.
+    """
+    with scripted_models() as models, worlds_of(own_world, models) as make_world:
+        yield begin(
+            make_world(config="redeliver_after_s = 0.5\npark_after = 1\nwait_cap_ms = 15000\nready_timeout_s = 120\n")
+        )
+
+
+def begin(world):
+    """Make the team, and wait until each of them is ready."""
+    boss = world.stage.begun()
+    team = [{"name": kind, "role": "tester", "engine": kind} for kind in KINDS]
+    made = boss.tool("agents_create", {"agents": team, "ready_wait_ms": 0})
+    assert [one.get("error") for one in made["agents"]] == [None] * len(KINDS)
+    world.boss = boss
+    until(lambda: all("ready" in world.stage.types(kind) for kind in KINDS), START_S)
+    return world
+
+
+def give(world, kind, task_id, payload):
+    """Queue a task."""
+    task = {"task_id": task_id, "payload": payload}
+    answer = world.boss.tool("task_enqueue", {"agent_id": kind, "task": task})
+    assert "error" not in answer, answer
+
+
+def outcomes(world, task_id, kinds=KINDS, bound_s=BOUND_S):
+    """Wait until the task has ended at each; its terminal events by CLI. Fails with what the panes show."""
+
+    def ended():
+        return all(ends_of(world.stage.records(kind), task_id) for kind in kinds)
+
+    try:
+        until(ended, bound_s)
+    except AssertionError:
+        late = [kind for kind in kinds if not ends_of(world.stage.records(kind), task_id)]
+        panes = {agent: pane for pane, agent in world.stage.tagged().items()}
+        screens = [world.server.run("capture-pane", "-p", "-t", panes[kind]) for kind in late]
+        tails = [[(r["type"], r.get("task_id")) for r in world.stage.records(kind)][-6:] for kind in late]
+        metas = [world.boss.tool("agent_get", {"agent_id": kind})["meta"]["reason"] for kind in late]
+        report = "\n".join(map(str, [*zip(late, tails, metas, strict=True), *screens]))
+        raise AssertionError(f"{task_id} has not ended at {late}:\n{report}") from None
+    return {kind: ends_of(world.stage.records(kind), task_id) for kind in kinds}
+
+
+def test_every_misbehaviour_of_a_model_ends_in_the_designed_outcome(team):
+    wrong = []
+    for fault in FAULTS:
+        for kind in KINDS:
+            give(team, kind, fault, {"say": fault, "misbehave": fault})
+            give(team, kind, f"after-{fault}", {"say": "after"})
+        for task in (fault, f"after-{fault}"):
+            for kind, ends in outcomes(team, task).items():
+                if [one["type"] for one in ends] != ["result"] or ends[0]["payload"] not in (
+                    {"said": fault},
+                    {"said": "after"},
+                ):
+                    wrong.append((fault, task, kind, ends))
+        for kind in KINDS:
+            records = team.stage.records(kind)
+            again = [
+                r for r in records if r["type"] == "delivered" and r["task_id"] == fault and r.get("redelivered")
+            ]
+            if (fault == "forget_terminal") and not again:
+                wrong.append((fault, "was not handed out once more", kind, records[-8:]))
+            if overlaps(records):
+                wrong.append((fault, "tasks overlap", kind, overlaps(records)))
+    assert wrong == []
+    assert not (team.root / ".agents/agents/not-claude").exists()
+
+
+def test_a_model_that_never_ends_its_task_is_blocked_and_said_so(team):
+    for kind in KINDS:
+        give(team, kind, "endless", {"say": "x", "misbehave": "never_terminal"})
+
+    def statuses():
+        rows = team.boss.tool("agent_list", {"scope": "all"})["agents"]
+        return {row["agent_id"]: (row["status"], row["reason"]) for row in rows}
+
+    until(lambda: all(status == "blocked" for status, _ in statuses().values()), BOUND_S)
+    assert all("terminal" in reason or "report" in reason for _, reason in statuses().values()), statuses()
+    for kind in KINDS:
+        assert "blocked" in team.stage.types(kind)
+    blocked = [event for event in broadcast(team) if event["type"] == "blocked"]
+    assert {event["agent_id"] for event in blocked} == set(KINDS)
+    for kind in KINDS:
+        team.boss.tool("task_cancel", {"agent_id": kind, "task_id": "endless"})
+    ends = outcomes(team, "endless")
+    assert {kind: [one["type"] for one in found] for kind, found in ends.items()} == {k: ["canceled"] for k in KINDS}
+
+
+def test_the_daemon_killed_while_all_four_wait_and_while_they_are_parked_loses_nothing(team):
+    def waiting():
+        return {row["status"] for row in team.boss.tool("agent_list", {"scope": "all"})["agents"]} <= {
+            "idle",
+            "parked",
+        }
+
+    until(waiting, BOUND_S)
+    first = team.stage.kill_daemon()
+    for kind in KINDS:
+        give(team, kind, "one", {"say": "one"})
+    assert {kind: [e["type"] for e in ends] for kind, ends in outcomes(team, "one").items()} == {
+        kind: ["result"] for kind in KINDS
+    }
+    until(lambda: {row["status"] for row in rows(team)} == {"parked"}, BOUND_S)
+    began = time.monotonic()
+    assert team.stage.kill_daemon() != first
+    until(lambda: team.stage.daemon() is not None)
+    until(lambda: {row["status"] for row in rows(team)} == {"parked"}, BOUND_S)
+    assert team.models.count(since=began) == 0, "a killed daemon costs no model turn"
+    for kind in KINDS:
+        give(team, kind, "two", {"say": "two"})
+    outcomes(team, "two")
+    for kind in KINDS:
+        assert overlaps(team.stage.records(kind)) == []
+        assert team.stage.types(kind).count("exited") == 0
+
+
+def broadcast(world):
+    """Every record of the team's broadcast."""
+    [log] = (world.root / ".agents/run").glob("*/broadcast.jsonl")
+    return lines_of(log)
+
+
+def rows(world):
+    """The rows of agent_list."""
+    return world.boss.tool("agent_list", {"scope": "all"})["agents"]
+
+
+def test_escape_during_a_wait_hands_the_pane_to_the_human_and_the_work_still_arrives(team):
+    until(lambda: {row["status"] for row in rows(team)} <= {"idle", "parked"}, BOUND_S)
+    panes = {agent: pane for pane, agent in team.stage.tagged().items()}
+    for kind in KINDS:
+        team.server.run("send-keys", "-t", panes[kind], "Escape")
+    for kind in KINDS:
+        give(team, kind, "after-escape", {"say": "after-escape"})
+    ends = outcomes(team, "after-escape")
+    assert {kind: [one["type"] for one in found] for kind, found in ends.items()} == {k: ["result"] for k in KINDS}
+
+
+def test_a_cli_killed_in_the_middle_of_a_task_comes_back_with_its_session_and_ends_it(team):
+    for kind in KINDS:
+        give(team, kind, "long", {"hold": "gate", "say": "done"})
+
+    def working(kind):
+        return any(one["type"] == "ack" and one["task_id"] == "long" for one in team.stage.records(kind))
+
+    until(lambda: all(working(kind) for kind in KINDS), BOUND_S)
+    pids = {kind: team.boss.tool("agent_get", {"agent_id": kind})["meta"]["pid"] for kind in KINDS}
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in pids.values()))
+    team.models.brain.open("gate")
+    ends = outcomes(team, "long")
+    for kind in KINDS:
+        types = team.stage.types(kind)
+        assert (types.count("exited"), types.count("restarted"), types.count("requeued")) == (1, 1, 1), kind
+        assert [(one["type"], one["attempt"], one["epoch"]) for one in ends[kind]] == [("result", 2, 2)], kind
+        ready = [one for one in team.stage.records(kind) if one["type"] == "ready"]
+        restarted = next(one for one in team.stage.records(kind) if one["type"] == "restarted")
+        assert ready[0]["session"] and restarted["resume"] == ready[0]["session"], kind
+        # The model remembers: its conversation of the new life holds the task it was given in the first.
+        last = [request.turn for request in team.models.select(kind)][-1]
+        assert any("attempt" in r.text for m in last.messages for r in m.results), kind

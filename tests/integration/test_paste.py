@@ -1,0 +1,112 @@
+"""Pasting into a real pane: what the program reads, and that a human's scroll, selection and panes stay theirs."""
+
+import sys
+
+import pytest
+
+from orchestrator.term import panes, paste, screens
+from orchestrator.term.screens import Whose
+from tests.integration.tmux_server import private_server, until
+
+__all__ = ["private_server"]
+
+WHOSE = Whose("a1", "run-1")
+# A CLI's input line: raw mode, bracketed paste, everything it reads kept as it came.
+READER = """
+import os, sys, tty
+tty.setraw(0)
+os.write(1, b"\\x1b[?2004h> ")
+with open(sys.argv[1], "ab", buffering=0) as log:
+    log.write(b"ready;")
+    while data := os.read(0, 4096):
+        log.write(data)
+        os.write(1, data.replace(b"\\x1b", b""))
+"""
+LINE = 'You are agent a1; call wait_for_command now. It\'s "yours"; #{pane_id} $HOME ; é'
+
+
+@pytest.fixture
+def scene(private_server, tmp_path):
+    """A server with a user's pane, and beside it one of ours whose program keeps what it reads."""
+    user = private_server.start()
+    log = tmp_path / "log"
+    script = tmp_path / "reader.py"
+    script.write_text(READER)
+    words = ["split-window", "-d", "-t", user, "-P", "-F", "#{pane_id}", "--", sys.executable, str(script), str(log)]
+    ours = private_server.run(*words)
+    panes.tag(private_server.socket, ours, *WHOSE, 1)
+    until(lambda: log.exists() and log.read_bytes() == b"ready;")
+    private_server.log, private_server.user, private_server.ours = log, user, ours
+    return private_server
+
+
+def read(scene):
+    return scene.log.read_bytes().removeprefix(b"ready;")
+
+
+def buffers(scene):
+    return scene.run("list-buffers")
+
+
+def test_a_line_arrives_as_one_paste_and_is_submitted_by_one_return(scene):
+    assert paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    pasted = b"\x1b[200~" + LINE.encode() + b"\x1b[201~"
+    until(lambda: read(scene) == pasted)
+    assert paste.submit(scene.socket, scene.ours, WHOSE)
+    until(lambda: read(scene) == pasted + b"\r")
+    assert buffers(scene) == ""
+    assert LINE not in "\n".join(panes.capture(scene.socket, scene.user, 50))
+
+
+def test_the_users_own_buffers_stay(scene):
+    scene.run("set-buffer", "-b", "mine", "text of the user")
+    paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    paste.submit(scene.socket, scene.ours, WHOSE)
+    assert scene.run("list-buffers", "-F", "#{buffer_name} #{buffer_sample}") == "mine text of the user"
+
+
+def test_copy_mode_is_left_as_it_is_and_the_line_still_arrives(scene):
+    scene.run("copy-mode", "-t", scene.ours)
+    assert paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    assert paste.submit(scene.socket, scene.ours, WHOSE)
+    until(lambda: read(scene).endswith(b"\r"))
+    assert scene.show(scene.ours, "#{pane_in_mode}") == "1"
+
+
+def test_nothing_is_pasted_while_a_human_selects_text(scene):
+    scene.run("copy-mode", "-t", scene.ours)
+    scene.run("send-keys", "-X", "-t", scene.ours, "begin-selection")
+    assert not paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    assert not paste.submit(scene.socket, scene.ours, WHOSE)
+    assert (read(scene), buffers(scene)) == (b"", "")
+
+
+@pytest.mark.parametrize("whose", [Whose("a2", "run-1"), Whose("a1", "run-2"), Whose("", "")])
+def test_a_pane_that_is_not_the_agents_gets_nothing(scene, whose):
+    assert not paste.paste(scene.socket, scene.ours, whose, LINE)
+    assert not paste.paste(scene.socket, scene.user, whose, LINE)
+    assert (read(scene), buffers(scene)) == (b"", "")
+
+
+def test_a_pane_or_a_server_that_is_gone_is_no_error(scene):
+    scene.run("kill-pane", "-t", scene.ours)
+    assert not paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    assert buffers(scene) == ""
+    scene.run("kill-server")
+    assert not paste.submit(scene.socket, scene.ours, WHOSE)
+
+
+def test_a_dead_pane_gets_nothing(scene):
+    scene.run("set-option", "-p", "-t", scene.ours, "remain-on-exit", "on")
+    scene.run("respawn-pane", "-k", "-t", scene.ours, "--", "env", "true")
+    until(lambda: scene.show(scene.ours, "#{pane_dead}") == "1")
+    assert not paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+    assert buffers(scene) == ""
+
+
+def test_any_pane_can_be_looked_at(scene):
+    paste.paste(scene.socket, scene.ours, WHOSE, "hello")
+    screen = until(lambda: (s := screens.look_at(scene.socket, scene.ours)).lines and "hello" in s.lines[0] and s)
+    assert screen.cursor_y == 0
+    assert not screen.dead
+    assert screens.look_at(scene.socket, scene.user).lines == ()

@@ -1,0 +1,401 @@
+"""Looking at silent agents: real records and a clock that moves by hand, with screens instead of tmux."""
+
+import asyncio
+import dataclasses
+import json
+
+import pytest
+
+from orchestrator.core import decide, engines, events, supervise
+from orchestrator.core.screens import Finding, Pattern, Screen
+from orchestrator.team import agents, readiness, tasks
+from orchestrator.team.views import meta_of, row, status_of
+from orchestrator.team.watching import EVERY_S, Watching
+from tests.team import Team, settle
+
+pytestmark = pytest.mark.anyio
+
+ASKS = Screen(lines=("Do you want to run rm?", "❯ 1. Yes"))
+LIMITED = Screen(lines=("usage limit reached, resets at 15:00",))
+RETRYING = Screen(lines=("API Error 529, retrying in 8 s",))
+TRUST = Screen(lines=("Do you trust this folder?",))
+BUSY = Screen(lines=("thinking",))
+PATTERNS = (
+    Pattern("permission", r"Do you want to run (\S+)\?", "asks to run {1}"),
+    Pattern("trust", r"Do you trust this folder", "asks whether the folder is trusted"),
+    Pattern("rate_limit", r"usage limit reached, resets at (\S+)", "usage limit", until=1),
+    Pattern("api_error", r"API Error (\d+), retrying in (\d+) s", "error {1}, tries again in {2} s"),
+)
+
+
+class Panes:
+    """What Windows is to the watching: the screens are the test's."""
+
+    def __init__(self):
+        self.screens = {}
+        self.looks = []  # the agents of each look
+        self.lines = ["last words"]
+
+    async def look(self, run, entries):
+        self.looks.append([entry.agent_id for entry in entries])
+        return {entry.agent_id: self.screens[entry.agent_id] for entry in entries if entry.agent_id in self.screens}
+
+    async def last_lines(self, run, pane_id):
+        return self.lines
+
+
+class Scene:
+    """A team whose engine has patterns, and a watching over it."""
+
+    def __init__(self, team):
+        self.team = team
+        self.panes = Panes()
+        self.tended = []
+        self.watching = Watching(team.roster, self.panes, self.tended.append)
+
+    async def agent(self, name="a1", *, ready=True, screen=None):
+        entry = await self.team.agent(name, ready=ready)
+        entry.pane_id, entry.process = f"%{name}", "alive"
+        if screen is not None:
+            self.panes.screens[name] = screen
+        self.watching.begin(entry)
+        return entry
+
+    async def looks(self, count):
+        """Let the time of so many looks pass."""
+        for _ in range(count):
+            await self.team.clock.advance(EVERY_S)
+            for _ in range(3):
+                await settle()
+
+    def records(self, agent="a1"):
+        found = [json.loads(line) for line in self.team.paths.outbox(agent).read_text().splitlines()]
+        for record in found:
+            events.OUTBOX.validate_python(record)
+        return found
+
+    def told(self, agent="a1"):
+        """What the records say of blocking: (type, kind, reason)."""
+        kinds = ("blocked", "unblocked")
+        return [(r["type"], r.get("kind"), r["reason"]) for r in self.records(agent) if r["type"] in kinds]
+
+
+@pytest.fixture
+async def scene(tmp_path, monkeypatch):
+    shell = dataclasses.replace(engines.ENGINES["shell"], patterns=PATTERNS)
+    monkeypatch.setitem(engines.ENGINES, "shell", shell)
+    team = Team(tmp_path, ready_timeout_s=60.0)
+    made = Scene(team)
+    yield made
+    await made.watching.close()
+    team.close()
+
+
+def wait(scene, agent="a1", req="w:1"):
+    return asyncio.ensure_future(
+        tasks.wait_for_command(scene.team.roster, agent, 1, timeout_s=45.0, age_s=0.0, req=req)
+    )
+
+
+# -- what is looked at --------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_inside_wait_for_command_is_never_looked_at(scene):
+    await scene.agent(screen=ASKS)
+    call = wait(scene)
+    await scene.looks(10)
+    assert scene.panes.looks == []
+    assert not call.done()
+    call.cancel()
+
+
+async def test_a_silent_agent_is_looked_at_after_five_seconds_and_again(scene):
+    entry = await scene.agent(screen=BUSY)
+    entry.called(scene.team.clock)
+    await scene.looks(2)
+    assert scene.panes.looks == []
+    await scene.looks(3)
+    assert scene.panes.looks == [["a1"]] * 3
+    assert scene.told() == []
+
+
+async def test_an_engine_without_patterns_is_not_looked_at(scene, monkeypatch):
+    monkeypatch.setitem(engines.ENGINES, "shell", dataclasses.replace(engines.ENGINES["shell"], patterns=()))
+    await scene.agent(screen=ASKS)
+    await scene.agent("a2", screen=ASKS, ready=False)
+    await scene.looks(6)
+    assert scene.panes.looks == []
+
+
+async def test_all_agents_of_a_run_take_one_look(scene):
+    for name in ("a1", "a2", "a3"):
+        await scene.agent(name, screen=BUSY, ready=False)
+    await scene.looks(1)
+    assert [sorted(names) for names in scene.panes.looks] == [["a1", "a2", "a3"]]
+
+
+async def test_nothing_ticks_when_no_agent_lives(scene):
+    entry = await scene.agent(screen=BUSY)
+    await scene.looks(1)
+    assert [alarm for alarm in scene.team.clock.alarms if not alarm.canceled]
+    entry.process = "gone"
+    await scene.looks(2)
+    assert not [alarm for alarm in scene.team.clock.alarms if not alarm.canceled]
+
+
+# -- what a look means --------------------------------------------------------------------------------------------
+
+
+async def test_what_two_looks_explain_is_recorded_once_and_lifted_when_two_looks_miss_it(scene):
+    entry = await scene.agent(screen=ASKS)
+    await scene.looks(3)
+    assert scene.told() == []
+    await scene.looks(5)
+    blocked = ("blocked", "permission", "asks to run rm")
+    assert scene.told() == [blocked]
+    assert status_of(entry, scene.team.clock) == ("blocked", "asks to run rm")
+    scene.panes.screens["a1"] = BUSY
+    await scene.looks(1)
+    assert scene.told() == [blocked]
+    await scene.looks(4)
+    assert scene.told() == [blocked, ("unblocked", "permission", "no longer on the screen")]
+    assert status_of(entry, scene.team.clock)[0] == "unknown"
+
+
+async def test_what_only_one_look_shows_is_nothing(scene):
+    await scene.agent(screen=BUSY)
+    await scene.looks(4)
+    for screen in (ASKS, BUSY, TRUST, BUSY, ASKS):
+        scene.panes.screens["a1"] = screen
+        await scene.looks(1)
+    assert scene.told() == []
+
+
+async def test_two_looks_with_work_between_them_are_not_two_in_a_row(scene):
+    entry = await scene.agent(screen=ASKS)
+    for _ in range(3):
+        await scene.looks(3)
+        assert len(scene.panes.looks) == 1
+        scene.panes.looks.clear()
+        entry.called(scene.team.clock)
+    assert scene.told() == []
+
+
+async def test_a_call_of_the_agent_lifts_it_at_once(scene):
+    await scene.agent(screen=ASKS)
+    await scene.looks(5)
+    call = wait(scene)
+    await settle()
+    assert scene.told()[-1] == ("unblocked", "permission", "it called")
+    call.cancel()
+
+
+async def test_another_question_is_told_again_and_a_countdown_is_not(scene):
+    await scene.agent(screen=ASKS)
+    await scene.looks(5)
+    scene.panes.screens["a1"] = Screen(lines=("Do you want to run dd?",))
+    await scene.looks(3)
+    scene.panes.screens["a1"] = RETRYING
+    await scene.looks(2)
+    scene.panes.screens["a1"] = Screen(lines=("API Error 529, retrying in 2 s",))
+    await scene.looks(3)
+    assert scene.told() == [
+        ("blocked", "permission", "asks to run rm"),
+        ("blocked", "permission", "asks to run dd"),
+        ("unblocked", "permission", "no longer on the screen"),
+        ("blocked", "api_error", "error 529, tries again in 8 s"),
+    ]
+
+
+async def test_a_limit_keeps_its_end_everywhere(scene):
+    entry = await scene.agent(screen=LIMITED)
+    await scene.looks(5)
+    (record,) = [record for record in scene.records() if record["type"] == "blocked"]
+    assert (record["kind"], record["until"], record["by"]) == ("rate_limit", "15:00", "orchestrator")
+    since = record["at"]
+    shown = {"kind": "rate_limit", "reason": "usage limit", "until": "15:00", "since": since}
+    assert meta_of(scene.team.roster, entry)["blocked"] == shown
+    assert row(scene.team.roster, entry)["status"] == "blocked"
+    assert row(scene.team.roster, entry)["reason"] == "usage limit"
+    scene.team.roster._publish(scene.team.roster.runs["run-1"])
+    told = scene.team.roster.runs["run-1"].journal.since(0, 100, 1 << 20)[0][-1]
+    events.BROADCAST.validate_python(told)
+    assert {key: told[key] for key in ("type", "kind", "until", "reason")} == {
+        "type": "blocked", "kind": "rate_limit", "until": "15:00", "reason": "usage limit",
+    }  # fmt: skip
+
+
+async def test_the_screen_does_not_lift_what_the_delivery_rule_says(scene):
+    entry = await scene.agent(screen=ASKS)
+    await tasks.enqueue(scene.team.roster, "a1", task_id="t1", payload=1, req="m:1")
+    call = wait(scene)
+    await settle()
+    assert call.done()
+    await tasks.emit_event(scene.team.roster, "a1", 1, kind="ack", task_id="t1", payload=None, done=None, req="e:1")
+    for n in range(4):  # three redeliveries, then the wait that holds
+        last = wait(scene, req=f"w:{n + 2}")
+        await scene.team.clock.advance(3.0)
+    last.cancel()
+    await settle()
+    assert entry.state.blocks.keys() == {""}
+    await scene.looks(5)
+    assert entry.state.blocked.kind == "permission"
+    scene.panes.screens["a1"] = BUSY
+    await scene.looks(3)
+    assert entry.state.blocks.keys() == {""}
+    assert status_of(entry, scene.team.clock) == ("blocked", "no terminal event")
+
+
+async def test_what_a_hook_tells_needs_no_second_look_and_the_screen_does_not_lift_it(scene):
+    entry = await scene.agent(screen=BUSY)
+    entry.called(scene.team.clock)
+    entry.finding = Finding("permission", "asks to use Bash")
+    await scene.looks(1)
+    assert scene.told() == [("blocked", "permission", "asks to use Bash")]
+    await scene.looks(5)
+    assert len(scene.told()) == 1
+    entry.finding = None  # a later word of the hook
+    await scene.looks(2)
+    assert scene.told()[-1] == ("unblocked", "permission", "no longer on the screen")
+
+
+async def test_once_the_screen_shows_what_the_hook_told_it_says_when_it_is_gone(scene):
+    entry = await scene.agent(screen=ASKS)
+    entry.finding = Finding("permission", "asks to use Bash")
+    await scene.looks(3)
+    assert entry.finding is None
+    scene.panes.screens["a1"] = BUSY
+    await scene.looks(2)
+    assert scene.told()[-1][0] == "unblocked"
+
+
+async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(scene, monkeypatch):
+    row_ = dataclasses.replace(engines.ENGINES["shell"], human_queued=r"Queued \(", title_idle=r"^◇")
+    monkeypatch.setitem(engines.ENGINES, "shell", row_)
+    seen = []
+    scene.watching.on_human = lambda entry: seen.append(("human", entry.agent_id))
+    scene.watching.on_stale = lambda entry: seen.append(("stale", entry.agent_id))
+    entry = await scene.agent(screen=ASKS._replace(title="✦ Working"))
+    entry.turn = "parked"
+    await scene.looks(5)
+    assert seen == []
+    assert scene.told() == []
+    scene.panes.screens["a1"] = Screen(title="◇ Ready", lines=("x",))
+    await scene.looks(1)
+    assert seen == []  # the title may lag behind for one look
+    await scene.looks(1)
+    assert seen == [("stale", "a1")]
+    scene.panes.screens["a1"] = Screen(title="✦ Working", lines=("  Queued (press ↑ to edit):",))
+    await scene.looks(1)
+    assert seen[-1] == ("human", "a1")
+
+
+async def test_who_parks_is_not_blocked_by_what_its_screen_still_shows(scene, monkeypatch):
+    monkeypatch.setitem(engines.ENGINES, "shell", dataclasses.replace(engines.ENGINES["shell"], title_idle="^◇"))
+    entry = await scene.agent(screen=LIMITED)
+    await scene.looks(5)
+    entry.turn = "parked"
+    await scene.looks(1)
+    assert scene.told()[-1] == ("unblocked", "rate_limit", "it is parked")
+    assert status_of(entry, scene.team.clock)[0] == "parked"
+
+
+async def test_a_dead_pane_explains_nothing(scene):
+    await scene.agent(screen=ASKS._replace(dead=True))
+    await scene.looks(6)
+    assert scene.told() == []
+
+
+# -- readiness ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_starting_agent_is_blocked_by_a_dialog_and_goes_on_when_it_is_answered(scene):
+    entry = await scene.agent(ready=False, screen=TRUST)
+    await scene.looks(3)
+    assert status_of(entry, scene.team.clock) == ("blocked", "asks whether the folder is trusted")
+    call = wait(scene)
+    await settle()
+    assert [record["type"] for record in scene.records()] == ["starting", "blocked", "ready", "unblocked"]
+    call.cancel()
+
+
+async def test_a_cli_that_does_not_get_ready_in_time_is_failed_with_its_cause(scene):
+    entry = await scene.agent(ready=False, screen=TRUST)
+    scene.panes.lines = ["Do you trust this folder?"]
+    await scene.looks(29)
+    assert entry.state.life == "starting"
+    await scene.looks(1)
+    assert entry.state.life == "failed"
+    record = scene.records()[-1]
+    assert record["type"] == "failed"
+    assert record["code"] == "not_ready"
+    assert record["last_lines"] == ["Do you trust this folder?"]
+    cause = "it asks whether its folder is trusted (asks whether the folder is trusted)"
+    assert record["cause"] == cause
+    assert record["reason"] == f"{cause}; not ready within 60 s"
+    assert scene.tended == [entry]
+    error = agents._as_error(entry, entry.state.failure, record["last_lines"])
+    assert (error.code, error.facts["cause"], error.facts["last_lines"]) == (
+        "not_ready", cause, ["Do you trust this folder?"],
+    )  # fmt: skip
+
+
+async def test_a_cli_that_starts_slowly_by_nature_gets_the_time_its_row_asks_for(scene, monkeypatch):
+    entry = await scene.agent(ready=False, screen=BUSY)
+    name = str(entry.state.spec["engine"])
+    monkeypatch.setitem(engines.ENGINES, name, dataclasses.replace(engines.ENGINES[name], slow_start=2.0))
+    await scene.looks(59)
+    assert entry.state.life == "starting"
+    await scene.looks(1)
+    assert "within 120 s" in scene.records()[-1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "cause"),
+    [(0, "has not asked our MCP server for tools"), (1, "its model has not called wait_for_command")],
+)
+async def test_without_a_word_on_the_screen_the_cause_is_how_far_it_got(scene, listed, cause):
+    entry = await scene.agent(ready=False, screen=BUSY)
+    entry.listed_epoch = listed
+    await scene.looks(31)
+    assert cause in scene.records()[-1]["cause"]
+
+
+async def test_a_version_nobody_tried_is_named(scene, monkeypatch):
+    row_ = dataclasses.replace(engines.ENGINES["shell"], program="shell-cli", tested_versions=("1.0.0",))
+    monkeypatch.setitem(engines.ENGINES, "shell", row_)
+    monkeypatch.setattr(readiness, "version_of", lambda program, env: "2.0.0")
+    entry = await scene.agent(ready=False, screen=BUSY)
+    await scene.looks(30)
+    await asyncio.gather(*scene.watching._work)  # the question runs in a thread
+    assert entry.state.life == "failed"
+    assert scene.records()[-1]["cause"].endswith("shell-cli 2.0.0 is not a version we have tested (1.0.0)")
+
+
+async def test_an_agent_that_got_ready_or_was_asked_to_stop_is_not_failed(scene):
+    ready = await scene.agent()
+    stopping = await scene.agent("a2", ready=False)
+    scene.team.roster.write(
+        stopping, decide.stop(stopping.state, force=False, req=None, at="2026-01-01T00:00:00.000Z")
+    )
+    await scene.looks(40)
+    assert (ready.state.life, stopping.state.life) == ("ready", "starting")
+
+
+async def test_the_time_to_get_ready_counts_anew_for_a_next_life(scene):
+    entry = await scene.agent()
+    await scene.looks(20)
+    await scene.team.roster.commit(
+        entry,
+        supervise.exited(entry.state, at="2026-01-01T00:00:00.000Z", reason="x", code=1, signal=None, last_lines=[]),
+    )
+    await scene.team.roster.commit(
+        entry, supervise.after_exit(entry.state, at="2026-01-01T00:00:00.000Z", may_relaunch=True)
+    )
+    assert (entry.state.life, entry.state.epoch) == ("starting", 2)
+    await scene.looks(5)
+    scene.watching.begin(entry)
+    await scene.looks(29)
+    assert entry.state.life == "starting"
+    await scene.looks(1)
+    assert entry.state.life == "failed"

@@ -1,0 +1,389 @@
+"""`orchestrator setup`: what it writes where, what it leaves alone, what it refuses."""
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from orchestrator import project
+from orchestrator.cli import app
+from orchestrator.setup import entries, files, jsonc, logins, places
+from orchestrator.setup.entries import CLIS
+
+MCP = [sys.executable, "-P", "-m", "orchestrator", "mcp"]
+NAMES = sorted(CLIS)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    for name in [*os.environ]:
+        if name.startswith(("ORCHESTRATOR_", "XDG_", "CODEX", "CLAUDE", "GEMINI", "OPENCODE", "ANTHROPIC", "OPENAI")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def run(capsys, *args, status=0):
+    assert app.main(["setup", *args]) == status
+    return "".join(capsys.readouterr())
+
+
+def told(capsys, *args, status=0):
+    assert app.main(["setup", *args, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def file_of(cli) -> Path:
+    return places.server_file(CLIS[cli], os.environ)
+
+
+def data_of(cli):
+    text = file_of(cli).read_text()
+    return tomllib.loads(text) if cli == "codex" else json.loads(text)
+
+
+WANTED = {
+    "gemini": (
+        ".gemini/settings.json", ("mcpServers", "orchestrator"),
+        {"command": MCP[0], "args": MCP[1:], "timeout": 600_000, "trust": False},
+    ),
+    "claude": (
+        ".claude.json", ("mcpServers", "orchestrator"),
+        {"type": "stdio", "command": MCP[0], "args": MCP[1:], "timeout": 600_000},
+    ),
+    "opencode": (
+        ".config/opencode/opencode.json", ("mcp", "orchestrator"),
+        {"type": "local", "command": MCP, "enabled": True, "timeout": 600_000},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cli", sorted(WANTED))
+def test_a_missing_file_is_made_with_our_entry_alone_and_removed_again(cli, home, capsys):
+    name, (outer, inner), entry = WANTED[cli]
+    run(capsys, cli)
+    assert data_of(cli) == {outer: {inner: entry}}
+    assert file_of(cli) == home / name
+    assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
+    run(capsys, cli, "--uninstall")
+    assert not (home / name).exists()
+
+
+def test_codex_gets_seconds_and_the_variables_that_it_would_strip(capsys):
+    run(capsys, "codex")
+    entry = data_of("codex")["mcp_servers"]["orchestrator"]
+    assert [entry["command"], *entry["args"]] == MCP
+    assert (entry["startup_timeout_sec"], entry["tool_timeout_sec"]) == (60, 600)
+    assert {"TMUX", "TMUX_PANE", *project.PER_CONNECTION} <= set(entry["env_vars"])
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_a_second_run_changes_nothing_and_says_so(cli, home, capsys):
+    run(capsys, cli, "--hooks")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert "nothing to change" in run(capsys, cli, "--hooks")
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_a_dry_run_shows_the_entry_and_writes_nothing(cli, home, capsys):
+    shown = run(capsys, cli, "--hooks", "--dry-run")
+    assert "would be added" in shown
+    assert "  + " in shown and "orchestrator" in shown
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_print_shows_every_snippet_with_the_two_tools_of_an_agent_and_writes_nothing(cli, home, capsys):
+    snippets = told(capsys, "--print", cli)["snippets"]
+    kinds = [one["for"] for one in snippets]
+    assert kinds == ["master", *["hook"] * len(CLIS[cli].hook_events), "agent"]
+    agent = snippets[-1]["text"]
+    assert "wait_for_command" in agent and "emit_event" in agent and '"--agent"' in agent
+    assert not list(home.iterdir())
+    if cli == "gemini":
+        entry = json.loads(agent)["mcpServers"]["orchestrator"]
+        assert entry["includeTools"] == ["wait_for_command", "emit_event"]
+        assert entry["trust"] is False
+
+
+HOOKS = {
+    "gemini": {"AfterAgent": 600_000},
+    "claude": {"Stop": 86_400, "UserPromptSubmit": 10},
+    "codex": {"Stop": 86_400, "Interrupt": 10},
+}
+
+
+@pytest.mark.parametrize("cli", sorted(HOOKS))
+def test_hooks_are_a_constant_command_beside_the_users_own(cli, home, capsys):
+    path = places.hooks_file(CLIS[cli], os.environ)
+    path.parent.mkdir(exist_ok=True)
+    event = next(iter(HOOKS[cli]))
+    own = {"hooks": [{"type": "command", "command": "mine"}]}
+    text = (
+        f"[[hooks.{event}]]\nhooks = [{{type = 'command', command = 'mine'}}]\n"
+        if cli == "codex"
+        else json.dumps({"hooks": {event: [own]}})
+    )
+    path.write_text(text)
+    run(capsys, cli, "--hooks")
+    found = (tomllib.loads if cli == "codex" else json.loads)(path.read_text())["hooks"]
+    assert found[event][0] == own
+    program, flag, file = project.hook_command()
+    line = f"test ! -f {file} || exec {program} {flag} {file}"
+    for name, limit in HOOKS[cli].items():
+        [hook] = found[name][-1]["hooks"]
+        assert (hook["command"], hook["timeout"], hook["type"]) == (line, limit, "command")
+    run(capsys, cli, "--uninstall", "--hooks")
+    assert path.read_text().count("hook.py") == 0
+    assert "orchestrator" in file_of(cli).read_text()
+    run(capsys, cli, "--uninstall")
+    assert path.read_text() == text
+
+
+def test_opencode_has_no_hooks_and_setup_says_so(capsys):
+    assert "no turn-end hook" in run(capsys, "opencode", "--hooks")
+
+
+BAD = {"gemini": '{\n  "a": 1,\n  b: 2\n}', "claude": "[]", "codex": "a = 1\nb = = 2\n", "opencode": '{"a": "\x01"}'}
+
+
+@pytest.mark.parametrize(("cli", "line"), [("gemini", 3), ("claude", 1), ("codex", 2), ("opencode", 1)])
+def test_a_file_that_cannot_be_read_is_refused_with_its_line_and_left_alone(cli, line, home, capsys):
+    path = file_of(cli)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(BAD[cli])
+    for args in ([cli], [cli, "--uninstall"]):
+        if (cli, args[-1]) == ("claude", "--uninstall"):
+            continue  # there is nothing of ours in a list: nothing to take out
+        error = told(capsys, *args, status=5)["error"]
+        assert (error["code"], error["file"], error["line"]) == ("config_unreadable", str(path), line)
+    assert path.read_text() == BAD[cli]
+    assert [one.name for one in path.parent.iterdir() if "backup" in one.name] == []
+
+
+def test_inline_tables_and_bytes_that_are_no_text_are_refused(capsys):
+    path = file_of("codex")
+    path.parent.mkdir()
+    for text in (b'x = 1\nmcp_servers = {a = {command = "c"}}\n', b"x = '\xff'\n"):
+        path.write_bytes(text)
+        error = told(capsys, "codex", status=5)["error"]
+        assert error["code"] == "config_unreadable"
+        assert path.read_bytes() == text
+    path.write_bytes(b'x = 1\nmcp_servers = {a = {command = "c"}}\n')
+    assert told(capsys, "codex", status=5)["error"]["line"] == 2
+
+
+def test_a_refusal_by_one_file_leaves_the_other_as_it_was(home, capsys):
+    hooks = home / ".claude" / "settings.json"
+    hooks.parent.mkdir()
+    hooks.write_text("{")
+    assert told(capsys, "claude", "--hooks", status=5)["error"]["file"] == str(hooks)
+    assert not (home / ".claude.json").exists()
+
+
+def test_a_linked_file_is_written_through_with_its_mode_and_a_copy_is_kept(home, tmp_path, capsys):
+    real = tmp_path / "dotfiles" / "settings"
+    real.parent.mkdir()
+    real.write_text('{"a": 1}')
+    real.chmod(0o640)
+    (home / ".gemini").mkdir()
+    link = home / ".gemini" / "settings.json"
+    link.symlink_to(real)
+    [file] = told(capsys, "gemini")["files"]
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["a"] == 1 and "orchestrator" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    kept = Path(file["backup"])
+    assert kept.parent == link.parent and kept.name.startswith("settings.json.orchestrator-backup-2")
+    assert kept.read_text() == '{"a": 1}' and stat.S_IMODE(kept.stat().st_mode) == 0o640
+    run(capsys, "gemini", "--uninstall")
+    assert link.is_symlink() and real.read_text() == '{"a": 1}'
+    assert sorted(path.name for path in real.parent.iterdir()) == ["settings"]
+
+
+def test_a_byte_order_mark_stays(home, capsys):
+    (home / ".gemini").mkdir()
+    path = home / ".gemini" / "settings.json"
+    path.write_bytes(b"\xef\xbb\xbf{}")
+    run(capsys, "gemini")
+    assert path.read_bytes().startswith(b'\xef\xbb\xbf{"mcpServers"')
+    run(capsys, "gemini", "--uninstall")
+    assert path.read_bytes() == b"\xef\xbb\xbf{}"
+
+
+def test_an_entry_of_another_installation_is_brought_up_to_date(capsys):
+    path = file_of("gemini")
+    run(capsys, "gemini", "--hooks")
+    ours = path.read_text()
+    path.write_text(ours.replace(sys.executable, "/gone/python"))
+    assert "updated" in run(capsys, "gemini", "--hooks")
+    assert path.read_text() == ours
+    path.write_text(ours.replace(sys.executable, "/gone/python"))
+    run(capsys, "gemini", "--uninstall")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_what_a_user_changed_is_kept_where_it_starts_us_and_else_needs_force(cli, capsys):
+    path = file_of(cli)
+    run(capsys, cli)
+    mark = {"codex": "tool_timeout_sec = 600"}.get(cli, '"timeout": 600000')
+    mine = path.read_text().replace(mark, mark[:-3] + "700")
+    path.write_text(mine)
+    assert "what you changed in it is kept" in run(capsys, cli)
+    assert told(capsys, cli, "--uninstall", status=3)["error"]["code"] == "entry_edited"
+    assert path.read_text() == mine
+    elsewhere = mine.replace(sys.executable, "/opt/x/bin/orchestrator-wrapper")
+    path.write_text(elsewhere)
+    assert told(capsys, cli, status=3)["error"]["code"] == "entry_edited"
+    assert path.read_text() == elsewhere
+    assert "updated" in run(capsys, cli, "--force")
+    assert "as it should be" in run(capsys, cli)
+    path.write_text(elsewhere)
+    run(capsys, cli, "--uninstall", "--force")
+    assert not path.exists()
+
+
+def test_a_comment_in_our_entry_is_a_change_of_the_user(capsys):
+    path = file_of("gemini")
+    run(capsys, "gemini")
+    path.write_text(path.read_text().replace('"timeout"', '// long\n"timeout"'))
+    assert told(capsys, "gemini", "--uninstall", status=3)["error"]["code"] == "entry_edited"
+
+
+def test_force_takes_our_hook_out_of_a_group_and_leaves_the_users_in_it(home, capsys):
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir()
+    hook = {"type": "command", "command": shlex.join(project.hook_command()), "timeout": 5}
+    own = {"type": "command", "command": "mine"}
+    path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [own, hook]}]}}))
+    assert told(capsys, "claude", "--uninstall", status=3)["error"]["code"] == "entry_edited"
+    run(capsys, "claude", "--uninstall", "--force")
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [own]}]}}
+
+
+def test_secrets_of_a_replaced_entry_are_not_shown(capsys):
+    path = file_of("claude")
+    path.write_text(
+        json.dumps(
+            {"mcpServers": {"orchestrator": {"command": "orchestrator", "args": ["mcp"], "env": {"K": "s3cret"}}}}
+        )
+    )
+    shown = run(capsys, "claude", "--force")
+    assert "s3cret" not in shown and "***" in shown
+    assert "s3cret" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("cli", "env", "wanted"),
+    [
+        ("gemini", {"GEMINI_CLI_HOME": "/g"}, "/g/.gemini/settings.json"),
+        ("claude", {"CLAUDE_CONFIG_DIR": "/c"}, "/c/.claude.json"),
+        ("codex", {"CODEX_HOME": "/x"}, "/x/config.toml"),
+        ("opencode", {"XDG_CONFIG_HOME": "/o"}, "/o/opencode/opencode.json"),
+        ("opencode", {"OPENCODE_CONFIG": "/o/mine.json"}, "/o/mine.json"),
+    ],
+)
+def test_the_clis_own_variables_move_the_file(cli, env, wanted):
+    assert str(places.server_file(CLIS[cli], {"HOME": "/home/u", **env})) == wanted
+
+
+def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
+    (home / ".config" / "opencode").mkdir(parents=True)
+    (home / ".config" / "opencode" / "opencode.jsonc").write_text("{}")
+    assert file_of("opencode").name == "opencode.jsonc"
+    (home / ".claude").mkdir()
+    (home / ".claude" / ".config.json").write_text("{}")
+    assert file_of("claude") == home / ".claude" / ".config.json"
+
+
+def test_claudes_lock_is_waited_for_honoured_and_taken_over_when_stale(home, capsys, monkeypatch):
+    monkeypatch.setattr("orchestrator.cli.setup.BUSY_S", 0.0)
+    lock = home / ".claude.json.lock"
+    lock.mkdir()
+    assert told(capsys, "claude", status=4)["error"]["code"] == "config_busy"
+    assert not (home / ".claude.json").exists()
+    os.utime(lock, (1, 1))
+    run(capsys, "claude")
+    assert (home / ".claude.json").exists()
+    assert not lock.exists()
+
+
+def test_a_file_that_changes_while_setup_works_is_not_overwritten(home):
+    path = home / "settings.json"
+    path.write_text("{}")
+    seen = files.read(path)
+    path.write_text('{"newer": 1}')
+    with pytest.raises(files.NotReady) as caught:
+        files.write(seen, "{ }", "now")
+    assert caught.value.code == "config_busy"
+    assert path.read_text() == '{"newer": 1}'
+
+
+def test_an_unknown_cli_is_refused_with_the_known_ones(capsys):
+    error = told(capsys, "cursor", status=2)["error"]
+    assert error["code"] == "bad_argument"
+    assert all(name in error["next_step"] for name in NAMES)
+
+
+def test_hooks_of_strangers_are_never_taken_for_ours():
+    for command in ("hook.py", "python -IS /x/hook.py", "python 'unbalanced", "/p -IS /x/orchestrator/hook.py more"):
+        assert entries.hook_words({"hooks": [{"command": command}]}) is None
+
+
+@pytest.mark.parametrize(
+    ("cli", "env", "name", "text", "seen"),
+    [
+        ("gemini", {"GEMINI_API_KEY": "k"}, "", "", "$GEMINI_API_KEY"),
+        ("gemini", {}, ".gemini/.env", "X=1\nexport GEMINI_API_KEY=k\n", ".gemini/.env"),
+        ("gemini", {}, ".gemini/.env", "#GEMINI_API_KEY=k\nGEMINI_API_KEY=\n", ""),
+        ("gemini", {}, ".gemini/oauth_creds.json", "{}", "oauth_creds.json"),
+        ("claude", {"ANTHROPIC_AUTH_TOKEN": "k"}, "", "", "$ANTHROPIC_AUTH_TOKEN"),
+        ("claude", {}, ".claude/.credentials.json", "{}", ".credentials.json"),
+        ("claude", {}, ".claude.json", '{"oauthAccount": {"a": 1}}', ".claude.json"),
+        ("claude", {}, ".claude/settings.json", '{"env": {"ANTHROPIC_API_KEY": "k"}}', "settings.json"),
+        ("claude", {}, ".claude/settings.json", '{"env": {"OTHER": "k"}}', ""),
+        ("codex", {}, ".codex/auth.json", "{}", "auth.json"),
+        ("codex", {"MY": "k"}, ".codex/config.toml", 'model_provider="m"\n[model_providers.m]\nenv_key="MY"\n', "$MY"),
+        ("codex", {}, ".codex/config.toml", 'model_provider="m"\n[model_providers.m]\nenv_key="MY"\n', ""),
+        ("opencode", {}, ".local/share/opencode/auth.json", '{"anthropic": {"key": "k"}}', "auth.json"),
+        ("opencode", {}, ".local/share/opencode/auth.json", "{}", ""),
+        ("opencode", {}, ".config/opencode/opencode.json", '{"provider": {"p": {"options": {"apiKey": "k"}}} /**/}', "opencode.json"),
+        ("opencode", {"OPENROUTER_API_KEY": "k"}, "", "", "$OPENROUTER_API_KEY"),
+    ],
+)  # fmt: skip
+def test_a_login_is_seen_where_it_lies_and_its_secret_never_shown(cli, env, name, text, seen, home):
+    if name:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    found = logins.seen(CLIS[cli], {"HOME": str(home), **env})
+    assert found.endswith(seen) and bool(found) == bool(seen)
+
+
+def test_readers_message_names_the_line():
+    with pytest.raises(jsonc.Unreadable) as caught:
+        jsonc.read('{\n"a": [1,,]\n}')
+    assert caught.value.line == 2
+
+
+def test_a_hook_whose_installation_is_gone_lets_every_turn_pass(tmp_path):
+    [part] = [
+        one
+        for one in entries.hooks(entries.CLIS["claude"], [sys.executable, "-IS", str(tmp_path / "hook.py")])
+        if "Stop" in one.what
+    ]
+    line = part.value["hooks"][0]["command"]
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    (tmp_path / "hook.py").write_text("print('here')")
+    assert subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True).stdout == b"here\n"
