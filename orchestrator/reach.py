@@ -100,18 +100,27 @@ def try_start(project: Project, directory: Path) -> bool:
     True when this call started one: it can be connected to at once, the backlog holds callers while it loads.
     Raises ``OSError`` when the machine refuses.
     """
-    if (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S:
+    if _held_back(directory):
         return False
     claimed = claim(directory)
     if claimed is None:
         return False
     lock, listener = claimed
     try:
+        # Who stops the daemon by hand leaves the marker first and looks at the lock then, and a daemon that fails
+        # leaves its own while it holds the lock: only with the lock in hand is it sure that there is none.
+        if _held_back(directory):
+            (directory / SOCKET).unlink(missing_ok=True)
+            return False
         _spawn(daemon_command(project, lock, listener.fileno()), directory, lock, listener.fileno())
     finally:
         os.close(lock)
         listener.close()
     return True
+
+
+def _held_back(directory: Path) -> bool:
+    return (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S
 
 
 def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any]:

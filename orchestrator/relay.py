@@ -168,7 +168,8 @@ class Relay:
         self.retry_at = now + (0.01 if now < self.down_since + 2 else 0.25)
         try:
             sock = connect(self.project)
-            if sock is None:
+            # What a client that has gone left unanswered was with a daemon already: no other is started for it.
+            if sock is None and (self.eof_at is None or self.boot == 0):
                 directory = run_dir(self.project.root)
                 if try_start(self.project, directory):
                     sock = connect(self.project)

@@ -10,11 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.stage import MARK, Stage, processes_with
 
 _COUNT = itertools.count(1)
+# How long one example takes is the machine's matter.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 OURS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
 
 

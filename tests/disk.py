@@ -76,7 +76,7 @@ class FaultyIO(SysIO):
     def fdatasync(self, fd):
         self.in_sync.release()
         if self.sync_gate is not None:
-            assert self.sync_gate.wait(10), "the test never let the sync go on"
+            assert self.sync_gate.wait(60), "the test never let the sync go on"
         self._fault("fdatasync")
         super().fdatasync(fd)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -67,7 +68,8 @@ class Hook:
             self.process.wait(20)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # what it did not read of its event
+                    pipe.close()
 
 
 def stop(**facts: Any) -> dict[str, Any]:

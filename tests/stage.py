@@ -31,7 +31,7 @@ from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer
 
 T = TypeVar("T")
-BOUND_S = 40.0
+BOUND_S = 90.0  # beyond the 45 s that agent_create takes by itself where agents are slow to get ready
 MARK = "ORCHESTRATOR_RUN_BASE"
 RELAY = (sys.executable, "-P", "-m", "orchestrator", "mcp")
 TERMINAL = {"result", "error", "canceled"}
@@ -248,11 +248,11 @@ class Wire:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self._reader.join(5)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+            self._reader.join(BOUND_S)  # at the end of stdin a relay goes; then all it wrote has been read
 
 
 class Stage:
@@ -327,7 +327,7 @@ class Stage:
 
     def hold(self, agent_id: str) -> int:
         """Stop the relay of an agent's worker (tmux would wake the worker itself), so that none of its calls arrives."""
-        pid = until(lambda: next((p for p, c in self.processes().items() if self._is_relay(p, c, agent_id)), None))
+        pid = until(lambda: self._relay_of(agent_id))
         os.kill(pid, signal.SIGSTOP)
         self.stopped.append(pid)
         return pid
@@ -342,11 +342,21 @@ class Stage:
         self.hold(agent_id)
         return self.begun(launch["env"], "--agent", "--project", str(self.root))
 
-    @staticmethod
-    def _is_relay(pid: int, command: str, agent_id: str) -> bool:
-        if " orchestrator mcp " not in command or " --agent" not in command:
-            return False
-        return f"ORCHESTRATOR_AGENT_ID={agent_id}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes() + b"\0"
+    def _relay_of(self, agent_id: str) -> int | None:
+        """The relay that the agent's worker has started; None when it is not seen.
+
+        An orphan is none: it is a daemon that such a relay has forked and that has not executed its program yet,
+        or the shell above a client of ours that speaks for the agent.
+        """
+        mark, found = f"ORCHESTRATOR_AGENT_ID={agent_id}\0".encode(), self.processes()
+        for pid, command in found.items():
+            if " orchestrator mcp " in command and " --agent" in command:
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    place = Path(f"/proc/{pid}")
+                    parent = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                    if parent in found and mark in (place / "environ").read_bytes() + b"\0":
+                        return pid
+        return None
 
     # -- facts --------------------------------------------------------------------------------------------------
 
@@ -393,10 +403,9 @@ class Stage:
         """Wait until the agents' meta.json, a cache written a moment later, tells of their last record."""
         for agent_id in agent_ids:
             cache = self.root / ".agents" / "agents" / agent_id / "meta.json"
-            last = len(self.records(agent_id))
             until(
-                lambda cache=cache, last=last: (
-                    cache.exists() and json.loads(cache.read_text())["last_event_seq"] == last
+                lambda cache=cache, agent_id=agent_id: (
+                    cache.exists() and json.loads(cache.read_text())["last_event_seq"] == len(self.records(agent_id))
                 )
             )
 
@@ -451,7 +460,8 @@ class Stage:
         if self.run_dir().is_dir():
             (self.run_dir() / "stopped").touch(mode=0o600)
         if pid is not None:
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it ends by itself when its project goes
+                os.kill(pid, signal.SIGTERM)
             until(lambda: not alive(pid))
 
     def close(self) -> None:
@@ -484,7 +494,7 @@ class Stage:
         self.server.end()
 
     def _left(self) -> dict[int, str]:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + BOUND_S
         pause = threading.Event()
         while (left := self.processes()) and time.monotonic() < deadline:
             pause.wait(0.02)

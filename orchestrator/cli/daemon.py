@@ -18,7 +18,7 @@ import typer
 
 from orchestrator import project
 from orchestrator.cli import options, output
-from orchestrator.cli.link import Link, marker, project_here
+from orchestrator.cli.link import START_S, Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.errors import Conflict, Environment, NotReady
 from orchestrator.project import Project
@@ -102,7 +102,7 @@ def status(as_json: Json = False) -> None:
     """
     options.refuse_agents()  # an agent's own session must not be answered on a second connection
     place = project_here()
-    with Link(place, start=False) as link:
+    with Link(place, start=False, return_s=START_S) as link:  # a busy daemon is not a dead one
         found = link.ask("orchestrator/status", {})
     if as_json:
         output.print_json(found)

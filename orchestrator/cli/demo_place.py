@@ -88,32 +88,59 @@ def kept(root: Path) -> list[Place]:
 
 
 def end(place: Place) -> list[str]:
-    """Delete the agents, stop the daemon, end the private tmux server; what still runs after that."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
-        if living(place):
-            listed = _own(place, "agent", "list", "--all", "--json")
-            rows = json.loads(listed.stdout or "{}").get("agents", [])
-            live = [row["agent_id"] for row in rows if row["status"] not in {"deleted", "failed"}]
-            deleting = [_start(place, "agent", "delete", agent_id) for agent_id in live]
-            for process in deleting:
-                process.wait(GONE_S)
+    """Delete the agents, stop the daemon, end the private tmux server; what still runs after that.
+
+    Every step is taken, however the one before it ended.
+    """
+    if living(place):
+        with _whatever_happens():
+            _delete_agents(place)
+        with _whatever_happens():
             _own(place, "daemon", "stop")
     if place.tmux_socket:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        with _whatever_happens():
             ending = ["tmux", "-L", place.tmux_socket, "kill-server"]
             subprocess.run(ending, capture_output=True, timeout=10, check=False)
             tmux_dir = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 tmux's own
             (tmux_dir / place.tmux_socket).unlink(missing_ok=True)  # tmux leaves it behind
-    until = time.monotonic() + GONE_S
-    while (left := living(place)) and time.monotonic() < until:
-        time.sleep(0.05)
+    left = _outlived(place)
     for pid in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
+    if left:
+        left = _outlived(place)
     if not left:
         with contextlib.suppress(project.RunDirUnsafe, OSError):
             shutil.rmtree(project.run_dir(place.repo))
     return [str(pid) for pid in left]
+
+
+def _whatever_happens() -> contextlib.AbstractContextManager[None]:
+    return contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError)
+
+
+def _delete_agents(place: Place) -> None:
+    listed = _own(place, "agent", "list", "--all", "--json")
+    rows = json.loads(listed.stdout or "{}").get("agents", [])
+    live = [row["agent_id"] for row in rows if row["status"] not in {"deleted", "failed"}]
+    deleting = [_start(place, "agent", "delete", agent_id) for agent_id in live]
+    for process in deleting:
+        process.wait(GONE_S)
+
+
+def _outlived(place: Place) -> list[int]:
+    """What still runs once everything has had its time to end.
+
+    Two looks must find nothing: a process that is just executing its program shows neither words nor environment.
+    """
+    until = time.monotonic() + GONE_S
+    empty = 0
+    while (left := living(place)) or empty < 2:
+        empty = 0 if left else empty + 1
+        if left and time.monotonic() >= until:
+            break
+        time.sleep(0.05)
+    return left
 
 
 def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -200,7 +200,8 @@ def _try(row: Engine, place: Place) -> Trial:
 
 def _go_through(link: Link, agent_id: str, trial: Trial) -> None:
     events = _Events(link, agent_id)
-    ready = events.until(lambda event: event["type"] in {"ready", "failed"}, READY_S, "did not get ready")
+    bound = READY_S * trial.row.slow_start + 5  # the daemon's own bound comes first, and says the cause
+    ready = events.until(lambda event: event["type"] in {"ready", "failed"}, bound, "did not get ready")
     if ready["type"] == "failed":
         raise _Failed(f"failed to start: {ready.get('reason') or ready.get('payload') or ''}")
     trial.ready_s = events.at(ready) - events.at(events.first)

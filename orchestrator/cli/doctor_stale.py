@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket as sockets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ def _sockets(place: Project) -> Iterator[Finding]:
         listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
     except OSError:
         return
-    dead = [path for path in sorted(here.parent.glob(f"*/{project.SOCKET}")) if str(path) not in listening]
+    suspects = [path for path in sorted(here.parent.glob(f"*/{project.SOCKET}")) if str(path) not in listening]
+    dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
     for path in dead:
         if path.parent == here:
             yield Finding("leftovers", "note", f"{path}: its daemon was killed; the next one replaces it")
@@ -54,6 +56,19 @@ def _sockets(place: Project) -> Iterator[Finding]:
     if others:
         step = f"remove them at will: rm -r {others[0].parent}" + (" ..." if len(others) > 1 else "")
         yield Finding("leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step)
+
+
+def _refuses(path: Path) -> bool:
+    """Whether nobody listens behind a socket's file."""
+    with sockets.socket(sockets.AF_UNIX) as sock:
+        sock.setblocking(False)
+        try:
+            sock.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
 
 
 def _panes(place: Project) -> Iterator[Finding]:

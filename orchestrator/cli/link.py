@@ -81,20 +81,22 @@ class Link:
     """One connection to the project's daemon; a context manager.
 
     ``start`` also starts a daemon where none runs. ``daemon`` is the daemon's hello (pid, version, install,
-    proto, boot). Every method raises OrchestratorError: what the daemon answered, or NotReady ``daemon_down``.
+    proto, boot). ``return_s`` bounds the waiting for a daemon that is to come (back) and greet. Every method raises
+    OrchestratorError: what the daemon answered, or NotReady ``daemon_down``.
     """
 
-    def __init__(self, place: Project, *, start: bool, survive: bool = True) -> None:
+    def __init__(self, place: Project, *, start: bool, survive: bool = True, return_s: float | None = None) -> None:
         self.place = place
         self.daemon: dict[str, Any] = {}
         self._start = start
         self._survive = survive
+        self._return_s = return_s if return_s is not None else START_S if start else RETURN_S
         self._conn = secrets.token_hex(8)
         self._boot = 0
         self._last_id = 1
         self._sock: socket.socket | None = None
         self._rest = b""
-        self._open(None, time.monotonic() + (START_S if start else RETURN_S))
+        self._open(None, time.monotonic() + self._return_s)
 
     def __enter__(self) -> Self:
         return self
@@ -129,9 +131,8 @@ class Link:
         while True:
             try:
                 if self._sock is None:
-                    back = START_S if self._start else RETURN_S
                     age_ms = int((time.monotonic() - asked) * 1000)
-                    self._open((self._last_id, age_ms), time.monotonic() + back)
+                    self._open((self._last_id, age_ms), time.monotonic() + self._return_s)
                 self._send(request)
                 return self._answer(self._last_id, deadline)
             except _Gone:

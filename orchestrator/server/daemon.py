@@ -122,7 +122,8 @@ class Daemon:
         await self.roster.flush()
         self.roster.close()
         self.syncer.close()
-        (self.door.directory / CLEAN).touch(mode=0o600)
+        if self.door.still_ours():  # else another daemon may have begun, and the word would be taken for its own
+            (self.door.directory / CLEAN).touch(mode=0o600)
 
     def end(self, why: str) -> None:
         """Ask the daemon to end."""

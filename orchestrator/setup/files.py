@@ -100,13 +100,8 @@ def claude_lock(path: Path) -> Iterator[None]:
     lock = path.with_name(path.name + ".lock")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            lock.mkdir()
-        except FileExistsError:
-            if time.time() - lock.stat().st_mtime < LOCK_STALE_S:
-                raise _busy(path) from None
-            lock.rmdir()
-            lock.mkdir()
+        if not _locks(lock):
+            raise _busy(path)
     except OSError as error:
         raise _failed(path, error) from error
     try:
@@ -114,6 +109,21 @@ def claude_lock(path: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             lock.rmdir()
+
+
+def _locks(lock: Path) -> bool:
+    """Whether the lock is ours now; a stale one is taken over, and its holder may let go at any moment."""
+    with contextlib.suppress(FileExistsError):
+        lock.mkdir()
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - lock.stat().st_mtime < LOCK_STALE_S:
+            return False
+        lock.rmdir()
+    with contextlib.suppress(FileExistsError):
+        lock.mkdir()
+        return True
+    return False
 
 
 def _keep(path: Path, data: bytes, mode: int, stamp: str) -> Path:

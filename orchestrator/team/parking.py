@@ -32,8 +32,8 @@ HEED_S = 10.0
 """A wake that no call follows within this time may have been swallowed."""
 LISTED_S = 20.0
 """How long a CLI's first prompt is held back until it has our tools."""
-AFTER_LISTED_S = 0.5
-"""The CLI has our answer then, and needs a moment to take the tools in (0.2 s were too few on a busy machine)."""
+AFTER_LISTED_S = 1.0
+"""The CLI has our answer then, and needs a moment to take the tools in: on a busy machine 0.2 s were too few."""
 FOR_EVER_S = 10 * 365 * 86400.0
 """A plugin holds up nothing: its park has no end."""
 

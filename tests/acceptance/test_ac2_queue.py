@@ -100,10 +100,11 @@ def test_a_position_counts_the_unfinished_tasks_and_tasks_may_be_queued_before_t
     assert made["ready"] is False
     assert made["status"] == "starting"
     assert "agent_get" in made["note"]
-    places = [
-        wire.tool("task_enqueue", {"agent_id": "a", "task": {"payload": {"command": "true"}}}) for _ in range(3)
-    ]
+    # None ends before all are queued, however slow this test is beside the agent.
+    task = {"payload": {"command": "while [ ! -e go ]; do sleep 0.05; done"}}
+    places = [wire.tool("task_enqueue", {"agent_id": "a", "task": task}) for _ in range(3)]
     assert [answer["position"] for answer in places] == [1, 2, 3]
+    (stage.root / "go").touch()
     assert len({answer["task_id"] for answer in places}) == 3, "an id is made up when none is given"
     meta = wire.tool("agent_get", {"agent_id": "a", "wait_ms": 40_000})["meta"]
     assert meta["status"] != "starting"

@@ -6,8 +6,9 @@ from tests.stage import TERMINAL, alive, until
 
 
 @pytest.fixture
-def led(stage):
-    """A stage with one agent of the shell engine."""
+def led(make_stage):
+    """A stage with one agent of the shell engine, which gets all the time it needs to end by itself."""
+    stage = make_stage("stop_grace_s = 30.0\n")
     stage.boss = stage.begun()
     assert stage.boss.tool("agent_create", {"name": "a", "role": "r"})["ready"]
     return stage
@@ -84,7 +85,7 @@ def test_deleting_asks_first_and_force_needs_to_be_confirmed(led):
     give(led, "t")
     give(led, "u")
     until(lambda: "ack" in led.types("a"))
-    worker = led.boss.tool("agent_get", {"agent_id": "a"})["meta"]["pid"]
+    worker = until(lambda: led.boss.tool("agent_get", {"agent_id": "a"})["meta"]["pid"])
     for confirm in ({}, {"confirm": "b"}):
         refused = led.boss.tool("agent_delete", {"agent_id": "a", "force": True, **confirm})
         assert refused["error"]["code"] == "confirm_needed"

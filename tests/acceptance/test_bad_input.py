@@ -135,7 +135,8 @@ def scene(shared_stage):
     (stage.root / "way-out").symlink_to("..")
     (stage.base / "deeper").mkdir()
     stage.boss = stage.begun()
-    assert stage.boss.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "b", "role": "r"}]})
+    made = stage.boss.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "b", "role": "r"}]})
+    assert made["ready"] == 2
     stage.agent = stage.puppet("a")
     for task_id in ("ended", "held", "queued"):
         stage.boss.tool("task_enqueue", A | {"task": {"task_id": task_id, "payload": None}})
@@ -152,7 +153,7 @@ def scene(shared_stage):
         )  # fmt: skip
 
     until(settled)
-    until((stage.root / ".agents/agents/b/meta.json").exists)
+    stage.settle("a", "b")  # both are written in one go, one after the other
     return stage
 
 

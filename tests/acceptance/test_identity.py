@@ -18,7 +18,8 @@ def scene(shared_stage):
     """Two agents; the test speaks for `a`."""
     stage = shared_stage
     stage.boss = stage.begun()
-    assert stage.boss.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "b", "role": "r"}]})
+    made = stage.boss.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "b", "role": "r"}]})
+    assert made["ready"] == 2
     stage.launch = json.loads((stage.root / ".agents/agents/a/engine/launch.json").read_text())
     stage.agent = stage.puppet("a")
     stage.settle("a", "b")
@@ -77,6 +78,8 @@ def test_a_process_in_an_agents_pane_gets_no_masters_tools_whatever_its_environm
         answers = json.loads(until(lambda answer=answer: answer.exists() and answer.read_text()))
         assert answers["tools"] == [], task_id
         assert answers["error"] == "not_for_agents", task_id
+    until(lambda: scene.types("b").count("result") == 2)  # the tests below look at files and inboxes at rest
+    scene.settle("a", "b")
 
 
 PROBE = """

@@ -28,7 +28,8 @@ def scene(shared_stage):
     )
     task = {"task_id": "t", "payload": {"command": command}}
     stage.boss.tool("task_enqueue", {"agent_id": "a", "task": task})
-    until(lambda: "result" in stage.types("a"))
+    # As the daemon shows it: what stands in the outbox is shown, and told, once it is safe on the disk.
+    until(lambda: any(event["type"] == "result" for event in stage.boss.tool("broadcast_read")["events"]))
     return stage
 
 
@@ -179,6 +180,7 @@ QUIET = "agent://quiet/outbox"
 def test_a_subscriber_hears_of_changes_and_once_after_a_restart(stage):
     wire = stage.begun(version="2025-11-25")
     made = wire.tool("agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "quiet", "role": "r"}]})
+    assert made["ready"] == 2
     stage.hold("quiet")  # nothing happens to it but the restart
     wanted = ["agent://a/outbox", f"run://{made['agents'][0]['run_id']}/broadcast", QUIET]
     for uri in wanted:
@@ -199,9 +201,9 @@ def test_a_subscriber_hears_of_changes_and_once_after_a_restart(stage):
 @pytest.mark.anyio
 async def test_a_listener_of_the_modern_era_hears_of_changes_and_once_after_a_restart(stage):
     async with stage.master() as client:
-        await client.call_tool(
-            "agents_create", {"agents": [{"name": "a", "role": "r"}, {"name": "quiet", "role": "r"}]}
-        )
+        team = [{"name": "a", "role": "r"}, {"name": "quiet", "role": "r"}]
+        made = (await client.call_tool("agents_create", {"agents": team})).structured_content
+        assert made["ready"] == 2
         stage.hold("quiet")
         async with client.listen(resource_subscriptions=["agent://a/outbox"]) as changes:
             events = aiter(changes)

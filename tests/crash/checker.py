@@ -22,7 +22,7 @@ def read_log(path, model):
         data = path.read_bytes()
         return [data] if not data or data.endswith(b"\n") else None
 
-    [data] = until(whole, 5.0)  # a daemon at work may be in the middle of a line that crosses a page
+    [data] = until(whole)  # a daemon at work may be in the middle of a line that crosses a page
     records = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         record = json.loads(line)
@@ -34,21 +34,24 @@ def read_log(path, model):
 
 
 class Found:
-    """The logs of a project: ``inbox[agent]``, ``outbox[agent]``, ``broadcast[run]``, ``runs[run]``."""
+    """The logs of a project: ``inbox[agent]``, ``outbox[agent]``, ``broadcast[run]``, ``runs[run]``.
+
+    A daemon may be at work: what follows from something is read before it, so that nothing is seen without its cause.
+    """
 
     def __init__(self, root):
         self.inbox, self.outbox, self.broadcast, self.runs = {}, {}, {}, {}
         agents, runs = root / ".agents" / "agents", root / ".agents" / "run"
         assert not list(root.glob(".agents/**/*.torn")), "kill -9 tears no line: a record is one write"
-        for directory in sorted(agents.iterdir()) if agents.is_dir() else []:
-            if directory.is_dir():
-                self.inbox[directory.name] = read_log(directory / "inbox.jsonl", events.INBOX)
-                self.outbox[directory.name] = read_log(directory / "outbox.jsonl", events.OUTBOX)
         for directory in sorted(runs.iterdir()) if runs.is_dir() else []:
             if (directory / "run.json").exists():
                 self.runs[directory.name] = json.loads((directory / "run.json").read_text())
                 events.RunFile.model_validate(self.runs[directory.name])
                 self.broadcast[directory.name] = read_log(directory / "broadcast.jsonl", events.BROADCAST)
+        for directory in sorted(agents.iterdir()) if agents.is_dir() else []:
+            if directory.is_dir():
+                self.outbox[directory.name] = read_log(directory / "outbox.jsonl", events.OUTBOX)
+                self.inbox[directory.name] = read_log(directory / "inbox.jsonl", events.INBOX)
 
     def ends(self, agent_id, task_id):
         return [r for r in self.outbox[agent_id] if r["type"] in TERMINAL and r.get("task_id") == task_id]
@@ -68,6 +71,7 @@ def check(root, ledger=None, *, ended=False, broadcast=True):
     ``ended``: every agent was deleted and the daemon has stopped, so nothing may be open any more.
     ``broadcast`` False: a daemon may still be about to publish, so the digest may lag behind.
     """
+    runs = ledger.read_text() if ledger is not None and ledger.exists() else ""  # first, as `Found` says
     found = Found(root)
     for agent_id, log in found.outbox.items():
         try:
@@ -75,7 +79,7 @@ def check(root, ledger=None, *, ended=False, broadcast=True):
         except AssertionError as error:
             story = [(r["type"], r.get("task_id"), r["epoch"]) for r in log]
             raise AssertionError(f"{agent_id}: {error}\n{story}") from error
-    check_ledger(found, ledger)
+    check_ledger(found, runs)
     for run_id, told in found.broadcast.items():
         check_broadcast(found, run_id, told, broadcast or ended)
     if ended:
@@ -138,10 +142,8 @@ def check_agent(inbox, outbox, ended):
         assert over == set(tasks), f"never ended: {set(tasks) - over}"
 
 
-def check_ledger(found, ledger):
-    if ledger is None or not ledger.exists():
-        return
-    runs = Counter(tuple(line.split()) for line in ledger.read_text().splitlines())
+def check_ledger(found, lines):
+    runs = Counter(tuple(line.split()) for line in lines.splitlines())
     attempts = {}
     for log in found.outbox.values():
         for r in log:

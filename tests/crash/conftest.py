@@ -17,13 +17,15 @@ import psutil
 import pytest
 
 from orchestrator import steps
+from orchestrator.core import events
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-CONFIG = "stop_grace_s = 4.0\nkill_grace_s = 1.0\n"
-BOUND_S = 40.0
+# An agent that is asked to stop gets all the time it needs: what it does last is what the tests look at.
+CONFIG = "stop_grace_s = 20.0\nkill_grace_s = 1.0\n"
+BOUND_S = 60.0  # beyond the longest wait of a tool that is called here
 # The parent is the CLI: agents inherit its environment. A session of its own, so that its whole group can be killed.
 CLI = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P", "-m", "orchestrator", "mcp"]
 
@@ -48,6 +50,10 @@ class Master(Client):
     def victim(self):
         """What to kill instead of the daemon: the CLI and its relay, as a group."""
         return str(-self.process.pid)
+
+    def take(self, bound=BOUND_S):
+        """As the client's, with the bound of a whole team."""
+        return super().take(bound)
 
     def ask(self, tool, **arguments):
         """Send a call; its key."""
@@ -139,6 +145,15 @@ class Stage:
         # What a daemon has forked, and has not executed its own program yet, is its picture.
         return [p for p in found.values() if _parent(p) not in found]
 
+    def daemon(self):
+        """The daemon, as soon as there is just one; another may be about to be started."""
+        [one] = until(lambda: found if len(found := self.daemons()) == 1 else None)
+        return one
+
+    def agents(self):
+        """The fake agents that run."""
+        return [p for p in self.processes() if any(word.endswith("agent.py") for word in _words(p)[-1:])]
+
     # -- the hook -----------------------------------------------------------------------------------------------
 
     def arm(self, step, victim="self"):
@@ -185,6 +200,22 @@ class Stage:
         log = self.root / ".agents" / "agents" / agent_id / "outbox.jsonl"
         return until(lambda: _last([log], (kind,), task_id), BOUND_S)
 
+    def told(self):
+        """Wait until the digest has told all that the agents' files hold: then nothing is under way any more."""
+        logs = self.root / ".agents"
+
+        def look():
+            told = {(r["agent_id"], r["ref"]) for path in logs.glob("run/*/broadcast.jsonl") for r in _records(path)}
+            due = {
+                (path.parent.name, r["seq"])
+                for path in logs.glob("agents/*/outbox.jsonl")
+                for r in _records(path)
+                if r["type"] in events.BROADCAST_TYPES
+            }
+            return due <= told
+
+        until(look)
+
     def check(self, **more):
         return check(self.root, self.ledger, **more)
 
@@ -202,7 +233,7 @@ class Stage:
         until(lambda: self.panes() == ([] if self.detached else [""]))
         if not self.detached:
             assert self.tmux("show-options", "-w") == "", "the window is as the user had it"
-            assert not [p.cmdline() for p in self.processes() if p.pid not in self._masters()]
+        # What watches over a worker and its command ends a moment after them.
         until(lambda: not [p for p in self.processes() if p.pid not in self._masters()])
 
     def _masters(self):
@@ -214,9 +245,14 @@ class Stage:
         return pids
 
     def stop(self):
-        """End the daemon in good order; without masters and agents nobody starts another."""
+        """End the daemon in good order; without masters and agents nobody starts another.
+
+        A relay that has lost its agent starts one all the same while a call of the agent has no answer.
+        """
+        until(lambda: not [p for p in self.processes() if "mcp" in _words(p) and p.pid not in self._masters()])
         for daemon in self.daemons():
-            daemon.terminate()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                daemon.terminate()
         until(lambda: not self.daemons())
 
     def log(self):
@@ -237,11 +273,14 @@ def _last(logs, kinds, task_id):
     """The last record of one of the kinds in any of the logs, whose last line may still be on its way."""
     found = None
     for path in logs:
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        for record in map(json.loads, lines):
+        for record in _records(path):
             if record["type"] in kinds and record.get("task_id") == task_id:
                 found = record
     return found
+
+
+def _records(path):
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
 
 def _words(process):

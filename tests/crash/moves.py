@@ -1,5 +1,8 @@
 """What a team does to pass a step: each move asks through a master, waits on the files, and checks every answer."""
 
+import contextlib
+
+import psutil
 import pytest
 
 AGENT = {"role": "r", "engine": "shell"}
@@ -61,7 +64,7 @@ def whole(stage, master, agents):
     for agent in agents:
         assert stage.panes().count(agent) == 1
         assert [agent in run["agents"] for run in stage.found().runs.values() if run["ended_at"] is None] == [True]
-        [process] = [p for p in stage.processes() if p.cmdline()[-1].endswith("agent.py") and _of(p, agent)]
+        [process] = [p for p in stage.agents() if _of(p, agent)]
         assert process.environ()["MARK"] == agent
         assert process.environ()["PATH"] == stage.env["PATH"]
         work(stage, master, agent)
@@ -71,7 +74,9 @@ def whole(stage, master, agents):
 
 
 def _of(process, agent):
-    return process.environ().get("ORCHESTRATOR_AGENT_ID") == agent
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.environ().get("ORCHESTRATOR_AGENT_ID") == agent
+    return False
 
 
 def fail(stage, master, _worker):

@@ -44,7 +44,7 @@ def test_an_agent_whose_master_and_daemon_both_died_is_made_whole_by_the_next_da
     master.gone()
     other = stage.master()
     assert other.do("agent_get", agent_id="a", wait_ms=40000)["meta"]["status"] in ("idle", "unknown")
-    [process] = [p for p in stage.processes() if p.cmdline()[-1].endswith("agent.py")]
+    [process] = stage.agents()
     assert process.environ()["MARK"] == "a", "what its caller gave it is not lost with the call"
     MOVES["work"](stage, other, "a")
     other.close()

@@ -8,11 +8,15 @@ import signal
 import sys
 from pathlib import Path
 
+from orchestrator.core.causes import WHY
 from tests.e2e.world import START_S, Terminal
 from tests.stage import TERMINAL, alive, until
 
 QUICK = "ready_timeout_s = 240\npark_after = 1\nwait_cap_ms = 1000\n"
 """The configuration of a test that wants an agent to park soon."""
+
+PATIENT = "ready_timeout_s = 600\n"
+"""The configuration of a test that says itself when the time to get ready is over."""
 
 SCHEMAS_MAX = 2048
 """Bytes that our two tools may take in an agent's conversation, with what its CLI adds."""
@@ -59,6 +63,15 @@ class Agent:
         """What blocks it: kind and reason; empty when nothing does."""
         meta = self.status()
         return (meta["blocked"] or {}) if meta["status"] == "blocked" else {}
+
+    def blocked_by(self, kind):
+        """Wait until something of that kind blocks it; what one look tells of it."""
+
+        def told():
+            found = self.blocked()
+            return found if found.get("kind") == kind else None
+
+        return self.comes(told)
 
     def comes(self, look):
         """The first true value of ``look``; else fails with all that is known of the agent."""
@@ -107,8 +120,7 @@ class Agent:
     def asks_its_human(self, call, shown):
         """A call that its user has it ask about: that is told, and answered by nobody but a human; what was told."""
         self.give("asks", calls=call)
-        self.comes(lambda: self.blocked().get("kind") == "permission")
-        told = self.blocked()
+        told = self.blocked_by("permission")
         self.terminal.shows(shown)
         self.terminal.press("Enter")
         assert self.end("asks")["type"] == "result"
@@ -139,9 +151,34 @@ class Agent:
         until(lambda: not any(map(alive, pids)), START_S)
 
 
+def are_stopped(world, causes):
+    """Each of these agents does not begin, and says so in words that hold its cause; then it is cleared away.
+
+    Their time to get ready ends once all of them have told it, however long their CLIs took to show it.
+    """
+
+    def told(name):
+        return any(
+            one["type"] == "failed" or causes[name] in f"{WHY.get(one.get('kind'))} {one['reason']}"
+            for one in world.stage.records(name)
+            if one["type"] in ("blocked", "failed")
+        )
+
+    until(lambda: all(map(told, causes)), START_S)
+    world.configure("ready_timeout_s = 1\n")
+    for name, cause in causes.items():
+        until(lambda name=name: "failed" in world.stage.types(name), START_S)
+        (failed,) = (one for one in world.stage.records(name) if one["type"] == "failed")
+        assert cause in failed["reason"], (name, failed)
+    until(lambda: not world.stage.tagged(), START_S)
+
+
 def children(pid):
-    """The processes below a process."""
-    below = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes below a process; one that has just ended (a hook of its turn) has none."""
+    try:
+        below = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
     return [*below, *(other for one in below for other in children(one))]
 
 

@@ -320,7 +320,7 @@ def ask(server: ModelServer, kind: Kind) -> tuple[int, str, dict[str, str]]:
     path, body = PATHS[kind]
     request = urllib.request.Request(f"{server.url}{path}", json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=BOUND_S) as answer:
             return answer.status, answer.read().decode(), dict(answer.headers)
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(), dict(error.headers)

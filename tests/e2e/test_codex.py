@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e import other_user
-from tests.e2e.agent import QUICK, Agent, header, live_by_the_command_line, offered
+from tests.e2e.agent import PATIENT, QUICK, Agent, are_stopped, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S
 from tests.stage import until
 
@@ -51,12 +51,13 @@ def test_an_agents_whole_life(make_world):
 
     # The API fails until Codex gives up; that is said, and over when it works again.
     agent.rests()
-    trouble = world.models.brain.trouble(401, times=None)
+    trouble, known = world.models.brain.trouble(401, times=None), len(agent.records())
     agent.give("t6", say="six")
-    agent.comes(lambda: agent.status()["status"] == "blocked")
-    assert agent.status()["blocked"]["kind"] == "login"
-    world.models.brain.calm(trouble)
+    agent.blocked_by("login")
+    assert {one.get("kind") for one in agent.records()[known:] if one["type"] == "blocked"} == {"login"}
+    # Not before it has given up: one more try of its own would go through, and no human be needed.
     agent.terminal.shows("■ unexpected status 401")
+    world.models.brain.calm(trouble)
     agent.terminal.say("go on: call wait_for_command")
     assert agent.end("t6")["payload"] == {"said": "six"}
     agent.comes(lambda: agent.status()["status"] != "blocked")
@@ -73,7 +74,7 @@ def test_as_an_unprivileged_user_with_the_key_in_the_shell_alone(make_world):
 
 
 def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
-    world = make_world("codex", config="ready_timeout_s = 10\n")
+    world = make_world("codex", config=PATIENT)
     usual = (world.home / ".codex" / "config.toml").read_text() + SEEN_DONE
     trusted = f'[projects."{world.root}"]\ntrust_level = "trusted"\n'
     assert trusted in usual
@@ -91,12 +92,9 @@ def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
         (place / "config.toml").write_text(text)
         asked = {"name": name, "role": "tester", "engine": "codex", "env": {"CODEX_HOME": str(place), **env}}
         assert "error" not in boss.tool("agent_create", {**asked, "ready_wait_ms": 0})
-    for name, (text, _, cause) in cases.items():
-        until(lambda name=name: "failed" in world.stage.types(name), START_S)
-        (failed,) = (one for one in world.stage.records(name) if one["type"] == "failed")
-        assert cause in failed["reason"], (name, failed)
+    are_stopped(world, {name: cause for name, (_, _, cause) in cases.items()})
+    for name, (text, *_) in cases.items():
         assert (world.stage.base / name / "config.toml").read_text() == text
-    until(lambda: not world.stage.tagged(), START_S)
 
 
 def test_a_folder_nobody_has_trusted_is_trusted_for_the_process_alone_when_the_user_wants_it(make_world):

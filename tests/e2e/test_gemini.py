@@ -6,7 +6,7 @@ import json
 import sys
 
 from tests.e2e import other_user
-from tests.e2e.agent import QUICK, Agent, header, live_by_the_command_line, offered
+from tests.e2e.agent import PATIENT, QUICK, Agent, are_stopped, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S
 from tests.stage import until
 
@@ -92,7 +92,7 @@ def test_an_entry_of_the_project_and_an_allowlist_do_not_keep_ours_away(make_wor
 
 
 def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
-    world = make_world("gemini", config="ready_timeout_s = 25\n")
+    world = make_world("gemini", config=PATIENT)
     trusted = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
     nobody = {"GEMINI_API_KEY": "", **trusted}
     chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
@@ -109,8 +109,4 @@ def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
         asked = {"name": name, "role": "tester", "engine": "gemini", "ready_wait_ms": 0}
         answer = boss.tool("agent_create", {**asked, "env": {"GEMINI_CLI_HOME": str(place.parent), **env}})
         assert "error" not in answer, answer
-    for name in cases:
-        until(lambda name=name: "failed" in world.stage.types(name), START_S)
-        (failed,) = (one for one in world.stage.records(name) if one["type"] == "failed")
-        assert cases[name][2] in failed["reason"], (name, failed)
-    until(lambda: not world.stage.tagged(), START_S)
+    are_stopped(world, {name: cause for name, (_, _, cause) in cases.items()})

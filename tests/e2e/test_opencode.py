@@ -70,17 +70,16 @@ def test_an_agents_whole_life(make_world):
     trouble = world.models.brain.trouble(401, times=None)
     agent.give("t5", say="five")
     agent.comes(lambda: sum(one.reply.status == 401 for one in agent.requests()) == MAX_WAKES)
-    agent.comes(lambda: agent.blocked().get("kind") == "login")
+    agent.blocked_by("login")
     world.models.brain.calm(trouble)
     agent.terminal.say("go on: call wait_for_command")
     assert agent.end("t5")["payload"] == {"said": "five"}
     until(lambda: not agent.blocked(), START_S)
     # A limit is waited for by opencode itself; told with its end.
     agent.rests()
-    world.models.brain.trouble(429, times=1, headers={"Retry-After": "8"}, body=LIMITED)
+    world.models.brain.trouble(429, times=1, headers={"Retry-After": "20"}, body=LIMITED)
     agent.give("t6", say="six")
-    agent.comes(lambda: agent.blocked().get("kind") == "rate_limit")
-    assert agent.status()["blocked"]["until"]
+    assert agent.blocked_by("rate_limit")["until"]
     assert agent.end("t6")["payload"] == {"said": "six"}
 
     # Killed: the next life goes on with the conversation, and has the tools again.

@@ -10,15 +10,17 @@ import pytest
 from tests.e2e import clis, other_user
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import World
-from tests.stage import until
 
 
-def leading(seen: list[Any]) -> Callable[[], Any]:
-    """A master's script: one shell agent, one task that tells its user id, the outcome, and the end of the agent."""
+def leading(world: World, seen: list[Any]) -> Callable[[], Any]:
+    """A master's script: one shell agent, one task that tells its user id, the outcome, and the end of the agent.
+
+    The agent's window is looked at in the middle of it, because the pane goes with the agent.
+    """
 
     def lead() -> Any:
         made = yield "agents_create", {"agents": [{"name": "sh", "role": "worker", "engine": "shell"}]}
-        seen.append(made["agents"][0]["tmux_pane_id"])
+        seen.append(world.server.show(made["agents"][0]["tmux_pane_id"], "#{window_id}"))
         yield "task_enqueue", {"agent_id": "sh", "task": {"task_id": "t1", "payload": {"command": "id -u"}}}
         since, result = 0, None
         while result is None:
@@ -39,12 +41,10 @@ def leading(seen: list[Any]) -> Callable[[], Any]:
 def test_each_cli_leads_an_agent_in_its_own_window(make_world: Callable[..., World], kind: Kind, user: int) -> None:
     world = make_world(kind, user=user)
     seen: list[Any] = []
-    terminal = world.lead(kind, world.models.brain.script("lead", leading(seen)))
+    terminal = world.lead(kind, world.models.brain.script("lead", leading(world, seen)))
     window = terminal.show("#{window_id}")
-    until(lambda: seen, 120)
-    assert world.server.show(seen[0], "#{window_id}") == window
     terminal.shows("The team is done")
-    assert seen[1:] == [[str(world.uid())], "deleted"]
+    assert seen == [window, [str(world.uid())], "deleted"]
     assert world.models.strays == []
 
 

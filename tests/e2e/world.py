@@ -32,9 +32,9 @@ from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind
 from tests.integration.tmux_server import PrivateServer
-from tests.stage import BOUND_S, Stage, alive, processes_with, until
+from tests.stage import BOUND_S, Stage, processes_with, until
 
-START_S = 180.0
+START_S = 300.0
 """The bound for a CLI to come up, four of them on a loaded machine included."""
 
 READY: dict[Kind, re.Pattern[str]] = {
@@ -191,6 +191,13 @@ class World:
         if self.user:
             other_user.give(self.home, self.user)
 
+    def configure(self, config: str) -> None:
+        """Replace the project's configuration as a whole; a daemon that runs takes it up."""
+        place = self.root / ".agents" / "config.toml"
+        new = place.with_name("new.toml")
+        new.write_text(f'tmux_socket = "{self.server.socket.name}"\n{config}')
+        new.replace(place)
+
     def snapshot(self, kind: Kind) -> dict[str, str]:
         """The CLI's configuration files, of the user and of the project: name -> hash."""
         return homes.snapshot(kind, self.home, self.root)
@@ -282,11 +289,15 @@ class World:
         Gemini CLI with its wrapper process goes on without a terminal, Codex has a background process.
         """
         self.server.end()
-        for pid, command in self.stage.processes().items():
-            if self._is_users(pid, command):
+
+        def ended() -> bool:
+            found = [pid for pid, command in self.stage.processes().items() if self._is_users(pid, command)]
+            for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                until(lambda pid=pid: not alive(pid))
+            return not found
+
+        until(ended)  # one of them may just have started another
 
     def _is_users(self, pid: int, command: str) -> bool:
         if re.search(r"codex.*app-server", command):

@@ -1,7 +1,7 @@
 """A scripted daemon for relay tests: adopts lock and socket like the real one, standard library only.
 
 It reads `behaviour.json` of its run directory at the start and appends what happens to `effects.jsonl`, one
-`write` per fact, so that the test sees it even after kill -9.
+`write` per fact, so that the test sees it even after kill -9. That may cut the last line off at the end of a page.
 """
 
 import contextlib
@@ -27,13 +27,20 @@ def note(**fact):
 
 
 def past():
-    return [json.loads(line) for line in (HERE / "effects.jsonl").read_text().splitlines()]
+    facts = []
+    for line in (HERE / "effects.jsonl").read_bytes().split(b"\n")[:-1]:  # the last one may be half written
+        with contextlib.suppress(ValueError):  # cut off by a kill -9: it never became a fact
+            facts.append(json.loads(line))
+    return facts
 
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+# A line that a kill -9 cut off ends here, or our first fact would be glued to it. Only we write: the lock is ours.
+if (HERE / "effects.jsonl").read_bytes()[-1:] not in (b"", b"\n"):
+    os.write(EFFECTS, b"\n")
 STARTS = 1 + sum(fact["what"] == "start" for fact in past())
 
 
@@ -72,6 +79,7 @@ class Connection:
                 die()
             if isinstance(mode, dict):
                 self.send({"hello": {"error": mode}})
+                note(what="refused", conn=self.conn)
                 return
             self.send({"hello": {"proto": 1, "version": self.version, "pid": os.getpid(), "boot": "b"}})
             for line in lines:

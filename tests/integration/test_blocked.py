@@ -18,6 +18,7 @@ from tests.stage import Stage, alive, lines_of, until
 
 SCREENS = Path(__file__).parents[1] / "screens" / "codex"
 TRUST, LIMIT = SCREENS / "trust-folder.txt", SCREENS / "rate_limit-usage.txt"
+LONG = "ready_timeout_s = 600\n"  # that the test takes its time must not fail the agent
 
 # Shows the screen that FAKE_SCREEN names, notes its pid and its arguments, and stays for ever, or ends with FAKE_EXIT.
 CLI = f"""#!{sys.executable}
@@ -53,9 +54,23 @@ class Place:
         file.chmod(0o755)
 
     def create(self, screen: Path, ready_wait_ms: int = 0, **more: str) -> dict:
+        return self.boss.outcome(self.boss.answer(self.creating(screen, ready_wait_ms, **more)))
+
+    def creating(self, screen: Path, ready_wait_ms: int, **more: str) -> int:
+        """Ask for the agent without waiting; the call's id."""
         env = {"FAKE_SCREEN": str(screen), "FAKE_NOTES": str(self.notes), **more}
         asked = {"name": "c", "role": "r", "engine": "codex", "env": env, "ready_wait_ms": ready_wait_ms}
-        return self.boss.tool("agent_create", asked)
+        return self.boss.start("agent_create", asked)
+
+    def time_out(self) -> None:
+        """Let the time to get ready be over, once the dialog stands: how fast it comes is the machine's matter."""
+        until(self.launches)  # from then on there is a pane
+        run, panes = self.stage.server.run, self.stage.tagged
+        until(lambda: any("Trust this folder?" in run("capture-pane", "-p", "-t", pane) for pane in panes()))
+        file = self.stage.root / ".agents" / "config.toml"
+        new = file.with_name("config.new")
+        new.write_text(file.read_text().replace(LONG, "ready_timeout_s = 4\n"))
+        new.replace(file)  # the daemon follows it, and must not meet half a file
 
     def launches(self) -> list[dict]:
         return lines_of(self.notes)
@@ -85,7 +100,7 @@ def place(make_stage):
 
 
 def test_a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call(place):
-    here = place("border = true\n")
+    here = place(f"border = true\n{LONG}")
     made = here.create(TRUST)
     assert made["ready"] is False
     until(lambda: here.meta()["status"] == "blocked")
@@ -100,14 +115,18 @@ def test_a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call(place):
     told = until(lambda: [e for e in here.broadcast() if e["type"] == "blocked"])
     assert (told[0]["kind"], told[0]["reason"]) == ("trust", meta["reason"])
     agent = here.speak()
-    assert agent.tool("wait_for_command", {"agent_id": "c", "timeout_ms": 0})["status"] == "timeout"
+    # The call is held while its effects are looked at: the dialog stands, and some seconds of silence would tell of it.
+    call = agent.start("wait_for_command", {"agent_id": "c", "timeout_ms": 45_000})
+    until(lambda: here.stage.types("c")[-1] == "unblocked")
     assert here.stage.types("c") == ["starting", "blocked", "ready", "unblocked"]
     assert here.meta()["blocked"] is None
+    assert agent.tool("wait_for_command", {"agent_id": "c", "timeout_ms": 0})["status"] == "timeout"
+    assert agent.outcome(agent.answer(call))["status"] == "timeout"  # the next call ends it
     here.boss.tool("agent_delete", {"agent_id": "c", "force": True, "confirm": "c"})
 
 
 def test_a_silent_agents_limit_is_told_with_its_end(place):
-    here = place()
+    here = place(LONG)
     here.create(LIMIT)
     until(here.launches)
     agent = here.speak()
@@ -122,8 +141,10 @@ def test_a_silent_agents_limit_is_told_with_its_end(place):
 
 
 def test_who_waits_for_a_cli_that_does_not_get_ready_is_told_the_cause_and_nothing_is_left(place):
-    here = place("ready_timeout_s = 4\n")
-    error = here.create(TRUST, ready_wait_ms=110_000)["error"]
+    here = place(LONG)
+    call = here.creating(TRUST, ready_wait_ms=110_000)
+    here.time_out()
+    error = here.boss.outcome(here.boss.answer(call))["error"]
     assert (error["kind"], error["code"], error["agent_id"]) == ("Environment", "not_ready", "c")
     assert error["cause"].startswith("it asks whether its folder is trusted")
     assert "codex 9.9.9 is not a version we have tested" in error["cause"]
@@ -137,8 +158,9 @@ def test_who_waits_for_a_cli_that_does_not_get_ready_is_told_the_cause_and_nothi
 
 
 def test_who_does_not_wait_learns_it_from_the_broadcast_and_the_agent_stays_until_deleted(place):
-    here = place("ready_timeout_s = 4\n")
+    here = place(LONG)
     pane = here.create(TRUST)["tmux_pane_id"]
+    here.time_out()
     told = until(lambda: [e for e in here.broadcast() if e["type"] == "failed"])
     assert told[0]["reason"].startswith("it asks whether") and "not ready within 4 s" in told[0]["reason"]
     (launch,) = here.launches()
@@ -168,7 +190,7 @@ def test_a_cli_that_ends_before_it_is_ready_is_not_launched_again(place, program
 
 
 def test_a_next_life_goes_on_with_the_session_and_without_it_when_that_does_not_work(place):
-    here = place("ready_timeout_s = 30\nmax_restarts = 1\n")
+    here = place(f"{LONG}max_restarts = 1\n")
     here.create(TRUST)
     until(here.launches)
     agent = here.speak()

@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.stage import Wire, until
+from tests.stage import BOUND_S, Wire, alive, until
 
 
 def daemons(stage):
@@ -15,12 +15,19 @@ def daemons(stage):
 
 
 def config(stage, text):
-    path = stage.root / ".agents" / "config.toml"
-    path.write_text(f'tmux_socket = "{stage.server.socket.name}"\n{text}')
+    half = stage.base / "config.half"  # in one piece: a daemon takes an empty file over too
+    half.write_text(f'tmux_socket = "{stage.server.socket.name}"\n{text}')
+    half.replace(stage.root / ".agents" / "config.toml")
 
 
 def status(stage):
     return json.loads(stage.cli("daemon", "status", "--json").stdout)
+
+
+def connections(stage):
+    """How many connections the daemon has not closed yet: its ends of them carry the socket's name."""
+    rows = [row.split() for row in Path("/proc/net/unix").read_text().splitlines()]
+    return sum(row[5] == "03" and row[7:] == [str(stage.run_dir() / "socket")] for row in rows)
 
 
 def greet(stage, **changed):
@@ -31,7 +38,7 @@ def greet(stage, **changed):
         "pids": [], "agent": None, "env": {}, "pending": [],
     } | changed  # fmt: skip
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(20)
+        sock.settimeout(BOUND_S)
         sock.connect(str(stage.run_dir() / "socket"))
         sock.sendall(json.dumps({"hello": hello}).encode() + b"\n")
         line = sock.makefile("rb").readline()
@@ -169,6 +176,7 @@ def test_another_protocol_is_refused_while_the_daemon_is_busy_naming_both_instal
 def test_a_newer_protocol_takes_over_an_idle_daemon(stage):
     assert stage.cli("daemon", "start").returncode == 0
     (pid,) = daemons(stage)
+    until(lambda: connections(stage) == 0)  # it is busy until it has seen that the command line has gone
     assert greet(stage, proto=2) is None
     until(lambda: pid not in daemons(stage))
 
@@ -184,7 +192,7 @@ def test_nonsense_instead_of_a_hello_costs_the_daemon_nothing(stage):
         b"[" * 100_000 + b"\n",
     ):
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(20)
+            sock.settimeout(BOUND_S)
             sock.connect(str(stage.run_dir() / "socket"))
             sock.sendall(data)
             answer = sock.makefile("rb").readline()
@@ -195,7 +203,18 @@ def test_nonsense_instead_of_a_hello_costs_the_daemon_nothing(stage):
 
 def test_an_idle_daemon_ends_by_itself_and_the_next_call_starts_another(stage):
     config(stage, "idle_exit_s = 0.5\n")
-    assert stage.cli("daemon", "start").returncode == 0
-    (pid,) = daemons(stage)
+    started = stage.cli("daemon", "start", "--json")
+    assert started.returncode == 0
+    pid = json.loads(started.stdout)["pid"]  # it may have ended by the time that we could look for it
     until(lambda: pid not in daemons(stage))
+    assert stage.begun().tool("agent_list") == {"agents": []}
+
+
+def test_a_daemon_that_lost_its_door_says_nothing_for_the_next_one(stage):
+    assert stage.cli("daemon", "start").returncode == 0
+    pid = stage.daemon()
+    (stage.run_dir() / "lock").unlink()
+    until(lambda: not alive(pid))
+    assert not (stage.run_dir() / "clean").exists(), "the next daemon's start would be taken for one after a good end"
+    assert "Traceback" not in (stage.run_dir() / "log").read_text()
     assert stage.begun().tool("agent_list") == {"agents": []}

@@ -12,6 +12,7 @@ import pytest
 from tests.stage import processes_with, until
 
 pytestmark = pytest.mark.tmux
+BOUND_S = 240.0  # some twelve programs start one after another, and what doctor started it must also end
 
 
 @pytest.fixture
@@ -29,6 +30,15 @@ def program(stage, name, text):
     path.chmod(0o755)
 
 
+def doctor(stage, env, *args):
+    """The command, run to its end however slow the machine is: killed, it would leave all it has started."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "orchestrator", "doctor", *args],
+        cwd=stage.root, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND_S,
+        start_new_session=True,
+    )  # fmt: skip
+
+
 def live_of(done, engine):
     findings = json.loads(done.stdout)["findings"]
     return next(one for one in findings if one["check"] == f"live {engine}")
@@ -36,13 +46,15 @@ def live_of(done, engine):
 
 def nothing_left(stage):
     assert not list((stage.base / "tmp").iterdir())
-    assert not processes_with("orchestrator-live-")
+    # Of this stage alone: others on the machine may try engines too.
+    assert not stage.processes()
+    assert not processes_with(f"{stage.base}/tmp/orchestrator-live-")
     assert not [path for path in stage.run_base.iterdir() if path != stage.run_dir()]
     assert not (stage.root / ".agents" / "agents").exists()
 
 
 def test_the_shell_engine_passes_and_nothing_is_left(stage, place):
-    done = stage.cli("doctor", "--live", "shell", "--json", env=place)
+    done = doctor(stage, place, "--live", "shell", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found = live_of(done, "shell")
     assert found["level"] == "ok"
@@ -55,7 +67,7 @@ def test_the_shell_engine_passes_and_nothing_is_left(stage, place):
 
 def test_a_cli_that_ends_at_once_is_bad_with_its_last_lines_and_a_next_step(stage, place):
     program(stage, "codex", 'echo "please log in first"; exit 3')
-    done = stage.cli("doctor", "--live", "codex", "shell", "--json", env=place)
+    done = doctor(stage, place, "--live", "codex", "shell", "--json")
     assert done.returncode == 5
     found = live_of(done, "codex")
     assert found["level"] == "bad" and found["next_step"]
@@ -66,8 +78,9 @@ def test_a_cli_that_ends_at_once_is_bad_with_its_last_lines_and_a_next_step(stag
 
 
 def test_ctrl_c_ends_what_was_started(stage, place):
-    program(stage, "codex", "exec sleep 1000")
-    doctor = subprocess.Popen(
+    # It tells its version: the one that sleeps is the agent, and no look at the program.
+    program(stage, "codex", '[ "$1" = --version ] && { echo 0.0.1; exit; }\nexec sleep 1000')
+    running = subprocess.Popen(
         [sys.executable, "-P", "-m", "orchestrator", "doctor", "--live", "codex"],
         cwd=stage.root,
         env=place,
@@ -81,9 +94,9 @@ def test_ctrl_c_ends_what_was_started(stage, place):
             command for command in processes_with(f"ORCHESTRATOR_PROJECT={home}").values() if "sleep 1000" in command
         ]
     )
-    doctor.send_signal(signal.SIGINT)
-    doctor.communicate(timeout=60)
-    assert doctor.returncode == 130
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=BOUND_S)
+    assert running.returncode == 130
     nothing_left(stage)
 
 
@@ -93,6 +106,6 @@ def test_engines_are_named_with_live_only_and_must_be_known(stage, place):
         (["--live", "nonsense"], "unknown_engine"),
         (["--live", "command"], "bad_argument"),
     ):
-        done = stage.cli("doctor", *args, "--json", env=place)
+        done = doctor(stage, place, *args, "--json")
         assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, code)
     nothing_left(stage)

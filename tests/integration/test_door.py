@@ -171,6 +171,25 @@ def test_a_relay_starts_nothing_while_stopped_or_just_failed(root, opened, monke
     assert not reach.try_start(place, opened.directory)
 
 
+@pytest.mark.parametrize("marker", ["stopped", "failed"])
+def test_a_marker_left_while_the_lock_was_taken_counts_too(root, monkeypatch, marker):
+    place, directory, claim = project.find_project(root), project.run_dir(root), reach.claim
+
+    def taken(where):
+        claimed = claim(where)
+        (where / marker).touch()
+        return claimed
+
+    monkeypatch.setattr(reach, "claim", taken)
+    monkeypatch.setattr(reach, "_spawn", lambda *_: pytest.fail("a daemon was started"))
+    assert not reach.try_start(place, directory)
+    assert not (directory / "socket").exists()
+    monkeypatch.undo()
+    lock, listener = reach.claim(directory)  # free for the next one
+    os.close(lock)
+    listener.close()
+
+
 # -- the hello --------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from orchestrator.errors import Environment
 from orchestrator.term import panes, splits, tmux
 from orchestrator.term.layout import Limits
 from orchestrator.term.panes import NewPane, TaggedPane
-from tests.integration.tmux_server import PrivateServer, private_server, until
+from tests.integration.tmux_server import BOUND, PrivateServer, private_server, until
 
 __all__ = ["private_server"]
 
@@ -223,7 +223,7 @@ def test_two_callers_never_plan_from_the_same_picture(
     private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = private_server.start(80, 24)
-    real, both, calls = tmux.invoke, threading.Barrier(2), []
+    real, ready, both, calls = tmux.invoke, threading.Barrier(2), threading.Barrier(2), []
 
     def recorded(argv: list[str]) -> object:
         if threading.get_ident() not in calls:
@@ -237,6 +237,8 @@ def test_two_callers_never_plan_from_the_same_picture(
     outcomes: list[str | Environment] = []
 
     def work(name: str) -> None:
+        # Both live before one of them calls: a thread's number is given again once it has ended.
+        ready.wait(BOUND)
         wanted = [agent(f"{name}{number}") for number in range(3)]
         outcomes.extend(splits.create_agents(private_server.socket, master, [], wanted, LIMITS))
 
@@ -281,10 +283,11 @@ def test_the_argv_reaches_the_program_unchanged_and_through_no_shell(
     cwd.mkdir()
     new = NewPane("a1", RUN, 1, ["env", "sh", "-c", "exec cat", *odd], str(cwd), {"GREETING": "a b; #{x} $y"})
     (pane,) = splits.create_agents(private_server.socket, master, [], [new], LIMITS)
-    pid = int(private_server.show(str(pane), "#{pane_pid}"))
-    cat = until(lambda: Path(f"/proc/{pid}/comm").read_text() == "cat\n" and Path(f"/proc/{pid}"))
+    cat = Path("/proc", private_server.show(str(pane), "#{pane_pid}"))
+    # A program has its name a moment before its environment can be read: until then that is empty.
+    environ = until(lambda: (cat / "comm").read_text() == "cat\n" and (cat / "environ").read_text())
     assert (cat / "cwd").readlink() == cwd
-    assert "GREETING=a b; #{x} $y" in (cat / "environ").read_text().split("\0")
+    assert "GREETING=a b; #{x} $y" in environ.split("\0")
     start = panes.list_tagged(private_server.socket)[0].start_command
     assert "semi;" in start
     # The words themselves, seen by a program that shows them before it becomes cat.

@@ -36,6 +36,8 @@ def scene(private_server, tmp_path):
     ours = private_server.run(*words)
     panes.tag(private_server.socket, ours, *WHOSE, 1)
     until(lambda: log.exists() and log.read_bytes() == b"ready;")
+    # What the program has written, tmux may not have read; only then it knows of bracketed paste.
+    until(lambda: panes.capture(private_server.socket, ours, 5) == [">"])
     private_server.log, private_server.user, private_server.ours = log, user, ours
     return private_server
 

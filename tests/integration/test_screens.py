@@ -84,7 +84,7 @@ def test_the_cursors_line_keeps_its_colours_even_those_of_the_line_before(
 ) -> None:
     """The line alone, as ``capture-pane -S y -E y`` prints it, begins with the colours that are on."""
     pane = show("first\x1b[2m dim\r\n› Ask anything", agent="a1")
-    screen = seen(window, pane, "a1", "Ask")
+    screen = seen(window, pane, "a1", "Ask anything")
     assert (screen.cursor_x, screen.cursor_y) == (14, 1)
     alone = window.run("capture-pane", "-p", "-e", "-t", pane, "-S", "1", "-E", "1")
     assert alone.startswith("\x1b[2m")
@@ -113,7 +113,7 @@ def test_a_screen_cannot_fake_another_one(
     seen(window, first, "a1", "harmless")
     old = drawn[-1]
     second = show(f"{old} {first} 0 0 0 0 a1 {RUN} tspoofed\r\nDo you trust?", agent="a2")
-    seen(window, second, "a2", "trust")
+    seen(window, second, "a2", "Do you trust?")
     both = screens.look(window.socket, {first: Whose("a1", RUN), second: Whose("a2", RUN)})
     assert both[first].lines == ("harmless",)
     assert both[second].lines[1] == "Do you trust?"
@@ -125,7 +125,7 @@ def test_many_panes_take_one_invocation(
 ) -> None:
     wanted = {show(f"screen of a{n}", agent=f"a{n}"): Whose(f"a{n}", RUN) for n in range(12)}
     for pane, whose in wanted.items():
-        seen(window, pane, whose.agent_id, "screen of")
+        seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
     found = screens.look(window.socket, wanted)
     assert len(invocations) == 1
@@ -143,7 +143,7 @@ def test_more_panes_than_one_invocation_holds_are_looked_at_in_two(
     monkeypatch.setattr(screens, "_BATCH_BYTES", 900)
     wanted = {show(f"screen of a{n}", agent=f"a{n}"): Whose(f"a{n}", RUN) for n in range(4)}
     for pane, whose in wanted.items():
-        seen(window, pane, whose.agent_id, "screen of")
+        seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
     assert set(screens.look(window.socket, wanted)) == set(wanted)
     assert len(invocations) == 2
@@ -167,7 +167,7 @@ def test_copy_mode_and_death_are_told_and_hide_nothing(window: PrivateServer, sh
         show("a question?", agent="a1"),
         show("pushed out by the notice\r\nlast words", agent="a2", ends=True),
     )
-    seen(window, scrolled, "a1", "question")
+    seen(window, scrolled, "a1", "a question?")
     window.run("copy-mode", "-t", scrolled)
     assert seen(window, scrolled, "a1", "question").in_mode
     assert until(lambda: (found := seen(window, ended, "a2", "last words")).dead and found)

@@ -17,7 +17,7 @@ from orchestrator.term import tmux
 from orchestrator.term.tmux import Socket
 
 T = TypeVar("T")
-BOUND = 15.0
+BOUND = 40.0
 
 
 def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
@@ -76,7 +76,8 @@ class PrivateServer:
 @pytest.fixture
 def private_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PrivateServer]:
     """A server not yet started; a caller inside tmux does not show, and no file of the user is read."""
-    for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR"):
+    # COLORTERM too: what this terminal can do would be in every pane's environment.
+    for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     server = PrivateServer()

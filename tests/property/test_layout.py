@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.term.layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
 
 LIMITS = Limits()
+QUICK = settings(deadline=None)  # how long one example takes is the machine's matter
 
 
 def split(cell: Cell, row: bool, at: int, pane: str) -> Cell:
@@ -101,19 +102,21 @@ def assert_whole(cell: Cell) -> None:
     assert at - 1 == (cell.x + cell.width if cell.kind == "row" else cell.y + cell.height)
 
 
+@QUICK
 @given(windows())
 def test_a_window_read_back_is_the_same_window(tree: Cell) -> None:
     assert_whole(tree)
     assert parse(render(tree)) == tree
 
 
+@QUICK
 @given(st.one_of(st.text(), windows().map(render).flatmap(lambda text: st.sampled_from([text[:-1], text + "1"]))))
 def test_what_is_no_layout_is_refused_with_value_error(text: str) -> None:
     with pytest.raises(ValueError, match="not a tmux layout"):
         parse(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(parent=QUICK, max_examples=300)
 @given(cases())
 def test_every_plan_keeps_the_window_whole_and_the_users_panes_where_they_are(case: Case) -> None:
     plan = carve(case.tree, case.master, case.agents, LIMITS, new=case.new, border=case.border)
@@ -135,7 +138,7 @@ def test_every_plan_keeps_the_window_whole_and_the_users_panes_where_they_are(ca
     assert list(after) == order
 
 
-@settings(max_examples=300, deadline=None)
+@settings(parent=QUICK, max_examples=300)
 @given(cases())
 def test_every_agent_that_is_placed_gets_its_minimum_and_the_master_its_share(case: Case) -> None:
     plan = carve(case.tree, case.master, case.agents, LIMITS, new=case.new, border=case.border)
@@ -156,7 +159,7 @@ def test_every_agent_that_is_placed_gets_its_minimum_and_the_master_its_share(ca
             assert leaf.height >= LIMITS.master_share * old.height
 
 
-@settings(max_examples=200, deadline=None)
+@settings(parent=QUICK, max_examples=200)
 @given(cases())
 def test_a_plan_carried_out_is_not_changed_by_evening_out_again(case: Case) -> None:
     once = carve(case.tree, case.master, case.agents, LIMITS, new=case.new, border=case.border)
@@ -188,5 +191,5 @@ def beside_others(case: Case) -> bool:
 
 @pytest.mark.parametrize("reached", [divided_among_strays, refused, beside_others])
 def test_the_generated_windows_reach_the_interesting_states(reached: Callable[[Case], bool]) -> None:
-    found = find(cases(), reached, settings=settings(max_examples=3000, deadline=None), random=random.Random(7))
+    found = find(cases(), reached, settings=settings(parent=QUICK, max_examples=3000), random=random.Random(7))
     assert reached(found)

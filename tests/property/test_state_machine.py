@@ -4,7 +4,14 @@ from collections import Counter
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from orchestrator.core import blocks, decide, supervise
 from orchestrator.core.events import TERMINAL
@@ -30,6 +37,10 @@ class Team(RuleBasedStateMachine):
 
     def works(self):
         return self.agent.life == "ready"
+
+    @initialize(many=st.integers(0, 8))
+    def has_tasks_already(self, many):
+        self.enqueue(many)
 
     @rule()
     def get_ready(self):
@@ -87,6 +98,14 @@ class Team(RuleBasedStateMachine):
     def report(self, kind):
         reached[f"{kind} of a {self.agent.lease.state} task"] += 1
         self.desk.emit(kind)
+
+    @precondition(lambda self: self.agent.lease is None and self.works() and self.agent.unfinished)
+    @rule(kind=st.sampled_from(sorted(TERMINAL)))
+    def begin_and_report_without_an_ack(self, kind):
+        """Two steps at once, as above: left to chance, an ack or an exit mostly comes between them."""
+        self.desk.wait()
+        if self.agent.lease is not None:
+            self.report(kind)
 
     @precondition(lambda self: self.agent.unfinished)
     @rule(data=st.data())

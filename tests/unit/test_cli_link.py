@@ -1,5 +1,6 @@
 """The command line's link to the daemon, against a daemon of forty lines that does what a test scripts."""
 
+import contextlib
 import json
 import os
 import socket
@@ -40,11 +41,9 @@ class FakeDaemon:
             except OSError:
                 return
             self.asked.append([])
-            with sock, sock.makefile("rwb") as file:
-                try:
-                    self._talk(file, self._answers[min(len(self.asked), len(self._answers)) - 1])
-                except OSError:
-                    continue
+            # Around the file's end too: it tries once more to write what a link that has left did not take.
+            with contextlib.suppress(OSError), sock, sock.makefile("rwb") as file:
+                self._talk(file, self._answers[min(len(self.asked), len(self._answers)) - 1])
 
     def _talk(self, file, answer: Answer) -> None:
         for line in file:
@@ -86,6 +85,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(base))
     for name in (*project.AGENT_ENV, "ORCHESTRATOR_PROJECT"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(links, "RETURN_S", 60.0)  # the fake daemon is a thread that a busy machine may keep waiting
     root = tmp_path / "p"
     (root / ".git").mkdir(parents=True)
     return project.named_project(root)

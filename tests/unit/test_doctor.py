@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,17 +18,19 @@ from orchestrator.setup.entries import CLIS
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch) -> Path:
+def home(tmp_path, monkeypatch) -> Iterator[Path]:
     for name in [*os.environ]:
         if name.startswith(("ORCHESTRATOR_", "XDG_", "CODEX", "CLAUDE", "GEMINI", "OPENCODE", "ANTHROPIC", "OPENAI")):
             monkeypatch.delenv(name)
-    for name in ("home", "bin", "p/.git", "run"):
+    for name in ("home", "bin", "p/.git"):
         (tmp_path / name).mkdir(parents=True, mode=0o700)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
     monkeypatch.chdir(tmp_path / "p")
-    return tmp_path / "home"
+    # Short, because a unix socket's path has a limit that pytest's own directories come near.
+    with tempfile.TemporaryDirectory(prefix="ot-") as run_base:
+        monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", run_base)
+        yield tmp_path / "home"
 
 
 def findings(capsys, status=0):
@@ -153,9 +157,9 @@ def test_a_launch_file_open_to_others_is_bad(tmp_path, capsys):
 def test_leftovers_of_crashes_are_told_and_left(tmp_path, capsys):
     assert of(findings(capsys), "leftovers")[0]["message"] == "none"
     here = project.run_dir(tmp_path / "p")
-    other = tmp_path / "run" / "0123456789abcdef"
+    other = here.parent / "0123456789abcdef"
     other.mkdir(mode=0o700)
-    live = tmp_path / "run" / "fedcba9876543210"
+    live = here.parent / "fedcba9876543210"
     live.mkdir(mode=0o700)
     for folder in (here, other):
         with socket.socket(socket.AF_UNIX) as dead:

@@ -1,6 +1,8 @@
 """The hook program by itself: what it costs, what it tells, and that nothing it meets breaks a turn of a CLI."""
 
+import array
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -8,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -15,9 +18,15 @@ import pytest
 
 from orchestrator import hook, project
 from tests.hooks import HOOK, Hook, stop
-from tests.integration.tmux_server import until
+from tests.stage import BOUND_S, until
 
 RSS_MAX_KB = 12_000_000 // 1024
+SOON_S = 25.0  # less than RETRY_S, the time that a hook which waits for a daemon takes
+
+# The hook as the CLI starts it, but that it would wait for the end of its stdin longer than any test.
+ENDLESS = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from orchestrator import hook; hook.STDIN_S = 3600.0; hook.main()"
+)
 
 
 class Door:
@@ -69,8 +78,8 @@ class Door:
                     hello, told = file.readline(), file.readline()
                 if not told:  # shut, or the hook gone, before it could speak
                     continue
-                self.heard.append((json.loads(hello)["hello"], json.loads(told)))
                 sock.sendall(b'{"hello":{"proto":1}}\n')
+                self.heard.append((json.loads(hello)["hello"], json.loads(told)))
                 for answer in answers:
                     if answer is not None:
                         sock.sendall(json.dumps(answer).encode() + b"\n")
@@ -180,18 +189,21 @@ def test_rubbish_on_stdin_lets_the_turn_end(door, event):
 
 def test_a_stdin_that_stays_open_behind_the_event_holds_nothing_up(door):
     door.listen({"answer": "none"})
-    process = subprocess.Popen(HOOK, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=door.agent, cwd=door.root)
+    process = subprocess.Popen(
+        [*HOOK[:2], "-c", ENDLESS, str(Path(__file__).resolve().parents[2])], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env=door.agent, cwd=door.root,
+    )  # fmt: skip
     process.stdin.write(json.dumps(stop()).encode() + b"\n")
     process.stdin.flush()
-    assert process.wait(8) == 0
+    assert process.wait(BOUND_S) == 0
     assert json.loads(process.stdout.read()) == {}
     process.stdin.close()
     process.stdout.close()
 
 
 def test_without_a_daemon_a_human_waits_for_nothing(door):
-    assert door.hook(env=door.env).said(5) == {}
-    assert door.hook(event={"hook_event_name": "UserPromptSubmit"}).said(5) == {}
+    assert door.hook(env=door.env).said(SOON_S) == {}
+    assert door.hook(event={"hook_event_name": "UserPromptSubmit"}).said(SOON_S) == {}
     assert list(door.base.iterdir()) == []
 
 
@@ -199,7 +211,7 @@ def test_without_a_daemon_a_human_waits_for_nothing(door):
 def test_a_run_directory_that_others_may_enter_is_not_spoken_to(door, mode):
     door.listen({"answer": "wake", "reason": "from a stranger"})
     door.place.chmod(mode)
-    assert door.hook().said(5) == {}
+    assert door.hook().said(SOON_S) == {}
     assert door.heard == []
 
 
@@ -208,7 +220,7 @@ def test_a_run_directory_that_is_a_link_is_not_spoken_to(door):
     place = door.place
     place.rename(place.with_name("elsewhere"))
     place.symlink_to(place.with_name("elsewhere"))
-    assert door.hook().said(5) == {}
+    assert door.hook().said(SOON_S) == {}
     assert door.heard == []
 
 
@@ -216,13 +228,13 @@ def test_a_run_directory_that_is_a_link_is_not_spoken_to(door):
 def test_a_signal_ends_it_at_once(door, sign):
     one = held(door)
     one.process.send_signal(sign)
-    assert one.process.wait(5) == -sign
+    assert one.process.wait(SOON_S) == -sign
 
 
 def test_it_ends_when_nobody_reads_its_answer_any_more(door):
     one = held(door)
     one.process.stdout.close()
-    assert one.process.wait(5) == 0
+    assert one.process.wait(SOON_S) == 0
 
 
 def test_it_ends_when_its_parent_has_gone(door, tmp_path):
@@ -230,8 +242,8 @@ def test_it_ends_when_its_parent_has_gone(door, tmp_path):
     code = (
         "import subprocess,sys,os;"
         "p=subprocess.Popen(sys.argv[2:],stdin=subprocess.PIPE);"
+        "open(sys.argv[1],'w').write(str(p.pid));"  # before the event: once the hook is heard, it is written
         f"p.stdin.write({json.dumps(stop())!r}.encode());p.stdin.close();"
-        "open(sys.argv[1],'w').write(str(p.pid));"
         "sys.stdin.read()"
     )
     pid_file = tmp_path / "pid"
@@ -300,26 +312,39 @@ def test_it_gives_up_on_a_daemon_that_does_not_come_back(door, monkeypatch, capf
     assert door.heard
 
 
+class Clock:
+    """The time of a hook, which passes in its pauses only: a machine that keeps it waiting changes nothing."""
+
+    now = 0.0
+
+    @classmethod
+    def monotonic(cls):
+        return cls.now
+
+
 def test_a_daemon_stopped_by_hand_is_waited_for_as_long_as_it_takes(door, monkeypatch):
     for name, value in door.agent.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(hook, "RETRY_S", 0.05)
+    monkeypatch.setattr(hook, "time", Clock)
+    monkeypatch.setattr(Clock, "now", 0.0)
     door.listen(close=True)
     (door.place / "stopped").touch()
     rounds = []
 
-    def gone(_parent, _seconds):
+    def gone(_parent, seconds):
         rounds.append(1)
         if len(rounds) == 1:
             door.shut()
-        if len(rounds) == 30:
+        if len(rounds) == 100:
             (door.place / "stopped").unlink()
-        threading.Event().wait(0.01)
+        Clock.now += seconds
         return False
 
     monkeypatch.setattr(hook, "gone", gone)
     assert hook.answer(stop()) == "{}"
-    assert len(rounds) > 30
+    # The time for which any other daemon is waited for begins anew in each of them.
+    assert 100 * hook.PACE_S > 2 * hook.RETRY_S
+    assert len(rounds) > 100
 
 
 def test_a_master_finds_the_daemon_above_its_directory_and_of_the_main_tree_of_a_worktree(door, monkeypatch):
@@ -369,8 +394,16 @@ def test_the_command_of_the_package_does_the_same(door):
     assert json.loads(done.stdout) == {"decision": "block", "reason": "call"}
 
 
+def at_rest(door, one):
+    """Whether it has taken all that was said to it, the greeting after its own words, and sleeps."""
+    untaken = array.array("i", [0])
+    fcntl.ioctl(door.open[-1], termios.TIOCOUTQ, untaken)
+    return not untaken[0] and Path(f"/proc/{one.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_nothing_polls_while_it_is_held(door):
     one = held(door)
+    until(lambda: at_rest(door, one))
     before = cpu(one)
     with pytest.raises(subprocess.TimeoutExpired):
         one.process.wait(2)

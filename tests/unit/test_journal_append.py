@@ -15,6 +15,8 @@ from orchestrator.store.journal import Journal, Syncer, read_all
 from tests.disk import EDQUOT, EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 from tests.team import FakeClock, settle
 
+BOUND_S = 60.0  # a disk that others load takes seconds for a sync
+
 
 @pytest.fixture
 def anyio_backend():
@@ -240,18 +242,18 @@ async def test_appends_during_a_sync_share_the_next_one_and_another_file_does_no
     log = opened(tmp_path / "log", io, syncer)
     other = opened(tmp_path / "other", other_io, syncer)
     log.append([record()], sync=True)
-    assert await asyncio.to_thread(io.in_sync.acquire, timeout=10)
+    assert await asyncio.to_thread(io.in_sync.acquire, timeout=BOUND_S)
     waits = []
     for n in range(20):
         log.append([record(n=n)], sync=True)
         waits.append(asyncio.ensure_future(log.synced(log.last_seq)))
     other.append([record()], sync=True)
-    await asyncio.wait_for(other.synced(1), 10)
+    await asyncio.wait_for(other.synced(1), BOUND_S)
     assert other.visible_seq == 1
     assert log.visible_seq == 0
     assert not any(wait.done() for wait in waits)
     io.sync_gate.set()
-    await asyncio.wait_for(asyncio.gather(*waits), 10)
+    await asyncio.wait_for(asyncio.gather(*waits), BOUND_S)
     assert io.calls["fdatasync"] == 2
     assert log.visible_seq == 21
     log.close()
@@ -266,7 +268,7 @@ async def test_a_slow_sync_does_not_hold_up_the_loop(tmp_path):
     syncer = Syncer(pytest.fail)
     log = opened(tmp_path / "log", io, syncer)
     log.append([record()], sync=True)
-    assert await asyncio.to_thread(io.in_sync.acquire, timeout=10)  # the loop runs while the sync does not end
+    assert await asyncio.to_thread(io.in_sync.acquire, timeout=BOUND_S)  # the loop runs while the sync does not end
     io.sync_gate.set()
     await log.synced(1)
     log.close()
@@ -288,7 +290,7 @@ async def test_a_failed_sync_is_final_for_every_waiter_and_every_log_and_told_on
 
     log.append([record(n=1)], sync=True)
     waits = [asyncio.ensure_future(log.synced(2)) for _ in range(3)]
-    done = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 10)
+    done = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), BOUND_S)
     assert [error.code for error in done] == ["io_failed"] * 3
     assert log.visible_seq == log.synced_seq == 1, "a record whose sync failed is never shown"
     await settle()
@@ -300,7 +302,7 @@ async def test_a_failed_sync_is_final_for_every_waiter_and_every_log_and_told_on
         assert refused.value.code == "io_failed"
     for journal, seq in ((log, 2), (other, 1)):
         with pytest.raises(Environment):
-            await asyncio.wait_for(journal.synced(seq), 10)
+            await asyncio.wait_for(journal.synced(seq), BOUND_S)
     await log.synced(1)
     await settle()
     assert io.calls["fdatasync"] == 2, "a failed sync is never tried again"
@@ -323,9 +325,9 @@ async def test_after_a_failed_sync_the_syncs_already_queued_fail_too(tmp_path):
     first.append([record()], sync=True)
     second.append([record()], sync=True)
     waits = [asyncio.ensure_future(log.synced(1)) for log in (first, second)]
-    assert await asyncio.to_thread(io.in_sync.acquire, timeout=10)
+    assert await asyncio.to_thread(io.in_sync.acquire, timeout=BOUND_S)
     io.sync_gate.set()
-    done = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 10)
+    done = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), BOUND_S)
     assert [error.code for error in done] == ["io_failed"] * 2
     assert second_io.calls["fdatasync"] == 0
     assert second.visible_seq == 0
@@ -349,7 +351,7 @@ async def test_a_log_deleted_or_changed_by_somebody_else_acknowledges_nothing_mo
     elif meddle == "shrink":
         os.truncate(tmp_path / "log", 10)
     with pytest.raises(Environment) as lost:
-        await asyncio.wait_for(log.synced(2), 10)
+        await asyncio.wait_for(log.synced(2), BOUND_S)
     assert lost.value.code == "io_failed"
     assert log.visible_seq == 1
     with pytest.raises(Environment):
@@ -369,13 +371,13 @@ async def test_wait_for_ends_when_a_record_becomes_visible_or_at_the_deadline(tm
     await settle()
     assert not waiting.done(), "it is written, not durable"
     syncer.run()
-    assert await asyncio.wait_for(waiting, 10) is True
+    assert await asyncio.wait_for(waiting, BOUND_S) is True
     assert await log.wait_for(0, clock.monotonic(), clock) is True
     waiting = asyncio.ensure_future(log.wait_for(1, clock.monotonic() + 60, clock))
     await clock.advance(59)
     assert not waiting.done()
     await clock.advance(1)
-    assert await asyncio.wait_for(waiting, 10) is False
+    assert await asyncio.wait_for(waiting, BOUND_S) is False
 
 
 @pytest.mark.anyio
@@ -387,7 +389,7 @@ async def test_closing_waits_for_the_running_sync_before_it_gives_the_descriptor
     fd = log._fd
     log.append([record()], sync=True)
     waiting = asyncio.ensure_future(log.synced(1))
-    assert await asyncio.to_thread(io.in_sync.acquire, timeout=10)
+    assert await asyncio.to_thread(io.in_sync.acquire, timeout=BOUND_S)
     log.close()
     log.close()
     os.fstat(fd)
@@ -395,7 +397,7 @@ async def test_closing_waits_for_the_running_sync_before_it_gives_the_descriptor
         with pytest.raises(Environment):
             use()
     io.sync_gate.set()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, BOUND_S)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
     syncer.close()

@@ -309,6 +309,7 @@ def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
 
 def test_claudes_lock_is_waited_for_honoured_and_taken_over_when_stale(home, capsys, monkeypatch):
     monkeypatch.setattr("orchestrator.cli.setup.BUSY_S", 0.0)
+    monkeypatch.setattr("orchestrator.setup.files.LOCK_STALE_S", 3600.0)  # a pause of this test makes no lock stale
     lock = home / ".claude.json.lock"
     lock.mkdir()
     assert told(capsys, "claude", status=4)["error"]["code"] == "config_busy"

@@ -31,7 +31,7 @@ _CALLS = re.compile(r"MASTER CALLS (\[.*)", re.DOTALL)
 _ASIDE = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 NOT_YET = "not_there_yet"
 SEARCH = "ToolSearch"  # Claude Code shows its model most tools only when it looks for them
-_TRIES = 60
+_TRIES = 240
 _PAUSE_S = 0.25
 
 
