@@ -21,7 +21,7 @@ EXAMPLE = (
     "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\norchestrator setup codex --uninstall"
 )
 
-BUSY_S = 5.0
+BUSY_S = 12.0  # longer than a lock whose holder has died counts, by Claude Code's own measure
 
 
 def setup(  # noqa: PLR0917  (typer calls it by name)
