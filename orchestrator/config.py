@@ -115,7 +115,16 @@ class Config(BaseModel):
     restart: Literal["on-failure", "never", "always"] = _key(
         "on-failure", "When an agent whose CLI has exited is launched again."
     )
-    max_restarts: int = _key(1, "How often an agent is launched again before it is failed.", "times", ge=0, le=100)
+    max_restarts: int = _key(
+        3, "How often an agent is launched again within restart_window_s before it is failed.", "times", ge=0, le=100
+    )
+    restart_window_s: float = _key(
+        600.0, "How far back launches count against max_restarts.", "s", ge=1, le=31_536_000
+    )
+    restart_backoff_s: float = _key(
+        1.0, "Pause before the second relaunch within the window; doubles with each further one, up to 60 s.", "s",
+        ge=0, le=60,
+    )  # fmt: skip
     on_lost: Literal["requeue", "fail"] = _key(
         "requeue", "What becomes of the task a lost agent held: back to the head of its queue, or error."
     )
@@ -123,8 +132,33 @@ class Config(BaseModel):
         2, "How often one task may be handed to a new life of its agent before it ends in error.", "times",
         ge=1, le=100,
     )  # fmt: skip
+    stall_after_s: float = _key(
+        300.0, "How long an agent may hold a task without a call and without a change on its screen.", "s",
+        ge=1, le=31_536_000,
+    )  # fmt: skip
+    timeout_grace_s: float = _key(
+        30.0, "How long after the soft cancel of a task that ran out of time its agent is launched anew.", "s",
+        ge=0, le=86_400,
+    )  # fmt: skip
     stop_grace_s: float = _key(5.0, "How long agent_delete waits for the agent to stop by itself.", "s", ge=0, le=600)
+    quit_grace_s: float = _key(
+        3.0, "How long after its own quit command an agent's CLI gets SIGTERM.", "s", ge=0, le=600
+    )
     kill_grace_s: float = _key(2.0, "How long after SIGTERM a process gets SIGKILL.", "s", ge=0, le=600)
+    on_master_exit: Literal["keep", "stop"] = _key(
+        "keep", "What becomes of the team when the master's CLI has ended: it works on, or is ended too."
+    )
+    master_grace_s: float = _key(
+        30.0, "With on_master_exit = stop: how long a new master may take to come.", "s", ge=0, le=86_400
+    )
+    segment_bytes: int = _key(
+        16_777_216, "A larger log goes on in a new file; the old one stays readable as part of it.", "bytes",
+        ge=4096, le=1_073_741_824,
+    )  # fmt: skip
+    gc_after_s: float = _key(
+        604_800.0, "How long ago an agent must have been deleted for orchestrator gc to remove its data.", "s",
+        ge=0, le=315_360_000,
+    )  # fmt: skip
     idle_exit_s: float = _key(
         600.0, "The daemon exits after this long without connection or live agent; 0: never.", "s",
         ge=0, le=31_536_000,

@@ -22,6 +22,25 @@ SinceSeq = Annotated[int, Field(ge=0, description="only records behind this seq;
 MaxEvents = Annotated[int, Field(ge=1, le=1000, description="at most so many records")]
 
 
+class Policies(Arguments):
+    """What differs for one agent from the configuration; each default is the setting of the same name."""
+
+    restart: Annotated[
+        Literal["on-failure", "never", "always"] | None, Field(description="when its CLI is launched again")
+    ] = None
+    max_restarts: Annotated[int | None, Field(ge=0, le=100, description="within restart_window_s, then failed")] = (
+        None
+    )
+    restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
+    on_lost: Annotated[
+        Literal["requeue", "fail"] | None, Field(description="the task it held when its CLI was lost")
+    ] = None
+    max_attempts: Annotated[int | None, Field(ge=1, le=100, description="lives one task may be handed to")] = None
+    stall_after_s: Annotated[
+        float | None, Field(ge=1, le=31_536_000, description="silence with a task before it is called stalled")
+    ] = None
+
+
 class NewAgent(Arguments):
     """One agent to create."""
 
@@ -40,6 +59,7 @@ class NewAgent(Arguments):
     command: Annotated[
         list[str] | None, Field(max_length=200, description="engine command: argv with {prompt} or {prompt_file}")
     ] = None
+    policies: Annotated[Policies | None, Field(description="what differs from the configuration")] = None
 
 
 class CreateArguments(NewAgent):

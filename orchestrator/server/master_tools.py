@@ -44,6 +44,7 @@ def spec_of(given: NewAgent) -> agents.Spec:
         given.model,
         given.approval,
         tuple(given.command or ()),
+        given.policies.model_dump(exclude_none=True) if given.policies else {},
     )
 
 

@@ -36,6 +36,11 @@ class Spec:
     model: str | None = None
     approval: str | None = None
     command: tuple[str, ...] = ()
+    policies: dict[str, Any] = field(default_factory=dict)  # what differs from the configuration
+
+
+POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attempts", "stall_after_s")
+"""Settings that are frozen into an agent's spec; a caller may give other values for one agent."""
 
 
 async def create(
@@ -115,12 +120,7 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
             raise BadRequest("bad_argument", f"{name!r} is no name of an environment variable")
         if name.startswith("ORCHESTRATOR_"):
             raise BadRequest("bad_argument", f"{name} is set by orchestrator itself")
-    policies = {
-        "restart": config.restart,
-        "max_restarts": config.max_restarts,
-        "on_lost": config.on_lost,
-        "max_attempts": config.max_attempts,
-    }
+    policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
     fields = {
         "name": spec.name,
         "role": spec.role,

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_is_refused_and_named(root: Path, home: Path)
         ("ORCHESTRATOR_BORDER", "off", ("border", False)), ("ORCHESTRATOR_BORDER", "auto", ("border", "auto")),
         ("ORCHESTRATOR_BORDER", "1", ("border", True)), ("ORCHESTRATOR_STOP_GRACE_S", "1.5", ("stop_grace_s", 1.5)),
         ("ORCHESTRATOR_MAX_RESTARTS", "0", ("max_restarts", 0)), ("ORCHESTRATOR_OVERFLOW", "window", ("overflow", "window")),
-        ("ORCHESTRATOR_MAX_RESTARTS", "", ("max_restarts", 1)),
+        ("ORCHESTRATOR_MAX_RESTARTS", "", ("max_restarts", 3)),
     ],
 )  # fmt: skip
 def test_a_variable_is_read_as_the_type_of_its_key(root, home, name, text, given) -> None:
