@@ -140,6 +140,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
     "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
     "replaced": (Conflict, "a newer life of this agent has taken over", "stop; you have been replaced"),
+    "window_taken": (
+        Conflict,
+        "the window of a team run is gone, and another run works in the caller's",
+        "repeat the call in another tmux window",
+    ),
     "entry_edited": (
         Conflict,
         "what setup wrote into a CLI's configuration has been changed by hand",

@@ -7,6 +7,9 @@ from typing import Any
 
 from orchestrator.core import decide, events, state, supervise
 
+BUDGET = supervise.Budget("2026-01-01T00:00:00.000Z", 1.0)
+"""Every relaunch of a test's agent counts."""
+
 
 class Desk:
     """One agent's two logs in memory. ``at`` is a counter, so a test can tell records apart."""
@@ -88,8 +91,11 @@ class Desk:
         return made.answer
 
     def exit(self, code: int | None = 1, relaunch: bool = True) -> None:
-        self.write(supervise.exited(self.agent, at=self.at(), reason="x", code=code, signal=None, last_lines=[]))
-        self.write(supervise.after_exit(self.agent, at=self.at(), may_relaunch=relaunch))
+        self.write(supervise.exited(self.agent, at=self.at(), how="exit", reason="x", code=code))
+        self.after_exit("" if relaunch else "its window is gone")
+
+    def after_exit(self, nowhere: str = "", session: str | None = None) -> None:
+        self.write(supervise.after_exit(self.agent, at=self.at(), budget=BUDGET, nowhere=nowhere, session=session))
 
     def types(self, log: str = "outbox") -> list[str]:
         return [record["type"] for record in self.logs[log]]

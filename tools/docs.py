@@ -36,6 +36,7 @@ from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
+from orchestrator.team.agents import POLICIES
 from orchestrator.team.broadcast import digest
 from orchestrator.team.views import full_of, row_of
 
@@ -159,6 +160,7 @@ PLAIN = {
     "ready_at": "its last ready, or null",
     "pid": "the process in its pane, or null",
     "blocked": "what keeps it from going on: kind, reason, until, since; null when nothing does",
+    "evidence": "the records that prove the status: file, seq, type, at",
     "model": "the model asked for; null: the CLI's own choice",
     "approval": "what its CLI may do unasked: ask, edits, all",
     "engine_version": "the CLI's version as it told it to our server, or null",
@@ -333,7 +335,7 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
         "engine": "shell",
         "run_id": "run-20260102-030400-a1b2c3",
         "cwd": "/srv/shop",
-        "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2},
+        "policies": {name: Config.model_fields[name].default for name in POLICIES},
         "env_names": [],
     }
     limits, job = decide.Limits(), {"command": "make test"}

@@ -126,6 +126,34 @@ def show(agent_id: AgentId, as_json: Json = False) -> None:
         output.say(f"task {task['position']:<15} {task['task_id']} {task['state']}")
 
 
+@options.command(app, "restart", "orchestrator agent restart builder\norchestrator agent restart builder --fresh")
+def restart(
+    agent_id: AgentId,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Not with the session of its last life.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is ready.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Launch an agent anew, also one that has failed.
+
+    Its queue stays. The task it held is handed out again or ends in error, as its policy says. Exit 1 if it fails.
+    """
+    options.refuse_agents()
+    given: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
+    if no_wait:
+        given["ready_wait_ms"] = 0
+    with Link(project_here(), start=True) as link:
+        answer = link.tool("agent_restart", given, wait_s=READY_WAIT_S)
+    if as_json:
+        output.print_json(answer)
+    else:
+        state = "ready" if answer.get("ready") else f"{answer.get('status')}: {answer.get('reason')}"
+        output.say(f"{agent_id}: life {answer.get('epoch')}, {state}")
+        for line in answer.get("last_lines") or []:
+            output.warn(f"  | {line}")
+    if answer.get("status") == "failed":
+        raise typer.Exit(1)
+
+
 @options.command(app, "delete", "orchestrator agent delete builder\norchestrator agent delete builder --force --yes")
 def delete(
     agent_id: AgentId,

@@ -38,6 +38,9 @@ def add(
         str, typer.Option("--command", metavar="TEXT", help='A shell command: the payload {"command": TEXT}.')
     ] = "",
     payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="The payload, any JSON.")] = "",
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="From its delivery; then it is stopped. 0: none.")
+    ] = 0.0,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for its end; exit 0 on result, 1 on error or canceled.")
     ] = False,
@@ -48,6 +51,8 @@ def add(
     task: dict[str, Any] = {"payload": _payload(stdin, shell, payload)}
     if task_id:
         task["task_id"] = task_id
+    if timeout_s:
+        task["timeout_s"] = timeout_s
     with Link(project_here(), start=True) as link:
         source = FromDaemon(link)
         since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0

@@ -53,11 +53,22 @@ def slug(name: str) -> str:
 # -- the master's side ------------------------------------------------------------------------------------------
 
 
-def enqueue(agent: Agent, *, task_id: str, payload: Any, stored: Any, limits: Limits, req: str, at: str) -> Decision:
+def enqueue(
+    agent: Agent,
+    *,
+    task_id: str,
+    payload: Any,
+    stored: Any,
+    limits: Limits,
+    req: str,
+    at: str,
+    timeout_s: float | None = None,
+) -> Decision:
     """Add a task; R-Q3: the answer has its position, 1 = head of the unfinished tasks.
 
     ``stored`` is the payload already stored under this id (ignored when the id is new): the same payload is a
-    duplicate and answered as the first time, another is a Conflict.
+    duplicate and answered as the first time, another is a Conflict. ``timeout_s`` bounds each attempt, from its
+    delivery on; None: no limit.
     """
     if not TASK_ID.fullmatch(task_id):
         raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
@@ -75,7 +86,8 @@ def enqueue(agent: Agent, *, task_id: str, payload: Any, stored: Any, limits: Li
     if len(agent.unfinished) >= limits.max_unfinished_tasks:
         raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
     position = len(agent.unfinished) + 1
-    draft = asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position)
+    limit = {} if timeout_s is None else {"timeout_s": timeout_s}
+    draft = asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **limit)
     return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
 
 

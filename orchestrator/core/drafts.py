@@ -34,6 +34,7 @@ def happened(
     return Draft("outbox", kind, record)
 
 
-def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any]) -> Draft:
+def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any], **fields: Any) -> Draft:
     """The end of a task in the agent's place."""
-    return happened(agent, kind, at, by="orchestrator", task_id=task.task_id, payload=payload, attempt=task.attempt)
+    told = {"task_id": task.task_id, "payload": payload, "attempt": task.attempt, **fields}
+    return happened(agent, kind, at, by="orchestrator", **told)

@@ -103,6 +103,8 @@ class Engine:
     human_queued: str = ""  # regular expression: a line on the screen while a human's message waits in the queue
     composer: Callable[[Screen], Composer] | None = None  # whether a line may be pasted now; None: never
     paste_gap_s: float = 0.1  # between a paste and its carriage return
+    quit: str = ""  # the line that makes the CLI quit by itself; needs a `composer`
+    stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured
     patterns: tuple[Pattern, ...] = ()  # what explains a silent screen, first match wins
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it

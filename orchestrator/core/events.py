@@ -22,7 +22,7 @@ TERMINAL = frozenset({"result", "error", "canceled"})
 UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
 """May be lost by a power cut: redelivery covers them (design §4). All others are durable before they are seen."""
 
-INBOX_TYPES = frozenset({"task", "cancel", "stop"})
+INBOX_TYPES = frozenset({"task", "cancel", "restart", "stop"})
 OUTBOX_TYPES = frozenset(
     {
         "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
@@ -73,6 +73,7 @@ class TaskAsked(_Record):
     task_id: TaskId
     payload: Any = None
     position: Annotated[int, Field(ge=1, description="1 = head of the agent's unfinished tasks then")]
+    timeout_s: Annotated[float | None, Field(gt=0, description="how long one attempt may take")] = None
 
 
 class CancelAsked(_Record):
@@ -80,6 +81,14 @@ class CancelAsked(_Record):
 
     type: Literal["cancel"]
     task_id: TaskId
+    reason: Annotated[str | None, Field(description="timed_out: nobody asked, its time is over")] = None
+
+
+class RestartAsked(_Record):
+    """The agent's CLI shall be ended and launched anew."""
+
+    type: Literal["restart"]
+    fresh: Annotated[bool, Field(description="the new life does not go on with the session of the old one")] = False
 
 
 class StopAsked(_Record):
@@ -156,6 +165,7 @@ class Ended(_Happened):
     task_id: TaskId
     attempt: Annotated[int, Field(ge=1)]
     payload: Any = None
+    timed_out: Annotated[bool, Field(description="its time was over; the agent is launched anew")] = False
 
 
 class Requeued(_Happened):
@@ -184,11 +194,30 @@ class Judged(_Happened):
     task_id: TaskId | None = None
 
 
+EXITS = {
+    "exit": "its program exited by itself",
+    "signal": "a signal ended its program",
+    "pane_closed": "its pane was closed and its program with it",
+    "vanished": "its program ended and its pane went with it",
+    "tmux_gone": "the tmux server ended",
+    "pid_reused": "its process is gone, and its pid belongs to another program now",
+    "restart": "it was ended because a restart was asked for",
+    "timed_out": "it was ended because its task ran out of time",
+}
+"""How the life of a CLI can end: ``how`` of `exited`."""
+
+
 class Exited(_Happened):
     """The CLI's process ended."""
 
     type: Literal["exited"]
     reason: str
+    how: Annotated[
+        Literal["exit", "signal", "pane_closed", "vanished", "tmux_gone", "pid_reused", "restart", "timed_out"]
+        | None,
+        Field(description="what ended it; absent in records of before 2026-12"),
+    ] = None
+    pid: int | None = None
     code: int | None = None
     signal: int | None = None
     last_lines: list[str] = []
@@ -200,6 +229,9 @@ class Restarted(_Happened):
     type: Literal["restarted"]
     reason: str
     resume: Annotated[str | None, Field(description="the CLI session that the new life goes on with")] = None
+    asked: Annotated[
+        int | None, Field(description="seq of the inbox record that asked for it; such a restart costs no budget")
+    ] = None
 
 
 class Failed(_Happened):
@@ -212,11 +244,20 @@ class Failed(_Happened):
     last_lines: list[str] = []
 
 
+class Rung(BaseModel):
+    """One rung of the ladder that ends a CLI."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    rung: Literal["stop", "quit", "SIGTERM", "SIGKILL"]
+    seconds: Annotated[float, Field(ge=0, description="how long it was given")]
+
+
 class Stopped(_Happened):
     """The process ended on request; ``how`` names the rung of the ladder."""
 
     type: Literal["stopped"]
     how: str
+    rungs: Annotated[list[Rung], Field(description="what was tried, in order: stop, quit, SIGTERM, SIGKILL")] = []
 
 
 class Deleted(_Happened):
@@ -225,7 +266,7 @@ class Deleted(_Happened):
     type: Literal["deleted"]
 
 
-InboxRecord = Annotated[TaskAsked | CancelAsked | StopAsked, Field(discriminator="type")]
+InboxRecord = Annotated[TaskAsked | CancelAsked | RestartAsked | StopAsked, Field(discriminator="type")]
 OutboxRecord = Annotated[
     Starting
     | Ready

@@ -59,14 +59,18 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("ready", "parked"): "ready",
     ("ready", "woken"): "ready",
     ("ready", "stopped"): "stopped",
-    ("exited", "restarted"): "starting",  # the only edge that begins a new epoch
+    ("exited", "restarted"): "starting",  # begins a new epoch
     ("exited", "failed"): "failed",
     ("exited", "stopped"): "stopped",
+    ("failed", "restarted"): "starting",  # asked for by hand: policy never revives what it has failed
     ("failed", "stopped"): "stopped",
     ("stopped", "deleted"): "deleted",
 }
 ENDED_LIVES = frozenset({"failed", "stopped", "deleted"})
 TASK_RECORDS = frozenset(record for _, record in TASK_EDGES)
+
+REMEMBERED_RESTARTS = 200
+"""More than any budget (`max_restarts`) allows."""
 
 REMEMBERED_CALLS = 1000
 """Per agent: how many answered calls, at least, a re-sent call can be matched with (relay.md §3)."""
@@ -87,6 +91,16 @@ class Block(NamedTuple):
     reason: str
     until: str | None
     since: str  # RFC 3339
+    seq: int = 0  # of its outbox record
+
+
+class Proof(NamedTuple):
+    """The record that shows a fact: ``log`` is inbox or outbox."""
+
+    log: str
+    seq: int
+    type: str
+    at: str
 
 
 @dataclass(slots=True)
@@ -102,6 +116,11 @@ class Task:
     cancel_asked: bool = False  # the inbox says so
     cancel_requested: bool = False  # the outbox says so
     redeliveries: int = 0  # after its ack, in this epoch
+    timeout_s: float | None = None  # of one attempt
+    overtime: bool = False  # its cancel was asked for because its time was over
+    began: str | None = None  # `at` of its very first delivery
+    lent: str | None = None  # `at` of this attempt's delivery
+    lost: str = ""  # why the attempt before this one was lost
 
 
 class Finished(NamedTuple):
@@ -133,7 +152,13 @@ class Agent:
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
     blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted by itself, newest last
-    restarts: list[str] = field(default_factory=list)  # `at` of each
+    restarts: list[str] = field(default_factory=list)  # `at` of each by policy, since the last one asked for
+    restart_asked: int = 0  # seq of the last inbox `restart`
+    restart_fresh: bool = False
+    restarted_for: int = 0  # up to which `restart` a new life has begun
+    overrun: int = 0  # the epoch in which a task ran out of time: that life must end
+    stalled: str | None = None  # its reason, while it stands
+    proofs: dict[str, Proof] = field(default_factory=dict)  # what shows the current state, by what it shows
     exited: dict[str, Any] | None = None  # the last `exited` record of the current life
     failure: dict[str, Any] | None = None
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
@@ -154,6 +179,11 @@ class Agent:
     def blocked(self) -> Block | None:
         """What blocks the agent; the newest, when it is more than one thing."""
         return next(reversed(self.blocks.values()), None)
+
+    @property
+    def restart_due(self) -> bool:
+        """Whether a restart was asked for that no new life has answered yet."""
+        return self.restart_asked > self.restarted_for
 
     @property
     def policies(self) -> dict[str, Any]:
@@ -200,6 +230,7 @@ def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     if task_id in agent.unfinished or task_id in agent.finished:
         raise _illegal(record, f"task {task_id!r}, which was asked for already")
     task = Task(task_id, record["seq"], record["position"], record.get("payload"))
+    task.timeout_s = record.get("timeout_s")
     agent.unfinished[task_id] = task
     agent.order.append(task)
 
@@ -208,15 +239,23 @@ def _cancel_asked(agent: Agent, record: dict[str, Any]) -> None:
     task = agent.unfinished.get(record["task_id"])
     if task is not None:  # else it ended: the inbox is folded first, the outbox decides
         task.cancel_asked = True
+        task.overtime = task.overtime or record.get("reason") == "timed_out"
         agent.cancels.add(task.task_id)
 
 
 def _stop_asked(agent: Agent, record: dict[str, Any]) -> None:
     agent.stop_asked = agent.stop_asked or record["seq"]
     agent.stop_force = agent.stop_force or bool(record.get("force"))
+    agent.proofs.setdefault("stop", Proof("inbox", record["seq"], "stop", record["at"]))
 
 
-_INBOX = {"task": _task_asked, "cancel": _cancel_asked, "stop": _stop_asked}
+def _restart_asked(agent: Agent, record: dict[str, Any]) -> None:
+    agent.restart_asked = record["seq"]
+    agent.restart_fresh = bool(record.get("fresh"))
+    agent.proofs["restart"] = Proof("inbox", record["seq"], "restart", record["at"])
+
+
+_INBOX = {"task": _task_asked, "cancel": _cancel_asked, "restart": _restart_asked, "stop": _stop_asked}
 
 
 def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
@@ -234,6 +273,10 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         if task.state == "running":
             task.redeliveries += 1
         task.state = after
+        if agent.lease is not task:
+            task.lent = record["at"]
+            task.began = task.began or task.lent
+            agent.proofs["lease"] = Proof("outbox", record["seq"], kind, record["at"])
         agent.lease = task
     elif after in TERMINAL:
         task.state = after
@@ -242,16 +285,22 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.finished[task_id] = Finished(task.seq, task.position, after, record["seq"])
         agent.outcomes[after] += 1
         agent.cancels.discard(task_id)
+        if record.get("timed_out"):
+            agent.overrun = record["epoch"]
+            agent.proofs["overrun"] = Proof("outbox", record["seq"], kind, record["at"])
         if agent.lease is task:
             agent.lease = None
             agent.blocks.pop("", None)
+            agent.proofs.pop("lease", None)
     elif kind == "cancel_requested":
         task.cancel_requested = True
     elif kind == "requeued":
         task.state = after
         task.attempt = record["attempt"]
         task.redeliveries = 0
+        task.lost = record.get("reason", "")
         agent.lease = None
+        agent.proofs.pop("lease", None)
     else:
         task.state = after
 
@@ -267,8 +316,13 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.spec = record
         agent.created_at = record["at"]
     elif kind == "restarted":
-        agent.restarts.append(record["at"])
-        agent.exited = None
+        asked = record.get("asked")
+        if asked is None:
+            agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
+        else:  # somebody has looked after it: its budget begins anew
+            agent.restarts = []
+            agent.restarted_for = max(agent.restarted_for, asked)
+        agent.exited = agent.failure = None
         agent.blocks = {}
         agent.parked = False
         agent.resume = record.get("resume")
@@ -284,13 +338,21 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     elif kind == "blocked":
         cause = record.get("kind") or ""
         agent.blocks.pop(cause, None)
-        agent.blocks[cause] = Block(cause, record.get("reason") or "blocked", record.get("until"), record["at"])
+        reason = record.get("reason") or "blocked"
+        agent.blocks[cause] = Block(cause, reason, record.get("until"), record["at"], record["seq"])
     elif kind == "unblocked":
         agent.blocks.pop(record.get("kind") or "", None)
     elif kind in ("parked", "woken"):
         agent.parked = kind == "parked"
         agent.wake_epoch = record["epoch"] if agent.parked else agent.wake_epoch
+        agent.proofs["parked"] = Proof("outbox", record["seq"], kind, record["at"])
+    elif kind in ("stalled", "recovered"):
+        agent.stalled = (record.get("reason") or "stalled") if kind == "stalled" else None
+        agent.proofs["stalled"] = Proof("outbox", record["seq"], kind, record["at"])
     agent.epoch = record["epoch"]
+    if after != agent.life or kind == "restarted":
+        agent.proofs["life"] = Proof("outbox", record["seq"], kind, record["at"])
+        agent.stalled = None
     agent.life = after
     if after not in ("starting", "ready"):
         agent.blocks = {}
@@ -303,6 +365,7 @@ class Presence(NamedTuple):
     quiet_s: float | None = None  # since its last call in this daemon's life; None = none yet
     process: str = "unknown"  # alive | gone | unknown
     turn: str = "unknown"  # of its CLI, as hooks tell it: working | parked | ended | human | unknown
+    relaunch_s: float | None = None  # until its next life is launched
 
 
 def status(agent: Agent, seen: Presence) -> tuple[str, str]:
@@ -313,11 +376,15 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     if life == "stopped" or agent.stop_asked:
         return "stopping", "asked to stop"
     if life == "exited":
-        return "exited", str((agent.exited or {}).get("reason", ""))
+        soon = seen.relaunch_s is not None and seen.relaunch_s > 0
+        again = f"; launched again in {seen.relaunch_s:.0f} s" if soon else ""
+        return "exited", str((agent.exited or {}).get("reason", "")) + again
     if seen.process == "gone":
         return "exited", "its process is gone"
     if agent.blocked is not None:
         return "blocked", agent.blocked.reason
+    if agent.stalled is not None:
+        return "stalled", agent.stalled
     if life in ("new", "starting"):
         return "starting", "waiting for its first wait_for_command"
     if agent.lease is not None:
@@ -329,6 +396,23 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
         return "idle", "between two calls"
     return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")
+
+
+def proof_of(agent: Agent, shown: str) -> list[Proof]:
+    """The records that show the ``shown`` status, most telling first; none for what only presence shows."""
+    keys = {
+        "stopping": ("stop", "life"),
+        "busy": ("lease", "life"),
+        "stalled": ("stalled", "lease", "life"),
+        "parked": ("parked", "life"),
+    }.get(shown, ("life",))
+    found = [agent.proofs[key] for key in keys if key in agent.proofs]
+    if shown == "blocked" and agent.blocked is not None:
+        block = agent.blocked
+        found = [Proof("outbox", block.seq, "blocked", block.since), *found]
+        if "lease" in agent.proofs:
+            found.insert(1, agent.proofs["lease"])
+    return found
 
 
 _SILENT = {

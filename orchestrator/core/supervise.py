@@ -6,11 +6,12 @@ Like `decide`: every verb takes the folded `Agent` and plain values and returns 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.core.drafts import asked, ended, happened
 from orchestrator.core.events import Draft
 from orchestrator.core.state import Agent, Task
+from orchestrator.errors import Conflict
 
 
 def unsettled(agent: Agent) -> bool:
@@ -50,6 +51,9 @@ def settle(agent: Agent, at: str) -> list[Draft]:
 def _lost(agent: Agent, task: Task, at: str) -> Draft:
     policies = agent.policies
     why = str((agent.exited or agent.failure or {}).get("reason", "the agent was lost"))
+    if task.overtime:
+        late = {"code": "timed_out", "message": f"not done within {task.timeout_s:g} s; then {why}"}
+        return ended(agent, task, "error", at, {**late, "attempt": task.attempt}, timed_out=True)
     if task.cancel_requested:
         return ended(agent, task, "canceled", at, {"reason": f"cancel was requested, then {why}"})
     if policies.get("on_lost", "requeue") == "requeue" and task.attempt < int(policies.get("max_attempts", 2)):
@@ -67,11 +71,20 @@ def _lost(agent: Agent, task: Task, at: str) -> Draft:
 
 
 def exited(
-    agent: Agent, *, at: str, reason: str, code: int | None, signal: int | None, last_lines: list[str]
+    agent: Agent,
+    *,
+    at: str,
+    how: str,
+    reason: str,
+    code: int | None = None,
+    signal: int | None = None,
+    pid: int | None = None,
+    last_lines: Sequence[str] = (),
 ) -> list[Draft]:
-    """The CLI's process is gone: one `exited` per epoch, or `stopped` when it was asked to."""
+    """The CLI's process is gone: one `exited` per epoch; ``how`` is a key of `events.EXITS`."""
     if agent.life not in ("starting", "ready"):
         return []
+    told: dict[str, Any] = {"pid": pid} if pid is not None else {}
     return [
         happened(
             agent,
@@ -79,9 +92,11 @@ def exited(
             at,
             by="orchestrator",
             reason=reason,
+            how=how,
             code=code,
             signal=signal,
-            last_lines=last_lines,
+            last_lines=list(last_lines),
+            **told,
         )
     ]
 
@@ -91,20 +106,65 @@ def never_ready(agent: Agent) -> bool:
     return agent.life == "exited" and agent.ready_epoch == 0 and agent.epoch == 1
 
 
+def must_end(agent: Agent) -> str:
+    """Why the life that runs must be ended now to begin another: a key of `events.EXITS`; "" when it need not."""
+    if agent.life not in ("starting", "ready") or agent.stop_asked:
+        return ""
+    if agent.restart_due:
+        return "restart"
+    return "timed_out" if agent.overrun == agent.epoch else ""
+
+
+class Budget(NamedTuple):
+    """What the policy allows now. ``window_began``: launches before it (RFC 3339) do not count."""
+
+    window_began: str
+    backoff_s: float
+
+
+BACKOFF_MAX_S = 60.0
+
+
+def spent(agent: Agent, window_began: str) -> int:
+    """How many relaunches by policy count against the budget: those since ``window_began``.
+
+    Compared as text, which `at` allows; one that a clock set back has put into the future counts too.
+    """
+    return sum(1 for at in agent.restarts if at >= window_began)
+
+
+def pause_s(agent: Agent, budget: Budget) -> float:
+    """How long after its exit the next life is launched: at once the first time, then doubling up to a minute."""
+    before = spent(agent, budget.window_began)
+    if agent.restart_due or not before:
+        return 0.0
+    return min(BACKOFF_MAX_S, budget.backoff_s * 2.0 ** min(before - 1, 30))
+
+
 def after_exit(
-    agent: Agent, *, at: str, may_relaunch: bool, session: str | None = None, cause: str = ""
+    agent: Agent,
+    *,
+    at: str,
+    budget: Budget,
+    nowhere: str = "",
+    session: str | None = None,
+    cause: str = "",
 ) -> list[Draft]:
     """`restarted` or `failed`, by policy and by what the outbox says was tried already (design §6).
 
-    ``may_relaunch`` is False when there is nothing to launch into: the pane or the tmux server is gone.
-    ``session`` is the CLI's newest, when its engine can go on with one. ``cause`` is the likely one of an exit
-    before the first `ready`.
+    ``nowhere`` says why there is nothing to launch it into, "" when there is. ``session`` is the CLI's newest,
+    when its engine can go on with one. ``cause`` is the likely one of an exit before the first `ready`.
     """
-    if agent.life != "exited" or agent.stop_asked:
+    if agent.life not in ("exited", "failed") or agent.stop_asked:
+        return []
+    if agent.restart_due:
+        return _asked_for(agent, at, nowhere, session)
+    if agent.life == "failed":
         return []
     policies, end = agent.policies, agent.exited or {}
-    restart, limit = policies.get("restart", "on-failure"), int(policies.get("max_restarts", 1))
-    wanted = restart == "always" or (restart == "on-failure" and end.get("code") != 0)
+    restart, limit = policies.get("restart", "on-failure"), int(policies.get("max_restarts", 3))
+    by_itself = end.get("how") not in ("timed_out", "restart")
+    wanted = restart == "always" or (restart == "on-failure" and not (by_itself and end.get("code") == 0))
     why = str(end.get("reason", "exited"))
     if never_ready(agent):
         lines = end.get("last_lines", [])
@@ -113,16 +173,83 @@ def after_exit(
     was_ready = agent.ready_epoch == agent.epoch
     # A session that did not get the CLI to its first call is not tried twice, and what it cost is not counted.
     spare = 1 if agent.resume and not was_ready else 0
-    if wanted and may_relaunch and len(agent.restarts) < limit + spare:
+    before = spent(agent, budget.window_began)
+    if wanted and not nowhere and before < limit + spare:
         told: dict[str, Any] = {"resume": session} if session and was_ready else {}
         return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why, **told)]
-    if not may_relaunch:
-        why += ", so there is nothing to launch it into"
+    if nowhere:
+        why += f"; {nowhere}, so there is nothing to launch it into"
     elif wanted and limit:
-        why += f"; relaunched {len(agent.restarts)} of {limit} times already"
+        window = float(policies.get("restart_window_s", 600.0))
+        why += f"; relaunched {before} of {limit} times within {window:g} s already"
     else:
         why += f"; restart = {restart!r}"
     return [happened(agent, "failed", at, by="orchestrator", reason=why, code="exited")]
+
+
+def _asked_for(agent: Agent, at: str, nowhere: str, session: str | None) -> list[Draft]:
+    asked = agent.restart_asked
+    if nowhere:
+        reason = f"its restart was asked for, and {nowhere}"
+        return failed(agent, at=at, reason=reason, code="exited")
+    told: dict[str, Any] = {"resume": session} if session and not agent.restart_fresh else {}
+    return [
+        happened(
+            agent,
+            "restarted",
+            at,
+            by="orchestrator",
+            epoch=agent.epoch + 1,
+            reason="a restart was asked for",
+            asked=asked,
+            **told,
+        )
+    ]
+
+
+def restart(agent: Agent, *, fresh: bool, req: str, at: str) -> list[Draft]:
+    """Ask for a new life of the agent; a re-sent call asks once. Conflict ``agent_ended`` when it is to end."""
+    if agent.calls.get(req) is not None:
+        return []
+    if agent.stop_asked or agent.life in ("stopped", "deleted"):
+        raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
+    fields = {"fresh": True} if fresh else {}
+    return [asked(agent, "restart", at, req, **fields)]
+
+
+def stalled(agent: Agent, *, at: str, reason: str) -> list[Draft]:
+    """Say once that the agent holds a task and nothing moves; nothing while something else explains it."""
+    if agent.life != "ready" or agent.lease is None or agent.stalled is not None or agent.blocks:
+        return []
+    return [happened(agent, "stalled", at, by="orchestrator", reason=reason, task_id=agent.lease.task_id)]
+
+
+def recovered(agent: Agent, *, at: str, reason: str) -> list[Draft]:
+    """Take the word back; nothing when it does not stand."""
+    if agent.life != "ready" or agent.stalled is None:
+        return []
+    return [happened(agent, "recovered", at, by="orchestrator", reason=reason)]
+
+
+def overtime(agent: Agent, *, at: str, ran_s: float, asked_s: float | None, grace_s: float) -> list[Draft]:
+    """What a lease deserves whose task has a time limit: nothing, a soft cancel, then its end in `error`.
+
+    ``ran_s``: since this attempt was handed out. ``asked_s``: since its cancel could be known to the agent, None
+    before. The error fences the life that held it (`must_end`): a result that comes later is not stored.
+    """
+    lease = agent.lease
+    if lease is None or lease.timeout_s is None or ran_s < lease.timeout_s or agent.life != "ready":
+        return []
+    if not lease.cancel_asked:
+        return [asked(agent, "cancel", at, None, task_id=lease.task_id, reason="timed_out")]
+    if asked_s is None or asked_s < grace_s:
+        return []
+    told = {
+        "code": "timed_out",
+        "message": f"not done within {lease.timeout_s:g} s, nor stopped {grace_s:g} s after it was asked to",
+        "attempt": lease.attempt,
+    }
+    return [ended(agent, lease, "error", at, told, timed_out=True)]
 
 
 def failed(
@@ -137,11 +264,26 @@ def failed(
     return [happened(agent, "failed", at, by="orchestrator", reason=reason, code=code, **told)]
 
 
-def stopped(agent: Agent, *, at: str, how: str) -> list[Draft]:
-    """The process ended on request; the unfinished tasks end in `canceled` by `settle`, then `deleted` follows."""
+class Rung(NamedTuple):
+    """One rung of the ladder that ends a CLI, and how long it was given."""
+
+    rung: str  # stop | quit | SIGTERM | SIGKILL
+    seconds: float
+
+
+ENDED_BY = {"stop": "stopped by itself", "quit": "quit by its own command"}
+
+
+def stopped(agent: Agent, *, at: str, rungs: Sequence[Rung]) -> list[Draft]:
+    """The process ended on request; the unfinished tasks end in `canceled` by `settle`, then `deleted` follows.
+
+    ``rungs`` were tried in this order, the last one worked; none: there was no process any more.
+    """
     if agent.life in ("stopped", "deleted"):
         return []
-    return [happened(agent, "stopped", at, by="orchestrator", how=how)]
+    how = ENDED_BY.get(rungs[-1].rung, rungs[-1].rung) if rungs else "gone already"
+    tried = [{"rung": one.rung, "seconds": round(one.seconds, 3)} for one in rungs]
+    return [happened(agent, "stopped", at, by="orchestrator", how=how, rungs=tried)]
 
 
 def deleted(agent: Agent, *, at: str) -> list[Draft]:

@@ -108,11 +108,25 @@ class DeleteArguments(Arguments):
     confirm: Annotated[str | None, Field(max_length=128, description="with force: repeat the agent_id")] = None
 
 
+class RestartArguments(Arguments):
+    """Arguments of agent_restart."""
+
+    agent_id: AgentId
+    fresh: Annotated[bool, Field(description="do not go on with the session of its last life")] = False
+    ready_wait_ms: Annotated[
+        int | None, Field(ge=0, le=110_000, description="how long to wait for ready; default 45 s")
+    ] = None
+
+
 class NewTask(Arguments):
     """A task to queue."""
 
     task_id: Annotated[str | None, Field(max_length=128, description="your id for it; made up when left out")] = None
     payload: Annotated[Any, Field(description='any JSON; for the shell engine {"command": "..."}')] = None
+    timeout_s: Annotated[
+        float | None,
+        Field(gt=0, le=31_536_000, description="from its delivery: then a soft cancel, then error with timed_out"),
+    ] = None
 
 
 class EnqueueArguments(Arguments):
@@ -196,6 +210,16 @@ class DeleteAnswer(_Answer):
     agent_id: str
     status: str
     canceled_tasks: list[str]
+
+
+class RestartAnswer(_Answer):
+    """Answer of agent_restart."""
+
+    agent_id: str
+    epoch: int
+    ready: Annotated[bool, Field(description="false: still starting, or it failed; see status and reason")]
+    status: str
+    reason: str
 
 
 class EnqueueAnswer(_Answer):

@@ -27,6 +27,8 @@ from orchestrator.server.master_models import (
     ListArguments,
     NewAgent,
     PageAnswer,
+    RestartAnswer,
+    RestartArguments,
 )
 from orchestrator.server.toolset import Call, Tool
 from orchestrator.team import agents, tasks
@@ -105,9 +107,25 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             raise BadRequest("confirm_needed", f"force ends {given.agent_id} at once; its work is lost")
         return await agents.delete(supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell)
 
+    async def restart(call: Call, given: RestartArguments) -> dict[str, Any]:
+        return await agents.restart(
+            supervisor,
+            call.client.origin,
+            given.agent_id,
+            fresh=given.fresh,
+            req=call.req,
+            wait_s=ready_wait(call, given.ready_wait_ms),
+            tell=call.tell,
+        )
+
     async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
         return await tasks.enqueue(
-            call.roster, given.agent_id, task_id=given.task.task_id, payload=given.task.payload, req=call.req
+            call.roster,
+            given.agent_id,
+            task_id=given.task.task_id,
+            payload=given.task.payload,
+            req=call.req,
+            timeout_s=given.task.timeout_s,
         )
 
     async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
@@ -181,6 +199,17 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             list_,
             read_only=True,
             idempotent=True,
+        ),
+        Tool(
+            "agent_restart",
+            "Launch an agent anew",
+            "End the agent's program, if it runs, and start it again, also after it has failed; its queue stays, the "
+            "task it held is handed out again (attempt + 1) or ends in error, as its policy says.",
+            RestartArguments,
+            RestartAnswer,
+            restart,
+            destructive=True,
+            open_world=True,
         ),
         Tool(
             "agent_delete",

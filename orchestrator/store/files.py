@@ -86,6 +86,10 @@ class Paths:
     def launch(self, agent_id: str) -> Path:
         return self.engine_dir(agent_id) / "launch.json"
 
+    def process(self, agent_id: str) -> Path:
+        """Names the process of the agent's CLI, so that it is known again when its pane is gone."""
+        return self.engine_dir(agent_id) / "process.json"
+
     def go(self, agent_id: str) -> Path:
         """Names the epoch whose launch stub may go on."""
         return self.engine_dir(agent_id) / "go"

@@ -258,6 +258,57 @@ async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | N
     await roster.durable(entry)
 
 
+async def restart(
+    supervisor: Supervisor,
+    origin: Origin,
+    agent_id: str,
+    *,
+    fresh: bool,
+    req: str,
+    wait_s: float,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Begin a new life of an agent, whatever became of the last one; ``{agent_id, epoch, ready, status, reason}``.
+
+    A CLI that runs is ended first, and its task is what the agent's ``on_lost`` says. The queue stays. ``fresh``: not
+    with the session of the old life. A run whose window is gone goes on in the caller's. A re-sent call asks once.
+    """
+    roster, clock = supervisor.roster, supervisor.roster.clock
+    entry = roster.entry(agent_id)
+    drafts = supervise.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+    run = roster.runs.get(entry.run_id)
+    if run is None:
+        raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")
+    if drafts:
+        await supervisor.windows.go_on_at(run, origin)
+        drafts = supervise.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+        roster.write(entry, drafts)
+    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop it
+    await roster.durable(entry)
+    tell(f"{agent_id}: asked for a new life")
+
+    def look() -> bool | None:
+        agent = entry.state
+        over = agent.life in ("failed", "stopped", "deleted") and entry.agent_id not in supervisor.tending
+        return True if (agent.life == "ready" and not agent.restart_due) or over or agent.stop_asked else None
+
+    await wait_until(look, entry.changed, clock.monotonic() + wait_s, clock)
+    await roster.durable(entry)
+    status, reason = status_of(entry, clock)
+    answer = {
+        "agent_id": agent_id,
+        "epoch": entry.state.epoch,
+        "ready": entry.state.life == "ready" and not entry.state.restart_due,
+        "status": status,
+        "reason": reason,
+        "tmux_pane_id": entry.pane_id,
+    }
+    failure = entry.state.failure or {}
+    if entry.state.life == "failed" and failure.get("last_lines"):
+        answer["last_lines"] = failure["last_lines"]
+    return answer
+
+
 async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
     """End an agent (R-AC2): graceful by default, its unfinished tasks end in `canceled`, its files stay.
 

@@ -50,6 +50,8 @@ class Entry:
         self.told: tuple[tuple[int, str, bool], int] | None = None
         self.process = "unknown"
         self.pid: int | None = None
+        self.wait_status: tuple[int, int] | None = None  # epoch, and how its process ended, where the kernel told it
+        self.relaunch_at: tuple[int, float] | None = None  # epoch that ended, and when (monotonic) the next may begin
         self.pane_id: str | None = None
         self.secret: str | None = None
         self.session: str | None = None  # of the CLI, as preset by the launch or told by the CLI
@@ -86,7 +88,9 @@ class Entry:
 
     def presence(self, clock: Clock) -> state.Presence:
         quiet = None if self.last_call is None else clock.monotonic() - self.last_call
-        return state.Presence(self.waiting is not None, quiet, self.process, self.turn)
+        again = self.relaunch_at
+        wait_s = again[1] - clock.monotonic() if again is not None and again[0] == self.state.epoch else None
+        return state.Presence(self.waiting is not None, quiet, self.process, self.turn, wait_s)
 
     def called(self, clock: Clock) -> None:
         """Note that the agent begins a call: its CLI is in the middle of a turn, whatever we took it for."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
+import struct
 import time
 from pathlib import Path
 
-from orchestrator.clock import Clock, elapse
+from orchestrator.clock import Clock, SystemClock, elapse
 from orchestrator.term import tmux
 
 PROC = Path("/proc")
@@ -20,6 +22,7 @@ KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
 
 start_time = tmux.start_time
+_CLOCK = SystemClock()  # of the kernel's own moments, which no test's clock moves
 
 
 def environ_of(pid: int) -> dict[str, str]:
@@ -71,13 +74,7 @@ def tree_of(pid: int) -> list[tuple[int, int]]:
 
 def alive(pid: int, began: int) -> bool:
     """Whether that very process still runs; a zombie does not."""
-    if start_time(pid) != began:
-        return False
-    try:
-        stat = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return False
-    return stat.rpartition(b")")[2].split()[0] != b"Z"
+    return start_time(pid) == began and state_of(pid) not in ("Z", "")
 
 
 def signal_name(number: int) -> str:
@@ -96,12 +93,15 @@ def send(tree: list[tuple[int, int]], sign: signal.Signals) -> None:
                 os.kill(pid, sign)
 
 
-async def ended(pid: int) -> None:
-    """Wait until the process has ended; returns at once when it is gone already. Not a child of ours: no status."""
+async def ended(pid: int) -> int | None:
+    """Wait until the process has ended; at once when it is gone already. Its wait status where the kernel tells it.
+
+    It is no child of ours, so only Linux 6.15 and newer can tell, once its parent has taken note of the end.
+    """
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return None
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -112,9 +112,54 @@ async def ended(pid: int) -> None:
     loop.add_reader(fd, readable)
     try:
         await done
+        for _ in range(STATUS_TRIES):
+            status = _wait_status(fd)
+            if status is not None or not _is_zombie(pid):
+                return _wait_status(fd)
+            await elapse(0.01, _CLOCK)
+        return None
     finally:
         loop.remove_reader(fd)
         os.close(fd)
+
+
+# linux/pidfd.h: struct pidfd_info in its first published size, and the exit status at its end.
+_INFO_BYTES = 64
+_GET_INFO = (3 << 30) | (_INFO_BYTES << 16) | (0xFF << 8) | 11
+_INFO_EXIT = 1 << 3
+STATUS_TRIES = 20
+
+
+def _wait_status(fd: int) -> int | None:
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("=Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(fd, _GET_INFO, info, True)
+    except OSError:
+        return None
+    (told,) = struct.unpack_from("=Q", info, 0)
+    return int(struct.unpack_from("=i", info, _INFO_BYTES - 4)[0]) if told & _INFO_EXIT else None
+
+
+def _is_zombie(pid: int) -> bool:
+    return state_of(pid) == "Z"
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what the process does: R, S, D, T (stopped), Z (ended) …; "" when it is gone."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return ""
+    return stat.rpartition(b")")[2].split()[0].decode()
+
+
+def boot_id() -> str:
+    """Tells one boot of this machine from another: start times count from it."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 async def end_tree(pid: int, grace_s: float, clock: Clock) -> str:

@@ -1,4 +1,4 @@
-"""Keeps agents alive as their records ask: launch, notice an exit, launch once more, end, and go on after a crash.
+"""Keeps agents alive as their records ask: launch, notice an exit, launch anew, end, and go on after a crash.
 
 One reconcile function (`tend`) derives the next step of an agent from its records and its pane; creating, deleting
 and recovering after a kill -9 all go through it, so a step that was cut off is simply taken again.
@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator.clock import Timer, call_off, elapse, rfc3339, wait_until
 from orchestrator.core import engines, supervise
+from orchestrator.core.events import EXITS
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import replace
-from orchestrator.team import launches, processes
+from orchestrator.team import exits, launches, processes
 from orchestrator.team.broadcast import Run
+from orchestrator.team.ending import Ending
 from orchestrator.team.entry import Entry
 from orchestrator.team.metas import Metas
+from orchestrator.team.overdue import Overdue
 from orchestrator.team.painting import Painting
 from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster
@@ -40,15 +45,21 @@ class Supervisor:
     def __init__(self, roster: Roster, windows: Windows) -> None:
         self.roster = roster
         self.windows = windows
-        self._tending: dict[str, asyncio.Task[None]] = {}
+        self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
         self._watching: dict[str, asyncio.Task[None]] = {}
+        self._servers: dict[int, asyncio.Task[None]] = {}  # by pid: waits for the end of a tmux server
+        self._relaunches: dict[str, Timer] = {}
+        self._ending = Ending(roster, windows)
         self._metas = Metas(roster)
         self._painting = Painting(roster)
         self.watching = Watching(roster, windows, self.tend)
+        self.watching.on_look = self.look_for_panes
+        self.overdue = Overdue(roster, windows, self.tend)
         roster.listeners.append(self._painting.repaint)
         roster.listeners.append(self._metas.changed)
+        roster.listeners.append(self.overdue.seen)
 
     def _at(self) -> str:
         return rfc3339(self.roster.clock.now())
@@ -98,11 +109,11 @@ class Supervisor:
 
     def tend(self, entry: Entry) -> None:
         """Take the agent's next steps until it needs none; harmless at any time, one at work per agent."""
-        if entry.agent_id in self._tending:
+        if entry.agent_id in self.tending:
             self._again.add(entry.agent_id)
             return
         task = asyncio.get_running_loop().create_task(self._tend(entry))
-        self._tending[entry.agent_id] = task
+        self.tending[entry.agent_id] = task
 
     async def _tend(self, entry: Entry) -> None:
         pause = 0.2
@@ -123,7 +134,7 @@ class Supervisor:
         except Exception:
             log.exception("bug while tending", agent=entry.agent_id)
         finally:
-            self._tending.pop(entry.agent_id, None)
+            self.tending.pop(entry.agent_id, None)
             entry.changed.notify()
 
     async def _step(self, entry: Entry) -> bool:
@@ -136,19 +147,65 @@ class Supervisor:
             await self._end(entry, run)
             return False
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
-        if agent.life == "exited":
-            cause = await cause_of(self.roster, entry) if supervise.never_ready(agent) else ""
-            row = engines.ENGINES.get(str(agent.spec["engine"]))
-            session = (entry.session or agent.session) if row is not None and row.resumes else None
-            drafts = supervise.after_exit(
-                agent, at=self._at(), may_relaunch=pane is not None, session=session, cause=cause
-            )
-            await self.roster.commit(entry, drafts)
-            return bool(drafts)
+        if agent.life == "exited" or (agent.life == "failed" and agent.restart_due):
+            return await self._after_exit(entry, run, pane)
         if agent.life == "failed":
             await self._after_failure(entry, run, pane)
             return False
         return await self._see(entry, run, pane)
+
+    async def _after_exit(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
+        """The next life by policy, or because it was asked for; or the word that there is none."""
+        agent = entry.state
+        await self.roster.durable(entry)  # the exit fences the old life: only then may what is left of it be ended
+        await self._end_remains(entry)
+        nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
+        budget = self._budget(entry)
+        wait_s = 0.0 if nowhere else self._backoff_left(entry, budget)
+        if wait_s > 0:
+            return False
+        cause = await cause_of(self.roster, entry) if supervise.never_ready(agent) else ""
+        row = engines.ENGINES.get(str(agent.spec["engine"]))
+        session = (entry.session or agent.session) if row is not None and row.resumes else None
+        drafts = supervise.after_exit(
+            agent, at=self._at(), budget=budget, nowhere=nowhere, session=session, cause=cause
+        )
+        await self.roster.commit(entry, drafts)
+        return bool(drafts)
+
+    def _budget(self, entry: Entry) -> supervise.Budget:
+        window = float(entry.state.policies.get("restart_window_s", self.roster.config().restart_window_s))
+        began = self.roster.clock.now() - timedelta(seconds=window)
+        return supervise.Budget(rfc3339(began), self.roster.config().restart_backoff_s)
+
+    def _backoff_left(self, entry: Entry, budget: supervise.Budget) -> float:
+        """Seconds until the next life may begin; `tend` is called again then. Counted on once per exit."""
+        clock, agent = self.roster.clock, entry.state
+        due = entry.relaunch_at
+        pause = supervise.pause_s(agent, budget)
+        if agent.restart_due or not pause:
+            due = None
+        elif due is None or due[0] != agent.epoch:
+            # The daemon may have been away meanwhile; a clock that was set never makes it longer than it is.
+            since = exits.seconds_since(str((agent.exited or {}).get("at", "")), clock.now())
+            due = (agent.epoch, clock.monotonic() + min(pause, max(0.0, pause - since)))
+        entry.relaunch_at = due
+        left = 0.0 if due is None else due[1] - clock.monotonic()
+        timer = self._relaunches.pop(entry.agent_id, None)
+        if timer is not None:
+            timer.cancel()
+        if left > 0:
+            self._relaunches[entry.agent_id] = clock.timer(left, lambda: self.tend(entry))
+            entry.changed.notify()
+        return left
+
+    async def _end_remains(self, entry: Entry) -> None:
+        """End what is left of a life that is over: a CLI that outlived its pane must not work beside the next."""
+        left = await asyncio.to_thread(exits.recorded, self.roster.paths, entry.agent_id)
+        if left is None or not left.alive():
+            return
+        log.warning("ending what its pane has left behind", agent=entry.agent_id, pid=left.pid)
+        await self._ending.at_once(left.pid)
 
     async def _see(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
         """A living agent: look for its pane of this epoch, and the process in it."""
@@ -163,30 +220,59 @@ class Supervisor:
         if pane.dead:
             await self._exited(entry, run, pane)
             return True
+        foreign = await asyncio.to_thread(exits.foreign, self.roster.paths, entry.agent_id, agent.epoch, pane.pid)
+        if foreign is not None:
+            # Somebody started another program in its pane: that pane is theirs now.
+            await self.windows.let_go(run, entry.agent_id, pane.pane_id)
+            await self._commit_exit(entry, foreign)
+            return True
+        how = supervise.must_end(agent)
+        if how:
+            await self._end_life(entry, run, pane, how)
+            return True
         if agent.life == "starting":
             await self.release(entry)
-        self._watch(entry, pane.pid)
+        await self._watch(entry, run, pane.pid)
         return False
 
     async def _without_pane(self, entry: Entry, run: Run) -> bool:
         agent = entry.state
         alive = await self.windows.same_server(run)
-        if alive and agent.life == "starting" and agent.epoch == 1 and entry.agent_id not in run.file["agents"]:
-            # The intent is durable, its pane was never made: a daemon died in between.
-            argv = self.launch_argv(entry.agent_id, 1)
+        if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
+            # The record is durable, its pane was never made: a new life, or a daemon died in between.
+            argv = self.launch_argv(entry.agent_id, agent.epoch)
             made = await self.windows.adopt_stub(run, entry, argv)
-            if made is None:
-                if not launches.read(self.roster, entry):
-                    launches.write(self.roster, entry, agent.spec, 1, engines.passed_on(os.environ, {}))
+            if made is None and await self._written(entry):
                 await self.launch(run, [entry])
             return True
-        reason = "its pane was closed" if alive else "the tmux server is gone"
-        entry.process = "gone"
-        await self.roster.commit(
-            entry,
-            supervise.exited(agent, at=self._at(), reason=reason, code=None, signal=None, last_lines=[]),
-        )
+        left = await asyncio.to_thread(exits.recorded, self.roster.paths, entry.agent_id)
+        status = entry.wait_status[1] if entry.wait_status and entry.wait_status[0] == agent.epoch else None
+        await self._commit_exit(entry, exits.without_pane(agent.epoch, server=alive, left=left, status=status))
         return True
+
+    async def _commit_exit(self, entry: Entry, end: exits.End, last_lines: Sequence[str] = ()) -> None:
+        entry.process = "gone"
+        drafts = supervise.exited(
+            entry.state,
+            at=self._at(),
+            how=end.how,
+            reason=end.reason,
+            code=end.code,
+            signal=end.signal,
+            pid=entry.pid,
+            last_lines=last_lines,
+        )
+        await self.roster.commit(entry, drafts)
+
+    async def _end_life(self, entry: Entry, run: Run, pane: TaggedPane, how: str) -> None:
+        """End a CLI whose life is over by its records, so that the next one can begin."""
+        rungs = await self._ending.at_once(pane.pid)
+        steps.passed("restart:ended")
+        dead = await self._dead(run, entry.agent_id)
+        lines = await self.windows.last_lines(run, pane.pane_id)
+        code, signal = (dead.dead_status, dead.dead_signal) if dead is not None else (None, None)
+        reason = f"{EXITS[how]} ({rungs[-1].rung})"
+        await self._commit_exit(entry, exits.End(how, reason, code, signal), lines)
 
     async def _relaunch(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
         """The next life in the same pane; the record of it stands already."""
@@ -195,18 +281,8 @@ class Supervisor:
             # The old life outlived its record (the daemon was killed in between): it must not work on.
             await processes.kill_tree(pane.pid, self.roster.clock)
             await self._dead(run, entry.agent_id)
-        old = launches.read(self.roster, entry)
-        if old.get("epoch") != agent.epoch:
-            try:
-                launches.write(self.roster, entry, agent.spec, agent.epoch, old.get("base_env") or old.get("env", {}))
-            except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
-                await self.roster.commit(
-                    entry,
-                    supervise.failed(
-                        agent, at=self._at(), reason=f"{error.message}: {error.next_step}", code=error.code
-                    ),
-                )
-                return
+        if not await self._written(entry):
+            return
         new = NewPane(
             entry.agent_id,
             run.run_id,
@@ -217,13 +293,29 @@ class Supervisor:
         if await self.windows.respawn(run, pane.pane_id, new):
             await self.release(entry)
 
+    async def _written(self, entry: Entry) -> bool:
+        """Have the launch file of the current epoch; False when the agent was failed, because it cannot be made."""
+        agent, old = entry.state, launches.read(self.roster, entry)
+        if old.get("epoch") == agent.epoch:
+            return True
+        base = old.get("base_env") or old.get("env") or engines.passed_on(os.environ, {})
+        try:
+            launches.write(self.roster, entry, agent.spec, agent.epoch, base)
+        except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
+            reason = f"{error.message}: {error.next_step}"
+            await self.roster.commit(entry, supervise.failed(agent, at=self._at(), reason=reason, code=error.code))
+            return False
+        return True
+
     # -- noticing an exit ---------------------------------------------------------------------------------------
 
-    def _watch(self, entry: Entry, pid: int) -> None:
+    async def _watch(self, entry: Entry, run: Run, pid: int) -> None:
         self.watching.begin(entry)
-        watching = self._watching.get(entry.agent_id)
+        self._watch_server(run)
+        watching, epoch = self._watching.get(entry.agent_id), entry.state.epoch
         if entry.pid == pid and watching is not None and not watching.done():
             return
+        await asyncio.to_thread(exits.record, self.roster.paths, entry.agent_id, pid, epoch)
         if watching is not None:
             watching.cancel()
         entry.pid = pid
@@ -231,31 +323,47 @@ class Supervisor:
         entry.changed.notify()
 
         async def watch() -> None:
-            await processes.ended(pid)
+            status = await processes.ended(pid)
+            entry.wait_status = None if status is None else (epoch, status)
             entry.process = "gone"
             entry.changed.notify()
             self.tend(entry)
 
         self._watching[entry.agent_id] = asyncio.get_running_loop().create_task(watch())
 
+    def _watch_server(self, run: Run) -> None:
+        """Know the end of the tmux server at once: a CLI may outlive it, and then shows nothing."""
+        pid = int(run.file["server_pid"])
+        if pid in self._servers:
+            return
+
+        async def watch() -> None:
+            await processes.ended(pid)
+            del self._servers[pid]
+            for entry in list(self.roster.agents.values()):
+                if entry.run_id == run.run_id and entry.live:
+                    self.tend(entry)
+
+        self._servers[pid] = asyncio.get_running_loop().create_task(watch())
+
+    async def look_for_panes(self) -> None:
+        """Tend the living agents whose pane is gone although their CLI still runs; called now and then."""
+        for run in [run for run in self.roster.runs.values() if run.live and run.file["agents"]]:
+            try:
+                seen = await self.windows.tagged(run)
+            except OrchestratorError as error:
+                log.debug("panes not seen", run=run.run_id, **error.as_dict())
+                continue
+            for agent_id in list(run.file["agents"]):
+                entry = self.roster.agents.get(agent_id)
+                if entry is not None and entry.live and agent_id not in seen:
+                    self.tend(entry)
+
     async def _exited(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
-        entry.process = "gone"
         pane = await self._dead(run, entry.agent_id) or pane
-        if pane.dead_signal is not None:
-            reason = f"its program was ended by {processes.signal_name(pane.dead_signal)}"
-        elif pane.dead_status is not None:
-            reason = f"its program exited with {pane.dead_status}"
-        else:
-            reason = "its program ended"
-        drafts = supervise.exited(
-            entry.state,
-            at=self._at(),
-            reason=reason,
-            code=pane.dead_status,
-            signal=pane.dead_signal,
-            last_lines=await self.windows.last_lines(run, pane.pane_id),
-        )
-        await self.roster.commit(entry, drafts)
+        lines = await self.windows.last_lines(run, pane.pane_id)
+        end = exits.of_status(pane.dead_status, pane.dead_signal)
+        await self._commit_exit(entry, end, lines)
 
     async def _dead(self, run: Run, agent_id: str) -> TaggedPane | None:
         """The pane once tmux knows how its process ended."""
@@ -272,7 +380,7 @@ class Supervisor:
         """A CLI that did not get ready in time still runs, and must not begin to work later; its pane is closed."""
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
             if not pane.dead:
-                await self._end_tree(pane.pid)
+                await self._ending.at_once(pane.pid)
             await self.windows.remove(run, entry.agent_id)
             entry.pane_id = None
         entry.process = "gone"
@@ -284,10 +392,10 @@ class Supervisor:
         """The ladder of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
         agent = entry.state
         if agent.life != "stopped":
-            how = await self._end_process(entry, run)
+            rungs = await self._end_process(entry, run)
             steps.passed("delete:process-ended")
             entry.process = "gone"
-            await self.roster.commit(entry, supervise.stopped(agent, at=self._at(), how=how))
+            await self.roster.commit(entry, supervise.stopped(agent, at=self._at(), rungs=rungs))
         await self.windows.remove(run, entry.agent_id)
         steps.passed("delete:pane-removed")
         await self.roster.commit(entry, supervise.deleted(agent, at=self._at()))
@@ -298,43 +406,18 @@ class Supervisor:
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
-    async def _end_process(self, entry: Entry, run: Run) -> str:
+    async def _end_process(self, entry: Entry, run: Run) -> list[supervise.Rung]:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
             # Split by a daemon that died before it could tag it: nobody else would ever close it.
             await self.windows.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
             pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
-            return "gone already"
-        config = self.roster.config()
-        pid, began = pane.pid, processes.start_time(pane.pid)
-        if began is None:
-            return "gone already"
+            left = await asyncio.to_thread(exits.recorded, self.roster.paths, entry.agent_id)
+            return await self._ending.at_once(left.pid) if left is not None and left.alive() else []
         if entry.state.life == "starting":
             await self.release(entry)
-        asked = not entry.state.stop_force and entry.state.life == "ready"
-        if asked and await self._gone_within(entry, pid, began, config.stop_grace_s):
-            return "stopped by itself"
-        return await self._end_tree(pid)
-
-    async def _end_tree(self, pid: int) -> str:
-        return await processes.end_tree(pid, self.roster.config().kill_grace_s, self.roster.clock)
-
-    async def _gone_within(self, entry: Entry, pid: int, began: int, seconds: float) -> bool:
-        """Whether the process ends in time; a force that arrives meanwhile ends the waiting."""
-        clock = self.roster.clock
-        ending = asyncio.get_running_loop().create_task(processes.ended(pid))
-        ending.add_done_callback(lambda _task: entry.changed.notify())
-        try:
-            await wait_until(
-                lambda: True if ending.done() or entry.state.stop_force else None,
-                entry.changed,
-                clock.monotonic() + seconds,
-                clock,
-            )
-        finally:
-            ending.cancel()
-        return not processes.alive(pid, began)
+        return await self._ending.gently(entry, pane.pid)
 
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 
@@ -352,6 +435,7 @@ class Supervisor:
                 entry.pane_id = run.file["agents"].get(entry.agent_id)
             if entry.live:
                 self.tend(entry)
+            self.overdue.seen(entry)
             if not clean and self._metas.behind(entry):
                 self._metas.changed(entry)
         for run in self.roster.runs.values():
@@ -362,9 +446,7 @@ class Supervisor:
     async def settled(self, entry: Entry, deadline: float) -> None:
         """Wait until nothing is being done for the agent, or the deadline."""
         clock = self.roster.clock
-        await wait_until(
-            lambda: True if entry.agent_id not in self._tending else None, entry.changed, deadline, clock
-        )
+        await wait_until(lambda: True if entry.agent_id not in self.tending else None, entry.changed, deadline, clock)
 
     @property
     def live_agents(self) -> int:
@@ -373,7 +455,10 @@ class Supervisor:
 
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""
-        await call_off([*self._tending.values(), *self._watching.values()])
+        for timer in self._relaunches.values():
+            timer.cancel()
+        await call_off([*self.tending.values(), *self._watching.values(), *self._servers.values()])
         await self.watching.close()
+        await self.overdue.close()
         await self._metas.close()
         self._painting.close()

@@ -6,21 +6,29 @@ the agents' side of the server loads this module and no more (design §12).
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 from typing import Any
 
 import orjson
+import structlog
 
 from orchestrator.clock import rfc3339, wait_until
-from orchestrator.core import blocks, decide, parking
+from orchestrator.core import blocks, decide, parking, supervise
+from orchestrator.core.events import TERMINAL, Draft
 from orchestrator.core.prompts import reminder
-from orchestrator.errors import BadRequest, Conflict
-from orchestrator.store.files import check_id
+from orchestrator.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.store.files import check_id, list_artifacts
 from orchestrator.store.journal import Journal
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Waiting
 from orchestrator.team.roster import Roster, payload_bytes
+
+log = structlog.get_logger()
+
+LEFT_FILES = 20
+"""So many names of files that a lost attempt has left are told to the next one."""
 
 # CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer gives it another cursor to pass.
 _NONCE = secrets.token_hex(4)
@@ -48,8 +56,13 @@ def _now(roster: Roster) -> str:
 # -- the master's side ------------------------------------------------------------------------------------------
 
 
-async def enqueue(roster: Roster, agent_id: str, *, task_id: str | None, payload: Any, req: str) -> dict[str, Any]:
-    """Queue a task for an agent; ``{position, task_id, state, duplicate?}`` once it is durable (R-Q3)."""
+async def enqueue(
+    roster: Roster, agent_id: str, *, task_id: str | None, payload: Any, req: str, timeout_s: float | None = None
+) -> dict[str, Any]:
+    """Queue a task for an agent; ``{position, task_id, state, duplicate?}`` once it is durable (R-Q3).
+
+    ``timeout_s`` bounds each attempt, counted from its delivery.
+    """
     payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
     task_id = task_id if task_id is not None else decide.task_id_from(req)
@@ -61,6 +74,7 @@ async def enqueue(roster: Roster, agent_id: str, *, task_id: str | None, payload
         limits=limits(roster),
         req=req,
         at=_now(roster),
+        timeout_s=timeout_s,
     )
     await roster.commit(entry, decision.drafts)
     return decision.answer
@@ -151,7 +165,7 @@ async def wait_for_command(
     has spoken in this epoch, ``park: true`` ends a row of empty waits and asks for the end of the turn.
     """
     entry = roster.entry(agent_id)
-    decide.check_epoch(entry.state, epoch)
+    _check_life(entry, epoch, "wait_for_command")
     clock = roster.clock
     began = clock.monotonic() - age_s
     if entry.waiting is not None:
@@ -163,8 +177,7 @@ async def wait_for_command(
         first = decide.ready(
             entry.state, at=at, req=None, session=entry.session, wakes=entry.hook_epoch == entry.state.epoch
         )
-        goes_on = [*blocks.called(entry.state, at=at), *parking.woken(entry.state, at=at, reason="it called")]
-        await roster.commit(entry, [*first, *goes_on])
+        await roster.commit(entry, [*first, *_goes_on(entry, at)])
         command = await _next(roster, entry, call, epoch, began=began, deadline=began + timeout_s, req=req)
     finally:
         if entry.waiting is call:
@@ -181,8 +194,42 @@ async def wait_for_command(
     if command["kind"] == "stop":
         entry.told_stop = True
     elif command["kind"] == "task":
-        command = {**command, "artifacts": entry.artifacts}
+        command = await _handed_out(roster, entry, command)
     return {"status": "command", "command": command, "cursor": cursor, "reminder": _reminder(entry)}
+
+
+def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None) -> None:
+    """Refuse the call of a life that is over; it leaves a note in the log and no record (design §5)."""
+    try:
+        decide.check_epoch(entry.state, epoch)
+    except Conflict as refused:
+        log.info("refused a call of a life that is over", agent=entry.agent_id, life=epoch, what=what, task=task_id,
+                 code=refused.code)  # fmt: skip
+        raise
+
+
+def _goes_on(entry: Entry, at: str) -> list[Draft]:
+    """What a call shows: nothing blocks the agent, it is not parked and not stalled."""
+    agent, why = entry.state, "it called"
+    drafts = [*blocks.called(agent, at=at), *parking.woken(agent, at=at, reason=why)]
+    return [*drafts, *supervise.recovered(agent, at=at, reason=why)]
+
+
+async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> dict[str, Any]:
+    """The task's command with where its files go; a later attempt is told what the lost one has left."""
+    command = {**command, "artifacts": entry.artifacts}
+    task = entry.state.lease
+    if task is None or task.attempt < 2 or command.get("redelivered"):
+        return command
+    left: list[str] = []
+    try:
+        files = await asyncio.to_thread(list_artifacts, roster.paths.artifacts(entry.agent_id))
+        left = [one["name"] for one in files if one["modified_at"] >= (task.began or "")]
+    except OrchestratorError as error:
+        log.info("the artifacts of a lost attempt were not listed", agent=entry.agent_id, **error.as_dict())
+    lost = {"attempt": task.attempt - 1, "lost": task.lost, "artifacts": entry.artifacts, "files": left[:LEFT_FILES]}
+    note = f"attempt {task.attempt}: the one before was lost ({task.lost}); look at what it did before you redo it"
+    return {**command, "previous": lost, "note": note}
 
 
 def _may_park(roster: Roster, entry: Entry) -> bool:
@@ -264,7 +311,7 @@ async def emit_event(
     if payload is not None:
         payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
-    decide.check_epoch(entry.state, epoch)
+    _check_life(entry, epoch, kind, task_id)
     entry.called(roster.clock)
     at = _now(roster)
     decision = decide.emit(
@@ -277,8 +324,9 @@ async def emit_event(
         at=at,
         session=entry.session,
     )
-    goes_on = [*blocks.called(entry.state, at=at), *parking.woken(entry.state, at=at, reason="it called")]
-    records = roster.write(entry, [*decision.drafts, *goes_on])
+    if decision.answer.get("duplicate") and kind in TERMINAL:
+        log.info("a late end was not stored: the task has ended", agent=agent_id, task=task_id, type=kind)
+    records = roster.write(entry, [*decision.drafts, *_goes_on(entry, at)])
     answer = dict(decision.answer)
     for record in records:
         if record["type"] == kind:
@@ -305,6 +353,7 @@ def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) 
     entry = roster.entry(agent_id)
     if entry.secret is None or not secrets.compare_digest(entry.secret, secret):
         if entry.state.epoch > 0:
+            log.info("refused a call with the secret of another life", agent=agent_id)
             raise Conflict("replaced", f"the secret is not that of the current life of {agent_id}")
         raise BadRequest("not_an_agent", f"the secret is not that of {agent_id}")
     return entry

@@ -44,6 +44,7 @@ def full_of(
             "position": place,
             "attempt": task.attempt,
             "cancel_requested": task.cancel_requested,
+            "timeout_s": task.timeout_s,
         }
         for place, task in enumerate(agent.unfinished.values(), 1)
         if place <= SHOWN_TASKS
@@ -51,6 +52,7 @@ def full_of(
     return {
         **row_of(agent, status, pane_id, last_seq),
         "blocked": blocked_of(agent),
+        "evidence": evidence_of(agent, status[0], paths),
         "model": agent.spec.get("model"),
         "approval": agent.spec.get("approval", "ask"),
         "session": agent.session,
@@ -74,6 +76,18 @@ def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
     if found is None:
         return None
     return {"kind": found.kind or None, "reason": found.reason, "until": found.until, "since": found.since}
+
+
+def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, Any]]:
+    """The records that prove the status, most telling first: ``[{file, seq, type, at}]``.
+
+    Empty for what only presence shows (`idle` has its life's record: that it waits right now, no record says).
+    """
+    files = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
+    return [
+        {"file": str(files[proof.log]), "seq": proof.seq, "type": proof.type, "at": proof.at}
+        for proof in state.proof_of(agent, shown)
+    ]
 
 
 def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:

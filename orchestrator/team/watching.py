@@ -21,6 +21,7 @@ from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
 from orchestrator.errors import OrchestratorError
+from orchestrator.team import processes
 from orchestrator.team.entry import Entry
 from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster
@@ -29,6 +30,10 @@ from orchestrator.team.windows import Windows
 log = structlog.get_logger()
 
 EVERY_S = 2.0
+STOPPED = "suspended"
+"""Kind of the block of an agent whose process was stopped (SIGSTOP, Ctrl-Z)."""
+PANES_EVERY = 5
+"""In every so manieth look it is asked whether all panes still exist."""
 SILENT_S = 5.0
 """Without a call for so long, and not inside wait_for_command, an agent's screen is asked why."""
 
@@ -41,6 +46,7 @@ class _Life:
     began: float
     last: str | None = None  # kind of what the screen explained; "" for nothing, None before the first look
     stale: bool = False
+    stopped: bool = False  # its process was, in the look before
     judged: bool = False  # being failed, because it did not get ready
     told: Finding | None = None  # by a hook, in better words than the screen's; for as long as that shows the same
 
@@ -48,6 +54,7 @@ class _Life:
 class Watching:
     """The looks at a roster's agents.
 
+    ``on_look`` is run now and then, to look for panes that are gone.
     ``on_human`` is called when a human's message waits in the queue of a parked agent's CLI, ``on_stale`` when a
     parked agent's title says in two looks that its turn has ended; both may be called again at every look.
     """
@@ -63,6 +70,8 @@ class Watching:
         self._look: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._looks = 0
+        self.on_look: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def begin(self, entry: Entry) -> None:
         """The agent's process of this epoch lives: its time to get ready counts from now, once per epoch."""
@@ -84,6 +93,7 @@ class Watching:
             if entry is None or entry.state.life not in ("starting", "ready") or entry.process == "gone":
                 del self._lives[agent_id]
                 continue
+            self._stopped(entry, life)
             if self._overdue(entry, life):
                 life.judged = True
                 self._start(self._give_up(entry, life))
@@ -93,8 +103,26 @@ class Watching:
                 life.last, life.stale = None, False  # two looks in a row: a pause between them does not count
         if self._lives:
             self._arm()
+            self._looks += 1
+            if self._looks % PANES_EVERY == 0 and self.on_look is not None:
+                self._start(self.on_look())
         if looked_at and (self._look is None or self._look.done()):
             self._look = self._start(self._look_at(looked_at))
+
+    def _stopped(self, entry: Entry, life: _Life) -> None:
+        """Tell that the agent's process was stopped, once two looks agree, and that it goes on again."""
+        stopped = entry.pid is not None and processes.state_of(entry.pid) in ("T", "t")
+        twice, life.stopped = life.stopped and stopped, stopped
+        at = self._at()
+        drafts = [] if stopped else blocks.unblock(entry.state, {STOPPED}, at=at, reason="its process goes on")
+        if twice:
+            reason = f"its process {entry.pid} was stopped; kill -CONT {entry.pid} lets it go on"
+            drafts = blocks.block(entry.state, STOPPED, reason, at=at)
+        if drafts:
+            try:
+                self._roster.write(entry, drafts)
+            except OrchestratorError as error:
+                log.warning("a stopped process was not recorded", agent=entry.agent_id, **error.as_dict())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -20,7 +20,7 @@ from orchestrator import project, steps
 from orchestrator.clock import rfc3339
 from orchestrator.core import decide
 from orchestrator.core.screens import Screen, readable
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.store.files import make_dir
 from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, open_run
@@ -189,7 +189,75 @@ class Windows:
         return self._locks.setdefault(run.run_id, asyncio.Lock())
 
     def _agents_of(self, run: Run) -> list[str]:
-        return list(run.file["agents"].values())
+        return [pane_id for pane_id in run.file["agents"].values() if pane_id]
+
+    async def ready_for(self, run: Run, agent_id: str) -> str:
+        """Make ready to give the agent a new pane, its old one being gone; "" or why none can be made.
+
+        A session of our own outside tmux is made again when its server has ended; a window of the user's is not.
+        """
+        async with self._lock(run):
+            gone = await self._gone(run)
+            if gone and not run.file["detached"]:
+                return gone
+            if gone:
+                place = await asyncio.to_thread(self._detached, make=True)
+                assert place is not None
+                await self._move(run, place)
+            if run.file["agents"].pop(agent_id, None) is not None:
+                await asyncio.to_thread(run.save)
+        return ""
+
+    async def _gone(self, run: Run) -> str:
+        if not await self.same_server(run):
+            return "the tmux server is gone"
+        try:
+            await asyncio.to_thread(panes.list_panes, self.socket_of(run), run.file["window_id"])
+        except Environment as error:
+            if error.facts.get("missing"):
+                return "its window is gone"
+            raise
+        return ""
+
+    async def go_on_at(self, run: Run, origin: Origin) -> None:
+        """See that the run has a window: its own, else the caller's; Conflict when another team works in that."""
+        async with self._making:
+            if not await self._gone(run):
+                return
+            place = await self.place_of(origin, make=True)
+            assert place is not None
+            there = await self.run_at(place)
+            if there is not None and there is not run:
+                raise Conflict("window_taken", f"run {there.run_id} works in this window, {run.run_id} had another")
+            async with self._lock(run):
+                await self._move(run, place)
+
+    async def _move(self, run: Run, place: Place) -> None:
+        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        shown = ("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
+        run.file |= {
+            "tmux_socket": await asyncio.to_thread(tmux.run, place.socket, *shown),
+            "tmux_name": place.socket.name,
+            "server_pid": server.pid,
+            "server_start": server.start_time,
+            "window_id": place.pane.window_id,
+            "master_pane": place.pane.pane_id,
+            "session": place.pane.session_name,
+            "detached": place.detached,
+            "changed": None,
+            # The panes of the old server are gone, and their ids may be other people's on the new one.
+            "agents": dict.fromkeys(run.file["agents"], ""),
+            "ended_at": None,
+        }
+        await asyncio.to_thread(run.save)
+        log.info("a run goes on in another window", run=run.run_id, window=place.pane.window_id)
+
+    async def let_go(self, run: Run, agent_id: str, pane_id: str) -> None:
+        """The pane is the agent's no more: somebody started another program in it."""
+        async with self._lock(run):
+            await asyncio.to_thread(panes.untag, self.socket_of(run), pane_id, agent_id, run.run_id)
+            run.file["agents"].pop(agent_id, None)
+            await asyncio.to_thread(run.save)
 
     async def room(self, place: Place, run: Run | None, count: int) -> tuple[int, str]:
         """How many of ``count`` more agents fit now, and why not more; asked before anything is written."""

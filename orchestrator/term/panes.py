@@ -147,6 +147,13 @@ def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) ->
     tmux.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
+def untag(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> None:
+    """Let the pane go: it carries our tag no more and is the user's. Raises as ``tmux.run``."""
+    options = (AGENT, RUN, EPOCH, "remain-on-exit")
+    then = " ; ".join(source(["set-option", "-pu", "-t", pane_id, name]) for name in options)
+    tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then)
+
+
 def list_tagged(socket: Socket) -> list[TaggedPane]:
     """All panes of the server that carry our tag, of every project and run. Raises as ``tmux.run``."""
     found = _list_tagged(socket)

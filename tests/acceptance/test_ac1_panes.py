@@ -237,18 +237,40 @@ def test_a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of
     )
     until(lambda: "ack" in stage.types("w1"))
     stage.server.run("kill-pane", "-t", made[0]["tmux_pane_id"])
-    until(lambda: "failed" in stage.types("w1"))
+    until(lambda: stage.types("w1").count("ack") == 2)
+    said = [r for r in stage.records("w1") if r["type"] in ("exited", "restarted", "requeued")]
+    assert [r["type"] for r in said] == ["exited", "requeued", "restarted"]
+    assert said[0]["how"] == "pane_closed"
+    assert said[0]["reason"].startswith("its pane was closed")
     meta = wire.tool("agent_get", {"agent_id": "w1"})["meta"]
-    assert meta["status"] == "failed"
-    assert "pane" in meta["reason"]
-    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] in ("requeued", "error")
-    late = wire.tool("task_enqueue", {"agent_id": "w1", "task": {"payload": 1}})
-    assert late["error"]["code"] == "agent_ended"
+    assert (meta["status"], meta["epoch"]) == ("busy", 2)
+    assert meta["tmux_pane_id"] != made[0]["tmux_pane_id"]
+    assert window_of(stage, meta["tmux_pane_id"]) == window_of(stage, master)
     wire.tool("task_enqueue", {"agent_id": "w2", "task": {"task_id": "u", "payload": {"command": "true"}}})
     until(lambda: "result" in stage.types("w2"))
     assert wire.tool("agent_delete", {"agent_id": "w1"})["ok"]
-    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] in ("canceled", "error")
+    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] == "canceled"
     until(lambda: not any("sleep 300" in command for command in stage.processes().values()))
+
+
+def test_an_agent_that_shall_not_be_restarted_fails_with_its_pane_and_its_task_is_told_of(stage):
+    wire = stage.begun(stage.inside(stage.server.start()))
+    never = {"name": "w1", "role": "r", "engine": "shell", "policies": {"restart": "never", "on_lost": "fail"}}
+    made = wire.tool("agents_create", {"agents": [never]})["agents"]
+    wire.tool("task_enqueue", {"agent_id": "w1", "task": {"task_id": "t", "payload": {"command": "sleep 300"}}})
+    wire.tool("task_enqueue", {"agent_id": "w1", "task": {"task_id": "u", "payload": {"command": "true"}}})
+    until(lambda: "ack" in stage.types("w1"))
+    stage.server.run("kill-pane", "-t", made[0]["tmux_pane_id"])
+    until(lambda: "failed" in stage.types("w1"))
+    meta = wire.tool("agent_get", {"agent_id": "w1"})["meta"]
+    assert (meta["status"], "pane" in meta["reason"]) == ("failed", True)
+    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] == "error"
+    late = wire.tool("task_enqueue", {"agent_id": "w1", "task": {"payload": 1}})
+    assert late["error"]["code"] == "agent_ended"
+    again = wire.tool("agent_restart", {"agent_id": "w1"})
+    assert (again["ready"], again["epoch"]) == (True, 2)
+    until(lambda: [r["type"] for r in stage.records("w1") if r.get("task_id") == "u"][-1:] == ["result"])
+    assert wire.tool("agent_delete", {"agent_id": "w1"})["ok"]
 
 
 def test_window_options_are_put_back_after_kill_9_of_the_daemon_a_restart_and_the_last_delete(stage):

@@ -160,9 +160,7 @@ async def test_lifecycle_without_trouble_is_no_news_and_trouble_is(scene):
     await scene.team.agent("a2")
     await scene.team.clock.advance(1)
     assert line.said is None
-    drafts = supervise.exited(
-        scene.entry.state, at="2026-01-01T00:00:00.000Z", reason="r", code=1, signal=None, last_lines=[]
-    )
+    drafts = supervise.exited(scene.entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="r", code=1)
     await scene.team.roster.commit(scene.entry, drafts)
     await scene.team.clock.advance(1)
     assert line.said == "wake"

@@ -10,6 +10,7 @@ from orchestrator.core import decide, events, supervise
 from orchestrator.core.engines import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.parking import AFTER_LISTED_S, HEED_S, LISTED_S
+from tests.desk import BUDGET
 from tests.parked import PLUGIN, ROW, Line, Lot
 from tests.team import Team, settle
 
@@ -310,9 +311,9 @@ async def test_a_second_life_is_parked_anew_and_an_old_hook_is_let_go(lot):
     await lot.begin()
     old = await lot.tell("Stop")
     at = "2026-01-01T00:00:00.000Z"
-    drafts = supervise.exited(lot.entry.state, at=at, reason="r", code=1, signal=None, last_lines=[])
+    drafts = supervise.exited(lot.entry.state, at=at, how="exit", reason="r", code=1)
     await lot.team.roster.commit(lot.entry, drafts)
-    await lot.team.roster.commit(lot.entry, supervise.after_exit(lot.entry.state, at=at, may_relaunch=True))
+    await lot.team.roster.commit(lot.entry, supervise.after_exit(lot.entry.state, at=at, budget=BUDGET))
     await settle()
     assert old.said == "release"
     await lot.team.roster.commit(lot.entry, decide.ready(lot.entry.state, at=at, req=None))

@@ -11,6 +11,7 @@ from orchestrator.core.screens import Finding, Pattern, Screen
 from orchestrator.team import agents, readiness, tasks
 from orchestrator.team.views import meta_of, row, status_of
 from orchestrator.team.watching import EVERY_S, Watching
+from tests.desk import BUDGET
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -387,10 +388,10 @@ async def test_the_time_to_get_ready_counts_anew_for_a_next_life(scene):
     await scene.looks(20)
     await scene.team.roster.commit(
         entry,
-        supervise.exited(entry.state, at="2026-01-01T00:00:00.000Z", reason="x", code=1, signal=None, last_lines=[]),
+        supervise.exited(entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="x", code=1),
     )
     await scene.team.roster.commit(
-        entry, supervise.after_exit(entry.state, at="2026-01-01T00:00:00.000Z", may_relaunch=True)
+        entry, supervise.after_exit(entry.state, at="2026-01-01T00:00:00.000Z", budget=BUDGET)
     )
     assert (entry.state.life, entry.state.epoch) == ("starting", 2)
     await scene.looks(5)

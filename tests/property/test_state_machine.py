@@ -146,7 +146,7 @@ class Team(RuleBasedStateMachine):
     @rule()
     def delete(self):
         self.desk.write(decide.stop(self.agent, force=False, req="c:s", at=self.desk.at()))
-        self.desk.write(supervise.stopped(self.agent, at=self.desk.at(), how="x"))
+        self.desk.write(supervise.stopped(self.agent, at=self.desk.at(), rungs=[]))
         self.desk.write(supervise.deleted(self.agent, at=self.desk.at()))
         assert not self.agent.unfinished
         reached["deleted"] += 1

@@ -19,13 +19,14 @@ from orchestrator.errors import CODES, EXIT_CODES, BadRequest
 
 COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["schema"],
-    ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "delete"], ["task", "add"],
-    ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
+    ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
+    ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
-    ["agent", "create", "a", "--role", "r"], ["agent", "delete", "a"], ["task", "add", "a", "--command", "true"],
+    ["agent", "create", "a", "--role", "r"], ["agent", "restart", "a"], ["agent", "delete", "a"],
+    ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
     ["setup", "gemini"], ["doctor", "--live"],
 ]  # fmt: skip

@@ -51,7 +51,7 @@ class Life:
         return self.write([Draft("outbox", "blocked", blocked)])
 
     def exited(self):
-        return self.write(supervise.exited(self.agent, at=AT, reason="r", code=1, signal=None, last_lines=[]))
+        return self.write(supervise.exited(self.agent, at=AT, how="exit", reason="r", code=1))
 
 
 @pytest.mark.parametrize(

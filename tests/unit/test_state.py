@@ -7,7 +7,7 @@ import pytest
 from orchestrator.core import blocks, decide, events, state, supervise
 from orchestrator.core.screens import Finding
 from orchestrator.errors import BadRequest, Conflict, Corrupt, NotReady
-from tests.desk import Desk, essence, refold
+from tests.desk import BUDGET, Desk, essence, refold
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def living(life):
     if life in ("ready", "stopped", "deleted"):
         desk.ready()
     if life in ("exited", "failed"):
-        desk.write(supervise.exited(desk.agent, at=desk.at(), reason="x", code=1, signal=None, last_lines=[]))
+        desk.write(supervise.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
     if life == "failed":
-        desk.write(supervise.after_exit(desk.agent, at=desk.at(), may_relaunch=False))
+        desk.after_exit("its window is gone")
     if life in ("stopped", "deleted"):
-        desk.write(supervise.stopped(desk.agent, at=desk.at(), how="x"))
+        desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=[]))
     if life == "deleted":
         desk.write(supervise.deleted(desk.agent, at=desk.at()))
     assert desk.agent.life == life
@@ -393,7 +393,7 @@ def test_a_stopped_agents_tasks_end_in_canceled(desk):
         desk.enqueue(f"t{n}")
     desk.wait()
     desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-    desk.write(supervise.stopped(desk.agent, at=desk.at(), how="x"))
+    desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=[]))
     desk.write(supervise.deleted(desk.agent, at=desk.at()))
     assert desk.agent.outcomes["canceled"] == 3
     assert desk.types()[-1] == "deleted"
@@ -552,14 +552,10 @@ def test_a_cli_that_ends_before_its_first_ready_is_not_launched_again():
     desk = Desk()
     desk.start(max_restarts=3, restart="always")
     desk.write(
-        supervise.exited(
-            desk.agent, at=desk.at(), reason="exited with 1", code=1, signal=None, last_lines=["Log in!"]
-        )
+        supervise.exited(desk.agent, at=desk.at(), how="exit", reason="exited with 1", code=1, last_lines=["Log in!"])
     )
     assert supervise.never_ready(desk.agent)
-    (record,) = desk.write(
-        supervise.after_exit(desk.agent, at=desk.at(), may_relaunch=True, cause="it is not logged in")
-    )
+    (record,) = desk.write(supervise.after_exit(desk.agent, at=desk.at(), budget=BUDGET, cause="it is not logged in"))
     assert record["type"] == "failed"
     assert record["code"] == "launch_failed"
     assert record["reason"] == "it is not logged in; exited with 1 before it was ready"
@@ -572,8 +568,8 @@ def lives(desk, *ends):
         if how == "ready":
             desk.write(decide.ready(desk.agent, at=desk.at(), req=None, session=session))
         at = desk.at()
-        desk.write(supervise.exited(desk.agent, at=at, reason="x", code=1, signal=None, last_lines=[]))
-        desk.write(supervise.after_exit(desk.agent, at=at, may_relaunch=True, session=session))
+        desk.write(supervise.exited(desk.agent, at=at, how="exit", reason="x", code=1))
+        desk.after_exit(session=session)
     return [record.get("resume") for record in desk.logs["outbox"] if record["type"] == "restarted"]
 
 

@@ -191,6 +191,7 @@ ROW = Engine(
     busy=r"esc to interrupt",
     human_queued=r"Press up to edit queued messages|Queued · ",
     composer=_composer,
+    quit="/exit",
     paste_gap_s=0.1,
     patterns=PATTERNS,
     resumes=True,

@@ -319,6 +319,7 @@ ROW = Engine(
     busy=r"esc to interrupt",
     human_queued=r"^• (?:Messages to be submitted|Queued follow-up inputs)",
     composer=composer,
+    quit="/quit",
     patterns=PATTERNS,
     shared_process=r"/codex app-server\b",
     resumes=True,

@@ -263,6 +263,7 @@ ROW = Engine(
     busy=r"\besc to cancel",
     human_queued=r"^\s*Queued \(press",
     composer=composer,
+    quit="/quit",
     paste_gap_s=0.4,  # 30 ms after a paste Enter is a new line; under load that takes longer to pass
     patterns=PATTERNS,
     resumes=True,

@@ -155,6 +155,7 @@ ROW = Engine(
         "permission.replied": "prompt",
     },
     composer=composer,
+    quit="/exit",
     patterns=PATTERNS,
     slow_start=2.0,
     resumes=True,

@@ -1,0 +1,122 @@
+"""How the life of a CLI ended, told apart; and the process of each life, so that it is known again without its pane.
+
+A process is trusted only by pid, start time and boot together: pids are reused, start times begin anew with a boot.
+Writes `engine/process.json`; the judgements are pure.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from typing import NamedTuple
+
+import orjson
+
+from orchestrator.core.events import EXITS
+from orchestrator.errors import OrchestratorError
+from orchestrator.store.files import Paths, read_json, replace
+from orchestrator.team import processes
+
+
+class End(NamedTuple):
+    """What the `exited` record says; ``how`` is a key of `events.EXITS`."""
+
+    how: str
+    reason: str
+    code: int | None = None
+    signal: int | None = None
+
+
+class Recorded(NamedTuple):
+    """The process that was an agent's CLI in one epoch."""
+
+    pid: int
+    start: int
+    boot_id: str
+    epoch: int
+
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return self.boot_id == processes.boot_id() and processes.alive(self.pid, self.start)
+
+    def reused(self) -> bool:
+        """Whether its pid belongs to another process now."""
+        now = processes.start_time(self.pid)
+        return now is not None and (now != self.start or self.boot_id != processes.boot_id())
+
+
+def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
+    """Remember the process of this epoch; nothing when it is gone already or remembered."""
+    start = processes.start_time(pid)
+    if start is None:
+        return
+    now = Recorded(pid, start, processes.boot_id(), epoch)
+    if recorded(paths, agent_id) != now:
+        replace(paths.process(agent_id), orjson.dumps(now._asdict()), mode=0o600)
+
+
+def recorded(paths: Paths, agent_id: str) -> Recorded | None:
+    """The process remembered last; None when there is none, or what is written cannot be trusted."""
+    try:
+        found = read_json(paths.process(agent_id))
+    except OrchestratorError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    numbers = [found.get(name) for name in ("pid", "start", "epoch")]
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    pid, start, epoch = numbers
+    return Recorded(pid, start, str(found.get("boot_id", "")), epoch)  # type: ignore[arg-type]
+
+
+def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> End | None:
+    """How the life ended when its pane runs another program than it was seen with; None when it does not."""
+    left = recorded(paths, agent_id)
+    if left is None or left.epoch != epoch or (left.pid == pane_pid and not left.reused()):
+        return None
+    if left.alive():
+        return End("pane_closed", "its pane was given to another program")
+    return End("vanished", "its program ended, and its pane runs another program now")
+
+
+def of_status(code: int | None, signal: int | None) -> End:
+    """The end of a program whose pane shows how it ended."""
+    if signal is not None:
+        return End("signal", f"its program was ended by {processes.signal_name(signal)}", None, signal)
+    if code is not None:
+        return End("exit", f"its program exited with {code}", code, None)
+    return End("exit", "its program ended")
+
+
+def without_pane(epoch: int, *, server: bool, left: Recorded | None, status: int | None) -> End:
+    """The end of a life whose pane is gone.
+
+    ``server``: its tmux server still lives. ``status``: the wait status of its process, where the kernel told it.
+    """
+    code = signal = None
+    if status is not None:
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    mine = left if left is not None and left.epoch == epoch else None
+    if not server:
+        return End("tmux_gone", "the tmux server is gone", code, signal)
+    if mine is not None and mine.alive():
+        return End("pane_closed", "its pane was closed; its program still ran")
+    if signal is not None and processes.signal_name(signal) != "SIGHUP":
+        name = processes.signal_name(signal)
+        return End("vanished", f"its program was ended by {name} and its pane went with it", None, signal)
+    if mine is not None and code is signal is None and mine.reused():
+        return End("pid_reused", f"{EXITS['pid_reused']} ({mine.pid})")
+    # A pane outlives its program (remain-on-exit), so that one is gone means that somebody closed it; a program that
+    # is hung up may still exit with a code of its own.
+    told = f"; its program exited with {code}" if code is not None else ""
+    return End("pane_closed", f"its pane was closed{told}", code, signal)
+
+
+def seconds_since(at: str, now: datetime) -> float:
+    """How long ago ``at`` (RFC 3339) was; 0 for the future and for what is no time."""
+    try:
+        return max(0.0, (now - datetime.fromisoformat(at)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0
