@@ -55,11 +55,9 @@ class Overdue:
         self._look: asyncio.Task[None] | None = None
         self._closed = False
 
-    def seen(self, entry: Entry) -> None:
-        """The agent has changed: its lease is looked after from now on, if it holds one."""
-        if entry.state.lease is not None and entry.state.life == "ready":
-            self._lease(entry)
-            self._arm()
+    def seen(self, _entry: Entry) -> None:
+        """An agent has changed: it may hold a task soon, or does already."""
+        self._arm()
 
     async def close(self) -> None:
         """Look no more."""
@@ -91,10 +89,9 @@ class Overdue:
     def _tick(self) -> None:
         self._due = None
         looks: list[tuple[Entry, _Lease]] = []
-        for agent_id in list(self._leases):
-            entry = self._roster.agents.get(agent_id)
-            lease = self._lease(entry) if entry is not None else self._leases.pop(agent_id)
-            if entry is None or lease is None:
+        for agent_id, entry in self._roster.agents.items():
+            lease = self._lease(entry)
+            if lease is None:
                 continue
             try:
                 self._overtime(entry, lease)
@@ -145,9 +142,10 @@ class Overdue:
         if entry.waiting is not None or entry.state.blocks or entry.pane_id is None:
             lease.moved = now
             return False
-        since = max(lease.moved if lease.looked is None else 0.0, entry.last_call or 0.0)
         pace = min(limit / LOOKS, 30.0)
-        return now - since >= pace and (lease.looked is None or now - lease.looked >= pace)
+        # The first look soon: it is what later ones are compared with.
+        due = now - lease.looked >= pace if lease.looked is not None else now - lease.moved >= EVERY_S
+        return due and now - (entry.last_call or 0.0) >= EVERY_S
 
     async def _look_at(self, wanted: list[tuple[Entry, _Lease]]) -> None:
         for run_id in dict.fromkeys(entry.run_id for entry, _ in wanted):
