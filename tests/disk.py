@@ -88,6 +88,14 @@ class FaultyIO(SysIO):
         self._fault("rename")
         super().rename(source, target)
 
+    def stat(self, path):
+        self._fault("stat")
+        return super().stat(path)
+
+    def listdir(self, path):
+        self._fault("listdir")
+        return super().listdir(path)
+
     def mkdir(self, path, mode):
         self._fault("mkdir")
         super().mkdir(path, mode)

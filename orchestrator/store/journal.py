@@ -1,6 +1,6 @@
-"""One append-only log: append with group commit, verify and repair on open, read what is durable.
+"""One append-only log: append with group commit, read what is durable, go on in a new file when one is full.
 
-A ``Journal`` lives on the event loop of the one process that writes the file. Records appended with
+A ``Journal`` lives on the event loop of the one process that writes the log. Records appended with
 ``sync=True``, and everything behind them, become visible to readers only once they are on the disk.
 The store knows the names of the record types and nothing else of the domain.
 """
@@ -8,69 +8,69 @@ The store knows the names of the record types and nothing else of the domain.
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from orchestrator.clock import Clock, Signal, wait_until
 from orchestrator.errors import Environment
-from orchestrator.store.lines import Record, decode, encode
-from orchestrator.store.reading import OpenLog, last_newline, last_records, line_blocks, read_all, records_after
+from orchestrator.store.files import failure
+from orchestrator.store.lines import Record, encode
+from orchestrator.store.live import CREATE, Live
+from orchestrator.store.marks import START, Mark, WrongMark
+from orchestrator.store.opening import TAIL_BYTES, Found, Repair, open_log
+from orchestrator.store.reading import OpenLog, last_records, read_all, records_after
+from orchestrator.store.scan import LogFile
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL, SysIO
 
-__all__ = ["Journal", "Record", "Repair", "Syncer", "read_all"]
+__all__ = ["Journal", "Mark", "Record", "Repair", "Syncer", "WrongMark", "read_all"]
 
-# How much of the end of a log may be unsynced at once, and is written again after an unclean stop.
-TAIL_BYTES = 256 << 10
-
-
-class Repair(NamedTuple):
-    """What ``Journal.open`` cut off: ``cut_bytes`` bytes from ``offset``, appended to ``kept_in``."""
-
-    offset: int
-    cut_bytes: int
-    kept_in: Path
-
-
-class _End(NamedTuple):
-    """A point in the log: the last record before it and its byte offset."""
-
-    seq: int
-    offset: int
+SEGMENT_BYTES = 16 << 20
 
 
 class Journal:
     """An open log; make one with ``Journal.open``.
 
-    Single-threaded: every method is called on the event loop. ``signal`` is notified whenever
-    ``visible_seq`` advances; ``repaired`` is what was cut off on open, or None.
+    Single-threaded: every method is called on the event loop. ``path`` names its live file, ``signal`` is notified
+    whenever ``visible_seq`` advances; ``repaired`` is what was cut off on open, or None.
     """
 
-    def __init__(self, path: Path, fd: int, *, syncer: Syncer, io: SysIO, types: frozenset[str], syncs: bool) -> None:
-        """Wrap an open descriptor; use ``Journal.open``, which verifies the file first."""
+    def __init__(
+        self,
+        path: Path,
+        found: Found,
+        *,
+        syncer: Syncer,
+        io: SysIO,
+        types: frozenset[str],
+        syncs: bool,
+        segment_bytes: int | None,
+    ) -> None:
+        """Wrap an opened log; use ``Journal.open``, which verifies it first."""
         self.path = path
         self.signal = Signal()
-        self.repaired: Repair | None = None
-        self._fd = fd
+        self.repaired: Repair | None = found.repaired
+        self._live = found.live
+        self._sealed = found.sealed
         self._syncer = syncer
         self._io = io
         self._types = types
-        self._log = OpenLog(io, fd, types, path)
         self._syncs = syncs
-        self._written = _End(0, 0)
-        self._limit = 0  # no byte behind this offset is ours
-        self._synced = _End(0, 0)
-        self._reached = _End(0, 0)  # what the sync now running will have made durable
+        self._segment_bytes = segment_bytes or 0
+        self._rotate_at = self._segment_bytes  # the live file is full from this offset on
+        self._written = found.end
+        self._synced = found.end  # on the disk, also with durability="os"
+        self._reached = found.end  # what the sync now running will have made durable
         # Ends before the records that must be synced before they, and all behind them, are shown.
-        self._hidden_from: deque[_End] = deque()
-        self._shown_seq = 0
+        self._hidden_from: deque[Mark] = deque()
+        self._shown_seq = found.end.seq
         self._wanted_seq = 0  # a sync must reach this seq; one is running or queued while it is not synced
         self._syncing = False
-        self._entry_synced = True  # False: the file is new and its directory entry not yet durable
+        self._at_disk = threading.Lock()  # held by a running sync, which must not see the live file change
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._refusal: str | None = None  # why appends are refused
         self._meddled: str | None = None
@@ -89,36 +89,29 @@ class Journal:
         clean: bool = False,
         on_record: Callable[[Record], None] | None = None,
         create: bool = True,
+        segment_bytes: int | None = SEGMENT_BYTES,
+        start: Mark | None = None,
+        rest: bool = False,
     ) -> Journal:
         """Open, verify and repair a log, passing each of its records to ``on_record`` once, in order.
 
         ``clean`` says the last writer closed the log in good order; otherwise its tail is written again
         and synced, for the page cache may show data whose sync failed. A torn tail is cut off and kept
-        in ``<name>.torn``. Raises ``Corrupt`` at a bad complete line, with nothing changed on the disk
-        (what ``on_record`` got before is then to be thrown away), and ``Environment`` when the system
-        refuses.
+        in ``<name>.torn``. A live file of ``segment_bytes`` is sealed before the next append (0 or None: never).
+
+        ``start``, the ``mark()`` of an earlier journal, lets everything before it be: only records behind it are
+        verified and passed on. With ``rest`` a log that ends there is not even opened before it is used.
+
+        Raises ``WrongMark`` when ``start`` does not fit (open it without), ``Corrupt`` at a bad complete line, with
+        no content changed on the disk (what ``on_record`` got before is then to be thrown away), and
+        ``Environment`` when the system refuses.
         """
-        flags = os.O_RDWR | os.O_NOFOLLOW
-        fd = -1
-        try:
-            try:
-                fd = io.open(path, flags)
-                created = False
-            except FileNotFoundError:
-                if not create:
-                    raise
-                fd = io.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-                created = True
-            journal = cls(path, fd, syncer=syncer, io=io, types=types, syncs=durability == "fsync")
-            journal._entry_synced = not created
-            journal._load(clean=clean or created, on_record=on_record)
-        except BaseException as error:
-            if fd >= 0:
-                io.close(fd)
-            if isinstance(error, OSError):
-                raise _failure(path, error) from error
-            raise
-        return journal
+        syncs = durability == "fsync"
+        found = open_log(
+            io, path, types, clean=clean, syncs=syncs, create=create, start=start or START,
+            rest=rest and start is not None, on_record=on_record,
+        )  # fmt: skip
+        return cls(path, found, syncer=syncer, io=io, types=types, syncs=syncs, segment_bytes=segment_bytes)
 
     @property
     def last_seq(self) -> int:
@@ -133,16 +126,30 @@ class Journal:
     @property
     def synced_seq(self) -> int:
         """Records up to this seq are known to be on the disk (with ``durability="os"``: were written)."""
-        return self._synced.seq
+        return self.mark().seq
 
     @property
     def size_visible(self) -> int:
-        """The byte offset behind the last visible record."""
+        """The byte offset, in its file, behind the last visible record."""
         return self._shown.offset
 
     @property
-    def _shown(self) -> _End:
+    def rests(self) -> bool:
+        """Whether the log holds no descriptor until it is used."""
+        return self._live.rests
+
+    @property
+    def _shown(self) -> Mark:
         return self._hidden_from[0] if self._hidden_from else self._written
+
+    @property
+    def _offset(self) -> int:
+        """Where in the live file the next record goes."""
+        return self._written.offset if self._written.segment == self._live.first else 0
+
+    def mark(self) -> Mark:
+        """The place behind record ``synced_seq``, for a later ``open``."""
+        return self._synced if self._syncs else self._written
 
     def append(self, records: list[Record], *, sync: bool) -> list[Record]:
         """Write records with one system call and return them stamped with ``v``, ``seq`` and ``crc``.
@@ -153,10 +160,12 @@ class Journal:
         ``BadRequest("bad_argument")`` for values JSON cannot hold, ``Environment("disk_full")`` or
         ``Environment("io_failed")``.
         """
-        self._refusal = self._refusal or self._lost or self._syncer_failure()
-        if self._refusal is not None:
-            raise self._io_failed(self._refusal)
-        start = self._written
+        self._check_writable()
+        if records:
+            self._live.wake()
+            self._rotate_if_full()
+            self._check_writable()
+        start, offset = self._written, self._offset
         stamped: list[Record] = []
         parts: list[bytes] = []
         for seq, record in enumerate(records, start.seq + 1):
@@ -166,14 +175,16 @@ class Journal:
             parts.append(line)
         if not stamped:
             return stamped
-        self._write(b"".join(parts), start.offset)
-        self._written = _End(start.seq + len(stamped), start.offset + sum(map(len, parts)))
+        self._live.write(b"".join(parts), offset)
+        end = offset + sum(map(len, parts))
+        self._written = Mark(start.seq + len(stamped), self._live.first, end, stamped[-1]["crc"])
         if not self._syncs:
-            self._synced = self._written
-        elif sync:
+            self._show()
+            return stamped
+        if sync:
             self._hidden_from.append(start)
             self._want(self._written.seq)
-        elif self._written.offset - self._synced.offset > TAIL_BYTES // 2:
+        elif self._unsynced_bytes > TAIL_BYTES // 2:
             self._want(self._written.seq)
         self._show()
         return stamped
@@ -202,28 +213,35 @@ class Journal:
 
         ``max_bytes`` counts lines on disk; one record is returned even if it alone exceeds it.
         """
-        shown = self._shown_open()
-        if seq >= shown.seq:
+        self._check_readable()
+        seq, shown = max(seq, 0), self._shown.seq
+        if seq >= shown:
             return [], False
-        seq = max(seq, 0)
-        try:
-            found = records_after(self._log, seq, shown.offset, (max_records, max_bytes))
-        except OSError as error:
-            raise _failure(self.path, error) from error
-        return found, seq + len(found) < shown.seq
+        with self._readable() as log:
+            found = records_after(log, seq, (max_records, max_bytes))
+        return found, seq + len(found) < shown
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
         """The last ``n`` visible records in order, fewer if their lines exceed ``max_bytes``, never none."""
-        shown = self._shown_open()
-        try:
-            return last_records(self._log, shown.seq, shown.offset, (n, max_bytes))
-        except OSError as error:
-            raise _failure(self.path, error) from error
+        self._check_readable()
+        with self._readable() as log:
+            return last_records(log, self._shown.seq, (n, max_bytes))
 
-    def _shown_open(self) -> _End:
+    def _check_readable(self) -> None:
         if self._closed:  # the number of our descriptor may be another file's by now
             raise self._io_failed("the log is closed")
-        return self._shown
+
+    @contextmanager
+    def _readable(self) -> Iterator[OpenLog]:
+        live, shown = self._live, self._shown
+        # Before a file is sealed all of it is shown: what is shown ends in the live file, or is all before it.
+        end = shown.offset if shown.segment == live.first else 0
+        try:
+            with live.awake() as fd:
+                last = LogFile(self._io, fd, live.path, self._types, live.first, end)
+                yield OpenLog(self.path, self._sealed, last)
+        except OSError as error:
+            raise failure(self.path, error) from error
 
     async def wait_for(self, seq: int, deadline: float, clock: Clock) -> bool:
         """Whether a record behind ``seq`` became visible before ``clock.monotonic()`` reached ``deadline``."""
@@ -240,97 +258,87 @@ class Journal:
         self._closed = True
         self._refusal = self._refusal or "the log is closed"
         if not self._syncing:
-            self._io.close(self._fd)
+            self._live.close()
 
-    # ---- opening
+    def rest(self) -> bool:
+        """Close the descriptor until the log is used again, if nothing is unsynced; whether it rests now.
 
-    def _load(self, *, clean: bool, on_record: Callable[[Record], None] | None) -> None:
-        size = self._io.fstat(self._fd).st_size
-        end = last_newline(self._io, self._fd, size)
-        seq = offset = 0
-        for lines in line_blocks(self._io, self._fd, end):
-            # Blocks that never reached the disk read as NULs, and may carry the newline of a last line with
-            # them: torn, not damaged. Two NULs, because no single flipped bit in a good line makes two.
-            last = offset + sum(map(len, lines)) + len(lines) == end
-            if last and not clean and b"\0\0" in lines[-1]:
-                end -= len(lines.pop()) + 1
-            for record in decode(lines, seq + 1, self._types, self.path):
-                if on_record is not None:
-                    on_record(record)
-            seq += len(lines)
-            offset += sum(map(len, lines)) + len(lines)
-        if end < size:
-            self._cut(end, size)
-        self._written = self._synced = self._reached = _End(seq, end)
-        self._limit = end
-        if self._syncs and (self.repaired is not None or not clean):
-            self._rewrite_tail(end)
-
-    def _cut(self, end: int, size: int) -> None:
-        kept_in = self.path.with_name(self.path.name + ".torn")
-        kept = self._io.open(kept_in, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
-        try:
-            at, kept_at = end, self._io.fstat(kept).st_size
-            while at < size:
-                block = self._io.pread(self._fd, min(1 << 20, size - at), at)
-                if not block:
-                    break
-                wrote = self._io.pwrite(kept, block, kept_at)
-                if not wrote:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                at += wrote
-                kept_at += wrote
-            self._io.fdatasync(kept)
-        finally:
-            self._io.close(kept)
-        self._io.ftruncate(self._fd, end)
-        self.repaired = Repair(end, size - end, kept_in)
-
-    def _rewrite_tail(self, end: int) -> None:
-        at = max(0, end - TAIL_BYTES)
-        while at < end:
-            block = self._io.pread(self._fd, end - at, at)
-            wrote = self._io.pwrite(self._fd, block, at)
-            if not wrote:
-                raise OSError(errno.EIO, "the tail of the log cannot be written again")
-            at += wrote
-        self._io.fdatasync(self._fd)
-        # The stop may have come between the creation of the file and the sync of its directory entry.
-        self._io.fsync_dir(self.path.parent)
+        An append then opens it again, a read for its own time. If the file is not the same then, it is refused.
+        """
+        idle = not (self._syncing or self._waiters or self._closed or self._lost or self._live.spoiled)
+        if idle and not self._live.rests and self.mark() == self._written:
+            with suppress(OSError):
+                self._live.rest()
+        return self._live.rests
 
     # ---- writing
 
-    def _syncer_failure(self) -> str | None:
-        return None if self._syncer.failed is None else f"a sync failed: {self._syncer.failed}"
+    def _check_writable(self) -> None:
+        sync_failed = None if self._syncer.failed is None else f"a sync failed: {self._syncer.failed}"
+        self._refusal = self._refusal or self._lost or self._live.spoiled or sync_failed
+        if self._refusal is not None:
+            raise self._io_failed(self._refusal)
 
     def _io_failed(self, reason: str) -> Environment:
         return Environment("io_failed", f"{self.path}: {reason}", file=str(self.path))
 
-    def _write(self, data: bytes, offset: int) -> None:
-        self._limit = offset + len(data)
-        try:
-            wrote = self._io.pwrite(self._fd, data, offset)
-            if wrote == len(data):
-                return
-            # The kernel cuts a write short when the disk is full, and says so only at the next one.
-            failure = Environment(
-                "disk_full",
-                f"{self.path}: only {wrote} of {len(data)} bytes could be written",
-                file=str(self.path),
-            )
-        except OSError as error:
-            failure = _failure(self.path, error)
-        try:
-            self._io.ftruncate(self._fd, offset)
-        except OSError as error:
-            # What stands behind `offset` now must never be glued to a later record.
-            self._refusal = f"a failed write could not be taken back: {error.strerror}"
-        raise failure
+    @property
+    def _unsynced_bytes(self) -> int:
+        # A file is sealed only when all of it is synced: what is not is in the live file.
+        return self._offset - (self._synced.offset if self._synced.segment == self._live.first else 0)
 
     def _show(self) -> None:
         if (seq := self.visible_seq) > self._shown_seq:
             self._shown_seq = seq
             self.signal.notify()
+
+    # ---- rotation
+
+    def _rotate_if_full(self) -> None:
+        if not self._segment_bytes or self._offset < self._rotate_at:
+            return
+        if self._synced != self._written:
+            self._want(self._written.seq)
+        # Soon there may be a moment when all is synced; if none comes, one is made.
+        least = self._rotate_at + (self._segment_bytes if self._synced != self._written else 0)
+        if self._offset < least:
+            return
+        with self._at_disk:
+            self._settle(self._syncer.run_now(self._reach))
+            if self._lost is None:
+                self._rotate()
+        self._show()
+
+    def _rotate(self) -> None:
+        """Seal the live file, all of which is synced, and make a new one; if that is refused the old one goes on.
+
+        At every step the names on the disk tell a whole log, whatever of the unsynced steps a power cut undoes. So
+        the new name is durable before the old one is given to another file.
+        """
+        old = self._live
+        try:
+            old.seal(self.path)
+        except OSError:
+            self._rotate_later()
+            return
+        error = self._syncer.run_now(lambda: self._io.fsync_dir(self.path.parent))
+        if error is not None:
+            self._settle(error)
+            return
+        try:
+            fd = self._io.open(self.path, CREATE, 0o600)
+        except OSError:
+            old.unseal(self.path)
+            self._rotate_later()
+            return
+        self._live = Live(self._io, self.path, fd, self._written.seq + 1, 0, entry_synced=False)
+        self._sealed.append(old.first)
+        self._rotate_at = self._segment_bytes
+        with suppress(OSError):
+            old.close()
+
+    def _rotate_later(self) -> None:
+        self._rotate_at = self._offset + self._segment_bytes // 8
 
     # ---- syncing
 
@@ -341,27 +349,34 @@ class Journal:
             self._syncer.submit(self._sync, self._sync_ended)
 
     def _sync(self) -> None:
-        # In a thread. `_written` is one reference, replaced after its bytes were written: whatever it says
-        # before the system call is covered by it, so appends made until then share this sync.
-        reached = self._written
-        self._io.fdatasync(self._fd)
-        if not self._entry_synced:
-            self._io.fsync_dir(self.path.parent)
-            self._entry_synced = True
-        # A log deleted or changed behind our back takes its records with it: they must not be acknowledged.
-        now = self._io.fstat(self._fd)
-        if now.st_nlink == 0:
-            self._meddled = "the log was deleted while in use"
-        elif not reached.offset <= now.st_size <= self._limit:
-            self._meddled = "somebody else wrote to the log while it was in use"
-        else:
+        # In a thread.
+        with self._at_disk:
+            self._reach()
+
+    def _reach(self) -> None:
+        # `_written` is one reference, replaced after its bytes were written: whatever it says before the system
+        # call is covered by it, so appends made until then share this sync.
+        live, reached = self._live, self._written
+        meddled = live.sync(reached.offset if reached.segment == live.first else 0)
+        if meddled is None:
             self._reached = reached
+        else:
+            self._meddled = meddled
 
     def _sync_ended(self, error: Exception | None) -> None:
         self._syncing = False
-        self._lost = self._meddled or (None if error is None else f"a sync failed: {error}")
+        self._settle(error)
+        if self._lost is None and self._wanted_seq > self._synced.seq:
+            self._want(self._wanted_seq)
+        elif self._closed:
+            self._live.close()
+        self._show()
+
+    def _settle(self, error: Exception | None) -> None:
+        """Take in the outcome of a sync: what is durable now, and who waited for that."""
+        self._lost = self._lost or self._meddled or (None if error is None else f"a sync failed: {error}")
         if self._lost is None:
-            self._synced = self._reached
+            self._synced = max(self._synced, self._reached)
         seq = self._synced.seq
         while self._hidden_from and self._hidden_from[0].seq < seq:
             self._hidden_from.popleft()
@@ -375,14 +390,3 @@ class Journal:
                 waiter.set_exception(self._io_failed(self._lost))
             else:
                 self._waiters.append((wanted, waiter))
-        if self._lost is None and self._wanted_seq > seq:
-            self._want(self._wanted_seq)
-        elif self._closed:
-            self._io.close(self._fd)
-        self._show()
-
-
-def _failure(path: Path, error: OSError) -> Environment:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    code, reason = ("disk_full", "the disk is full") if full else ("io_failed", error.strerror or str(error))
-    return Environment(code, f"{path}: {reason}", file=str(path))

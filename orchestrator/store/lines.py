@@ -1,6 +1,7 @@
 """The form of one log line: encode a record, decode and verify lines, say what is wrong with a bad one.
 
-Pure: bytes in, records out. The line number of a record is its ``seq``, because ``seq`` is dense from 1.
+Pure: bytes in, records out. ``seq`` is dense from 1, so the line number of a record follows from its ``seq`` and from
+the one its file begins with.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ def encode(record: Record, seq: int) -> tuple[Record, bytes]:
     return stamped, b'%b,"crc":"%b"}\n' % (body, crc.encode())
 
 
-def decode(lines: list[bytes], first_seq: int, types: frozenset[str], path: Path) -> Iterator[Record]:
-    """The records of complete lines (without their newlines), the first of which must have ``first_seq``.
+def decode(lines: list[bytes], seq: int, types: frozenset[str], path: Path, file_first: int = 1) -> Iterator[Record]:
+    """The records of complete lines (without their newlines), the first of which must have ``seq``.
 
-    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote. This is
-    the inner loop of every start: one record at a time, so that the garbage collector has nothing to do.
+    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote; ``file_first`` is
+    the seq that the file begins with. This is the inner loop of every start: one record at a time, so that the
+    garbage collector has nothing to do.
     """
-    seq = first_seq
     for line in lines:
         try:
             record = loads(line)
@@ -64,12 +65,12 @@ def decode(lines: list[bytes], first_seq: int, types: frozenset[str], path: Path
         except (ValueError, KeyError, TypeError):
             good = False
         if not good:
-            raise diagnose(line, seq, types, path)
+            raise diagnose(line, seq, types, path, file_first)
         yield record
         seq += 1
 
 
-def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path) -> Corrupt:
+def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path, file_first: int = 1) -> Corrupt:
     """The error for a bad line: what is wrong with it and how that probably happened."""
     code = "corrupt_log"
     try:
@@ -97,4 +98,5 @@ def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path) -> Corrup
         cause = "its checksum does not fit; the file was edited by hand or damaged"
     else:
         cause = "its keys are not in the order orchestrator writes; the file was edited by hand"
-    return Corrupt(code, f"{path}, line {seq}: {cause}", file=str(path), line=seq, cause=cause)
+    at = seq - file_first + 1
+    return Corrupt(code, f"{path}, line {at}: {cause}", file=str(path), line=at, seq=seq, cause=cause)

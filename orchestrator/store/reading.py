@@ -1,190 +1,226 @@
-"""Reads logs without an index: the whole log in blocks, the records after a seq, the last records.
+"""Reads a log as one, however many files it has: the whole log, the records after a seq, the last records.
 
-Never writes. ``end`` is always the byte offset behind the last newline a reader may see; the cost of
-``records_after`` and ``last_records`` depends on what they return, not on the length of the log.
+Never writes. ``since`` and ``tail`` read an `OpenLog`; ``read_all`` and ``page`` open one for a moment, also while
+the daemon appends and rotates: they see the log as it was when they began, or a little more.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os.path import samestat
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.store import segments
 from orchestrator.store.files import failure
-from orchestrator.store.lines import HEAD_BYTES, SEQ_AT_START, Record, decode
+from orchestrator.store.lines import Record
+from orchestrator.store.scan import LogFile, last_lines, last_newline, last_seq, line_blocks, lines_after, seq_at
 from orchestrator.store.sysio import REAL, SysIO
 
-FOLD_BLOCK = 1 << 20
-NEAR = 16 << 10  # the bisection stops at a stretch this short and the rest is read in order
-PROBE = 512
+READ = os.O_RDONLY | os.O_NOFOLLOW
 
 
 class OpenLog(NamedTuple):
-    """An open log file and what is needed to read it."""
+    """A log to read from: the first seqs of its ``sealed`` files, and the open one that follows them.
 
-    io: SysIO
-    fd: int
-    types: frozenset[str]
+    ``path`` is the name of the live file, which ``last`` is or was.
+    """
+
     path: Path
+    sealed: Sequence[int]
+    last: LogFile
 
 
-def last_newline(io: SysIO, fd: int, size: int) -> int:
-    """The offset behind the last newline in the first ``size`` bytes; 0 when there is none."""
-    at = size
-    while at > 0:
-        begin = max(0, at - FOLD_BLOCK)
-        newline = io.pread(fd, at - begin, begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        at = begin
-    return 0
+@contextmanager
+def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
+    """The file of the log that begins with seq ``first``: one of ``sealed``, or the last.
+
+    Raises ``Corrupt`` when it is gone, ``OSError``.
+    """
+    last = log.last
+    if first == last.first:
+        yield last
+        return
+    io, name = last.io, segments.sealed_path(log.path, first)
+    try:
+        fd = io.open(name, READ)
+    except FileNotFoundError:
+        # A rotation that could not be finished gives the live file its name back.
+        fd, name = _named_live_again(log, name, first)
+    try:
+        yield LogFile(io, fd, name, last.types, first, io.fstat(fd).st_size)
+    finally:
+        io.close(fd)
 
 
-def line_blocks(io: SysIO, fd: int, end: int) -> Iterator[list[bytes]]:
-    """All lines before ``end`` in order, without their newlines, in lists of about a MiB."""
-    rest = b""
-    at = 0
-    while at < end:
-        block = io.pread(fd, min(FOLD_BLOCK, end - at), at)
-        if not block:
+def _named_live_again(log: OpenLog, name: Path, first: int) -> tuple[int, Path]:
+    io = log.last.io
+    try:
+        fd = io.open(log.path, READ)
+    except FileNotFoundError:
+        raise segments.gone(name, first) from None
+    if seq_at(io, fd, 0) != first:
+        io.close(fd)
+        raise segments.gone(name, first)
+    return fd, log.path
+
+
+def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLog:
+    """The log for reading its file ``index`` behind ``file``, whose lines are followed by ``next_seq``.
+
+    Raises ``Corrupt`` unless ``file`` ends with a whole line and the next one begins with that seq. What the live
+    file begins with is not in its name: there, its first line is to be judged.
+    """
+    if file.end and file.io.pread(file.fd, 1, file.end - 1) != b"\n":
+        raise segments.torn(file.path, next_seq - file.first + 1, next_seq)
+    if index == len(log.sealed) and log.last.path == log.path:
+        return log._replace(last=log.last._replace(first=next_seq))
+    first = _firsts(log)[index]
+    if next_seq != first:
+        raise segments.misplaced(_path_of(log, first), first, next_seq)
+    return log
+
+
+def _firsts(log: OpenLog) -> list[int]:
+    return [*log.sealed, log.last.first]
+
+
+def _path_of(log: OpenLog, first: int) -> Path:
+    return log.last.path if first == log.last.first else segments.sealed_path(log.path, first)
+
+
+def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Record]:
+    """Records with a greater seq, at most ``limits`` = (records, bytes) of them, but at least one if there is one.
+
+    Raises ``Corrupt`` with file and line, ``OSError``.
+    """
+    max_records, max_bytes = limits
+    if max_records <= 0:
+        return []
+    index = _index_of(log, seq + 1)
+    found: list[Record] = []
+    while True:
+        with opened(log, _firsts(log)[index]) as file:
+            at = seq + len(found)
+            room = max_records - len(found), max_bytes
+            lines, next_seq, full = lines_after(file, at, room, least=0 if found else 1)
+            found += file.decode(lines, at + 1)
+            max_bytes -= sum(map(len, lines)) + len(lines)
+            index += 1
+            if full or index > len(log.sealed):
+                return found
+            log = _next_file(log, index, file, next_seq)
+
+
+def _index_of(log: OpenLog, seq: int) -> int:
+    """Which file of the log, in order, holds the record with that seq, if there is one."""
+    firsts = _firsts(log)
+    index = bisect_right(firsts, seq) - 1
+    if index < 0:
+        raise segments.misplaced(_path_of(log, firsts[0]), firsts[0], 1)
+    return index
+
+
+def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Record]:
+    """The last records up to ``end_seq`` in order, at most ``limits`` = (records, bytes), but at least one if any.
+
+    Raises ``Corrupt`` with file and line, ``OSError``.
+    """
+    max_records, max_bytes = limits
+    found: list[Record] = []
+    for first in reversed(_firsts(log)):
+        wanted = min(max_records - len(found), end_seq)
+        if wanted <= 0:
             break
-        at += len(block)
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
-        yield lines
+        with opened(log, first) as file:
+            lines = last_lines(file, end_seq, (wanted, max_bytes), least=0 if found else 1)
+            found = [*file.decode(lines, end_seq - len(lines) + 1), *found]
+        max_bytes -= sum(map(len, lines)) + len(lines)
+        end_seq -= len(lines)
+        if end_seq >= first:  # a limit ended the search
+            break
+    return found
+
+
+def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -> Iterator[Record]:
+    """Every record behind ``seq`` across all files, verified.
+
+    The first of them stands at ``offset`` of the file that begins with the seq ``segment``, or in the next.
+    Raises ``Corrupt`` with file and line, ``OSError``.
+    """
+    firsts = _firsts(log)
+    if segment not in firsts:
+        raise segments.misplaced(_path_of(log, firsts[0]), firsts[0], segment)
+    index = firsts.index(segment)
+    while True:
+        with opened(log, _firsts(log)[index]) as file:
+            for lines in line_blocks(file, offset):
+                yield from file.decode(lines, seq + 1)
+                seq += len(lines)
+            index, offset = index + 1, 0
+            if index > len(log.sealed):
+                return
+            log = _next_file(log, index, file, seq + 1)
+
+
+@contextmanager
+def _looked_at(path: Path, types: frozenset[str], io: SysIO) -> Iterator[OpenLog]:
+    """The log as it is now, for a reader without the daemon; what follows its last newline is ignored."""
+    fd = -1
+    try:
+        # The live file before the listing: every file before it was sealed when it was made, so none is missed.
+        with suppress(FileNotFoundError):
+            fd = io.open(path, READ)
+        firsts, name = segments.sealed(path, io), path
+        if fd < 0 and firsts:
+            name = segments.sealed_path(path, firsts[-1])
+            fd = io.open(name, READ)
+        end = last_newline(io, fd, io.fstat(fd).st_size) if fd >= 0 else 0
+        first = firsts[-1] if name != path else _first_of_live(path, fd, end, firsts, io)
+        yield OpenLog(path, firsts[: bisect_left(firsts, first)], LogFile(io, fd, name, types, first, end))
+    except OSError as error:
+        raise failure(path, error) from error
+    finally:
+        if fd >= 0:
+            io.close(fd)
+
+
+def _first_of_live(path: Path, fd: int, end: int, firsts: list[int], io: SysIO) -> int:
+    """The seq that the opened live file begins with, or must begin with if its first line does not tell."""
+    if not firsts:
+        return 1
+    first = seq_at(io, fd, 0) if end else None
+    if first is not None and first > firsts[-1]:
+        return first
+    if first in firsts and samestat(io.fstat(fd), io.stat(segments.sealed_path(path, first))):
+        return first  # sealed since it was opened
+    before = io.open(segments.sealed_path(path, firsts[-1]), READ)
+    try:
+        return (last_seq(io, before, io.fstat(before).st_size) or firsts[-1]) + 1
+    finally:
+        io.close(before)
 
 
 def read_all(path: Path, types: frozenset[str], io: SysIO = REAL) -> Iterator[Record]:
     """Every record of a log, for when no daemon runs; what follows the last newline is ignored.
 
-    Raises ``Corrupt`` at the first bad line, ``Environment("io_failed")`` when the file cannot be read;
-    a missing file is an empty log.
+    Raises ``Corrupt`` at the first bad line, ``Environment`` when a file cannot be read; a missing log is empty.
     """
-    try:
-        fd = io.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise Environment("io_failed", f"{path}: {error.strerror}", file=str(path)) from error
-    try:
-        seq = 1
-        for lines in line_blocks(io, fd, last_newline(io, fd, io.fstat(fd).st_size)):
-            yield from decode(lines, seq, types, path)
-            seq += len(lines)
-    except OSError as error:
-        raise Environment("io_failed", f"{path}: {error.strerror}", file=str(path)) from error
-    finally:
-        io.close(fd)
-
-
-def _line_start_from(log: OpenLog, offset: int, end: int) -> tuple[int, bytes] | None:
-    """The first line that starts at or behind ``offset`` and before ``end``: its offset and first bytes."""
-    at, step = offset - 1, PROBE  # the byte before `offset` may be the newline
-    while at < end:
-        block = log.io.pread(log.fd, min(step, end - at), at)
-        if not block:
-            return None
-        newline = block.find(b"\n")
-        if newline >= 0:
-            start = at + newline + 1
-            if start >= end:
-                return None
-            head = block[newline + 1 : newline + 1 + HEAD_BYTES]
-            return start, head if len(head) == HEAD_BYTES else log.io.pread(log.fd, HEAD_BYTES, start)
-        at += len(block)
-        step = min(step * 4, FOLD_BLOCK)  # a long line: hundreds of KiB are legal
-    return None
-
-
-def _offset_near(log: OpenLog, seq: int, end: int) -> tuple[int, int]:
-    """Offset and seq of a line at or shortly before the line of ``seq``, by bisection over byte offsets."""
-    low, low_seq, high = 0, 1, end
-    while high - low > NEAR:
-        middle = (low + high) // 2
-        found = _line_start_from(log, middle, high)
-        if found is None:
-            high = middle
-            continue
-        start, head = found
-        match = SEQ_AT_START.match(head)
-        if match is None:
-            cause = "a line does not start as orchestrator writes it; the file was changed while in use"
-            raise Corrupt("corrupt_log", f"{log.path}, offset {start}: {cause}", file=str(log.path), offset=start)
-        if (start_seq := int(match[1])) <= seq:
-            low, low_seq = start, start_seq
-        else:
-            high = middle
-    return low, low_seq
-
-
-def records_after(log: OpenLog, seq: int, end: int, limits: tuple[int, int]) -> list[Record]:
-    """Records with a greater seq, at most ``limits`` = (records, bytes) of them, but at least one if there is one."""
-    max_records, max_bytes = limits
-    if max_records <= 0:
-        return []
-    at, line_seq = _offset_near(log, seq + 1, end)
-    picked: list[bytes] = []
-    total, rest, step = 0, b"", NEAR
-    full = False
-    while at < end and not full:
-        block = log.io.pread(log.fd, min(step, end - at), at)
-        if not block:
-            break
-        at += len(block)
-        step = min(step * 2, FOLD_BLOCK)
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            if line_seq > seq:
-                total += len(line) + 1
-                if picked and total > max_bytes:
-                    full = True
-                    break
-                picked.append(line)
-                if len(picked) >= max_records or total >= max_bytes:
-                    full = True
-                    break
-            line_seq += 1
-    return list(decode(picked, seq + 1, log.types, log.path))
-
-
-def last_records(log: OpenLog, end_seq: int, end: int, limits: tuple[int, int]) -> list[Record]:
-    """The last records before ``end`` in order, at most ``limits`` = (records, bytes), but at least one if any."""
-    max_records, max_bytes = limits
-    count = min(max_records, end_seq)
-    if count <= 0:
-        return []
-    start, tail, step = end, b"", NEAR
-    # One newline more than lines wanted shows where the first of them starts.
-    while start > 0 and tail.count(b"\n") <= count and not (len(tail) > max_bytes and tail.count(b"\n") > 1):
-        begin = max(0, start - step)
-        tail = log.io.pread(log.fd, start - begin, begin) + tail
-        start, step = begin, min(step * 2, FOLD_BLOCK)
-    lines = tail.split(b"\n")[:-1]
-    if start > 0:
-        del lines[0]  # its beginning is not in `tail`
-    lines = lines[-count:]
-    total = 0
-    for picked, line in enumerate(reversed(lines)):
-        total += len(line) + 1
-        if picked and total > max_bytes:
-            lines = lines[-picked:]
-            break
-    return list(decode(lines, end_seq - len(lines) + 1, log.types, log.path))
+    with _looked_at(path, types, io) as log:
+        yield from all_records(log)
 
 
 def page(path: Path, types: frozenset[str], seq: int, limits: tuple[int, int], io: SysIO = REAL) -> list[Record]:
     """As ``records_after`` for a log nobody has open; never writes, ignores what follows the last newline."""
-    try:
-        fd = io.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise failure(path, error) from error
-    try:
-        end = last_newline(io, fd, io.fstat(fd).st_size)
-        return records_after(OpenLog(io, fd, types, path), seq, end, limits) if end else []
-    finally:
-        io.close(fd)
+    with _looked_at(path, types, io) as log:
+        return records_after(log, seq, limits)
+
+
+def place(path: Path, seq: int, io: SysIO = REAL) -> tuple[Path, int]:
+    """File and line of the record with that seq, for a message; raises ``Environment`` and ``Corrupt``."""
+    with _looked_at(path, frozenset(), io) as log:
+        first = _firsts(log)[_index_of(log, seq)]
+        return _path_of(log, first), seq - first + 1

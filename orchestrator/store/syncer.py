@@ -62,6 +62,12 @@ class Syncer:
             self._loop.call_soon(self._start_due)
         self._due.append((job, done))
 
+    def run_now(self, job: Job) -> Exception | None:
+        """Run ``job`` before anything else happens, for the rare one that cannot wait; its error is final as well."""
+        error = self._run(job)
+        self._tell()
+        return error
+
     def close(self) -> None:
         """End the threads after the jobs they hold; outcomes not delivered yet are dropped."""
         if self._loop is not None:

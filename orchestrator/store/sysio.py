@@ -36,6 +36,14 @@ class SysIO:
     def fstat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)
 
+    def stat(self, path: Path) -> os.stat_result:
+        """Of the name itself, not of what a link points to."""
+        return path.lstat()
+
+    def listdir(self, path: Path) -> list[str]:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries]
+
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
 

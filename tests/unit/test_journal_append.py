@@ -386,7 +386,7 @@ async def test_closing_waits_for_the_running_sync_before_it_gives_the_descriptor
     io.sync_gate = threading.Event()
     syncer = Syncer(pytest.fail, fast_s=0)
     log = opened(tmp_path / "log", io, syncer)
-    fd = log._fd
+    fd = log._live.fd
     log.append([record()], sync=True)
     waiting = asyncio.ensure_future(log.synced(1))
     assert await asyncio.to_thread(io.in_sync.acquire, timeout=BOUND_S)
@@ -405,7 +405,7 @@ async def test_closing_waits_for_the_running_sync_before_it_gives_the_descriptor
 
 def test_a_log_does_not_pass_its_descriptor_on_and_is_private(tmp_path):
     log = opened(tmp_path / "log")
-    assert not os.get_inheritable(log._fd)
+    assert not os.get_inheritable(log._live.fd)
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 

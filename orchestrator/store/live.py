@@ -1,0 +1,160 @@
+"""The file at the end of a log, the only one that is ever written: write, sync, seal, rest.
+
+It may be closed while nobody uses the log and is opened again when somebody does; whether it is then still the same
+file, with what we wrote and nothing else, is checked then and at every sync.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import Environment
+from orchestrator.store import segments
+from orchestrator.store.files import failure
+from orchestrator.store.sysio import SysIO
+
+FLAGS = os.O_RDWR | os.O_NOFOLLOW
+CREATE = FLAGS | os.O_CREAT | os.O_EXCL
+DELETED = "the log was deleted while in use"
+MEDDLED = "somebody else wrote to the log while it was in use"
+
+
+class Live:
+    """An open live file; ``first`` is the seq its first record has or will have.
+
+    ``path`` is its name now: that of a sealed file while a rotation hangs half-done. ``spoiled`` says why nothing
+    may be appended any more: what we know of the file and what it holds differ.
+    """
+
+    def __init__(
+        self, io: SysIO, path: Path, fd: int, first: int, size: int, *, entry_synced: bool, inode: int | None = None
+    ) -> None:
+        """Wrap a descriptor, or with ``fd=-1`` a file at rest with that inode; ``size`` bytes of it are ours."""
+        self.path = path
+        self.first = first
+        self.spoiled: str | None = None
+        self.entry_synced = entry_synced  # False: its directory entry may not be durable yet
+        self._io = io
+        self.fd = fd
+        self._limit = size  # no byte behind this offset is ours
+        self._size = size
+        self._inode = inode
+
+    @property
+    def rests(self) -> bool:
+        """Whether it holds no descriptor."""
+        return self.fd < 0
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Write all of it or nothing; raises ``Environment("disk_full")`` or ``Environment("io_failed")``."""
+        self._limit = offset + len(data)
+        try:
+            wrote = self._io.pwrite(self.fd, data, offset)
+            if wrote == len(data):
+                self._size = self._limit
+                return
+            # The kernel cuts a write short when the disk is full, and says so only at the next one.
+            error = Environment(
+                "disk_full",
+                f"{self.path}: only {wrote} of {len(data)} bytes could be written",
+                file=str(self.path),
+            )
+        except OSError as found:
+            error = failure(self.path, found)
+        try:
+            self._io.ftruncate(self.fd, offset)
+        except OSError as found:
+            # What stands behind `offset` now must never be glued to a later record.
+            self.spoiled = f"a failed write could not be taken back: {found.strerror}"
+        raise error
+
+    def sync(self, reached: int) -> str | None:
+        """Make the file, and its name if it is new, durable; why what is there is not ours, or None. In a thread.
+
+        ``reached`` is the offset behind what was written before the call. Raises ``OSError``, which is final.
+        """
+        self._io.fdatasync(self.fd)
+        if not self.entry_synced:
+            self._io.fsync_dir(self.path.parent)
+            self.entry_synced = True
+        # A log deleted or changed behind our back takes its records with it: they must not be acknowledged.
+        now = self._io.fstat(self.fd)
+        if now.st_nlink == 0:
+            return DELETED
+        return None if reached <= now.st_size <= self._limit else MEDDLED
+
+    # ---- rotation
+
+    def seal(self, live: Path) -> None:
+        """Give it the name of a sealed file instead of ``live``; raises ``OSError`` with its name unchanged."""
+        name = segments.sealed_path(live, self.first)
+        if self.path == name:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._io.stat(name)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        self._io.rename(self.path, name)
+        self.path = name
+
+    def unseal(self, live: Path) -> None:
+        """Give it the name of the live file back, unless that is not possible: then it goes on as it is called."""
+        try:
+            self._io.stat(live)
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):
+                self._io.rename(self.path, live)
+                self.path = live
+        except OSError:
+            pass
+
+    # ---- rest
+
+    def rest(self) -> None:
+        """Close the descriptor until the file is used again."""
+        self._inode = self._io.fstat(self.fd).st_ino
+        self.close()
+
+    def wake(self) -> None:
+        """Open the file again; raises ``Environment``, and is spoiled, if it is not the one that was closed."""
+        if not self.rests or self.spoiled:
+            return
+        fd = -1
+        try:
+            fd = self._io.open(self.path, FLAGS)
+            now = self._io.fstat(fd)
+        except FileNotFoundError:
+            self.spoiled = DELETED
+        except OSError as error:
+            if fd >= 0:
+                self._io.close(fd)
+            raise failure(self.path, error) from error
+        else:
+            if now.st_ino == self._inode and now.st_size == self._size:
+                self.fd = fd
+                return
+            self._io.close(fd)
+            self.spoiled = MEDDLED
+
+    @contextmanager
+    def awake(self) -> Iterator[int]:
+        """The descriptor, to read from; a file at rest rests again afterwards."""
+        rested = self.rests
+        self.wake()
+        if self.rests:
+            raise Environment("io_failed", f"{self.path}: {self.spoiled}", file=str(self.path))
+        try:
+            yield self.fd
+        finally:
+            if rested:
+                self.close()
+
+    def close(self) -> None:
+        """Close the descriptor, if there is one."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._io.close(fd)

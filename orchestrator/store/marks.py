@@ -1,0 +1,76 @@
+"""A mark: a place in a log that was synced, by which a later open skips what was verified before.
+
+A cache keeps it (a checkpoint); it is never needed, and one that does not fit is only refused. Reads the log's
+files, writes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.errors import Corrupt
+from orchestrator.store.reading import OpenLog, last_records, opened
+from orchestrator.store.scan import LogFile, last_seq, seq_at
+
+
+class Mark(NamedTuple):
+    """The place behind record ``seq``, which has that ``crc``.
+
+    It is at ``offset`` of the file whose first record has the seq ``segment``, whatever that file is called by now.
+    ``Mark(0, 1, 0, "")`` is the beginning of every log.
+    """
+
+    seq: int
+    segment: int
+    offset: int
+    crc: str
+
+
+START = Mark(0, 1, 0, "")
+
+
+class WrongMark(Exception):
+    """The log does not hold what the mark says; open it without. ``cut``: it ends before the mark's record."""
+
+    def __init__(self, path: Path, mark: Mark, *, cut: bool) -> None:
+        super().__init__(f"{path}: record {mark.seq} is not where the mark says")
+        self.cut = cut
+
+
+def check(log: OpenLog, mark: Mark) -> None:
+    """Raise ``WrongMark`` unless the record before the mark stands there, whole; reads a few blocks at most.
+
+    ``log.last`` is the live file with its size as ``end``; its ``first`` is not looked at. Raises ``OSError``.
+    """
+    if mark.seq == 0:
+        return
+    fits = False
+    if mark.segment in log.sealed:
+        with opened(log._replace(last=log.last._replace(first=0)), mark.segment) as file:
+            fits = _stands(file, mark)
+    elif mark.segment > max(log.sealed, default=0) and seq_at(log.last.io, log.last.fd, 0) == mark.segment:
+        fits = _stands(log.last._replace(first=mark.segment), mark)
+    if not fits:
+        raise WrongMark(log.path, mark, cut=_ends_before(log, mark.seq))
+
+
+def _stands(file: LogFile, mark: Mark) -> bool:
+    if not 0 < mark.offset <= file.end or mark.seq < mark.segment:
+        return False
+    if file.io.pread(file.fd, 1, mark.offset - 1) != b"\n":
+        return False
+    before = OpenLog(file.path, [], file._replace(end=mark.offset))
+    try:
+        (record,) = last_records(before, mark.seq, (1, 0))
+    except Corrupt:
+        return False
+    return bool(record["crc"] == mark.crc)
+
+
+def _ends_before(log: OpenLog, seq: int) -> bool:
+    last = last_seq(log.last.io, log.last.fd, log.last.end)
+    if last == 0 and log.sealed:
+        with opened(log._replace(last=log.last._replace(first=0)), log.sealed[-1]) as file:
+            last = last_seq(file.io, file.fd, file.end)
+    return last is not None and last < seq

@@ -1,0 +1,191 @@
+"""Opens a log for its writer: finds its files, verifies its records, repairs the end that a crash left.
+
+May cut a torn tail off the live file (kept in ``<name>.torn``), write the end of it again, and give the last sealed
+file the live name back when a rotation was interrupted; otherwise only reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.store import segments
+from orchestrator.store.files import failure
+from orchestrator.store.lines import Record
+from orchestrator.store.live import CREATE, FLAGS, Live
+from orchestrator.store.marks import START, Mark, WrongMark, check
+from orchestrator.store.reading import OpenLog, all_records
+from orchestrator.store.scan import LogFile, last_newline, seq_at
+from orchestrator.store.sysio import SysIO
+
+# How much of the end of a log may be unsynced at once, and is written again after an unclean stop.
+TAIL_BYTES = 256 << 10
+
+
+class Repair(NamedTuple):
+    """What ``Journal.open`` cut off: ``cut_bytes`` bytes from ``offset`` of the live file, kept in ``kept_in``."""
+
+    offset: int
+    cut_bytes: int
+    kept_in: Path
+
+
+class Found(NamedTuple):
+    """An opened log: its live file, the first seqs of the sealed ones, where it ends, and what was cut off."""
+
+    live: Live
+    sealed: list[int]
+    end: Mark
+    repaired: Repair | None
+
+
+def open_log(
+    io: SysIO,
+    path: Path,
+    types: frozenset[str],
+    *,
+    clean: bool,
+    syncs: bool,
+    create: bool,
+    start: Mark,
+    rest: bool,
+    on_record: Callable[[Record], None] | None,
+) -> Found:
+    """As ``Journal.open``, which names the arguments and the errors; leaves no descriptor open when it raises."""
+    fd = -1
+    try:
+        sealed = segments.sealed(path, io)
+        if rest and (resting := _at_rest(io, path, sealed, start)) is not None:
+            return Found(resting, sealed, start, None)
+        fd, created = _live(io, path, sealed, create=create, start=start)
+        return _load(io, fd, OpenLog(path, sealed, LogFile(io, fd, path, types, 0, io.fstat(fd).st_size)), start,
+                     clean=clean or created, created=created, syncs=syncs, on_record=on_record)  # fmt: skip
+    except BaseException as error:
+        if fd >= 0:
+            io.close(fd)
+        if isinstance(error, OSError):
+            raise failure(path, error) from error
+        raise
+
+
+def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Mark) -> Live | None:
+    """The live file, not opened, if the log ends where the mark says."""
+    try:
+        now = io.stat(path)
+    except FileNotFoundError:
+        return None
+    last = max(sealed, default=0)
+    is_live = mark.segment > last if last else mark.segment == 1
+    if not (is_live and stat.S_ISREG(now.st_mode) and now.st_size == mark.offset):
+        return None
+    # Whether its name is durable is not known here; its first sync makes sure.
+    return Live(io, path, -1, mark.segment, mark.offset, entry_synced=False, inode=now.st_ino)
+
+
+def _live(io: SysIO, path: Path, sealed: list[int], *, create: bool, start: Mark) -> tuple[int, bool]:
+    """The descriptor of the live file, and whether it was made."""
+    try:
+        return io.open(path, FLAGS), False
+    except FileNotFoundError:
+        if sealed:
+            # A crash between the two steps of a rotation: it is undone, and done again when the time comes.
+            last = segments.sealed_path(path, sealed[-1])
+            if not io.stat(last).st_size:
+                raise segments.torn(last, 1, sealed[-1]) from None
+            io.rename(last, path)
+            sealed.pop()
+            return io.open(path, FLAGS), False
+        if start.seq:
+            raise WrongMark(path, start, cut=True) from None
+        if not create:
+            raise
+    return io.open(path, CREATE, 0o600), True
+
+
+def _load(
+    io: SysIO,
+    fd: int,
+    log: OpenLog,
+    start: Mark,
+    *,
+    clean: bool,
+    created: bool,
+    syncs: bool,
+    on_record: Callable[[Record], None] | None,
+) -> Found:
+    path, size = log.path, log.last.end
+    check(log, start)
+    newest = max(log.sealed, default=0)
+    in_live = start.segment > newest
+    nothing_new = bool(start.seq) and in_live and start.offset == size
+    end = size if nothing_new else _end_of_lines(io, fd, size, clean=clean)
+    last = log.last._replace(first=start.segment if in_live else newest + 1, end=end)
+    seq, crc = start.seq, start.crc
+    for record in all_records(log._replace(last=last), seq, start.segment, start.offset):
+        if on_record is not None:
+            on_record(record)
+        seq += 1
+        crc = record["crc"]
+    # No name says which seq the live file begins with: its first line does, which was verified above.
+    first = (seq_at(io, fd, 0) if end else None) or seq + 1
+    repaired = _cut(io, fd, path, end, size) if end < size else None
+    trusted = nothing_new or (clean and repaired is None)
+    if syncs and not trusted:
+        _rewrite_tail(io, fd, path, max(end - TAIL_BYTES, start.offset if in_live else 0, 0), end)
+    live = Live(io, path, fd, first, end, entry_synced=not created and not nothing_new)
+    if end:
+        place = Mark(seq, first, end, crc)
+    elif log.sealed:
+        place = Mark(seq, newest, io.stat(segments.sealed_path(path, newest)).st_size, crc)
+    else:
+        place = START
+    return Found(live, list(log.sealed), place, repaired)
+
+
+def _end_of_lines(io: SysIO, fd: int, size: int, *, clean: bool) -> int:
+    end = last_newline(io, fd, size)
+    if end and not clean:
+        # Blocks that never reached the disk read as NULs, and may carry the newline of a last line with
+        # them: torn, not damaged. Two NULs, because no single flipped bit in a good line makes two.
+        begin = last_newline(io, fd, end - 1)
+        if b"\0\0" in io.pread(fd, end - begin, begin):
+            return begin
+    return end
+
+
+def _cut(io: SysIO, fd: int, path: Path, end: int, size: int) -> Repair:
+    kept_in = path.with_name(path.name + ".torn")
+    kept = io.open(kept_in, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        at, kept_at = end, io.fstat(kept).st_size
+        while at < size:
+            block = io.pread(fd, min(1 << 20, size - at), at)
+            if not block:
+                break
+            wrote = io.pwrite(kept, block, kept_at)
+            if not wrote:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            at += wrote
+            kept_at += wrote
+        io.fdatasync(kept)
+    finally:
+        io.close(kept)
+    io.ftruncate(fd, end)
+    return Repair(end, size - end, kept_in)
+
+
+def _rewrite_tail(io: SysIO, fd: int, path: Path, start: int, end: int) -> None:
+    at = start
+    while at < end:
+        block = io.pread(fd, end - at, at)
+        wrote = io.pwrite(fd, block, at)
+        if not wrote:
+            raise OSError(errno.EIO, "the tail of the log cannot be written again")
+        at += wrote
+    io.fdatasync(fd)
+    # The stop may have come between the creation of the file and the sync of its directory entry.
+    io.fsync_dir(path.parent)

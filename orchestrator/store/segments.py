@@ -1,0 +1,64 @@
+"""The files of one log: the live one, which is written, and the sealed ones before it, named by their first seq.
+
+``outbox.jsonl`` is live, ``outbox.000000000001.jsonl`` sealed: sorted by name they are the log in order. Touches
+nothing but the listing of the log's directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.errors import Corrupt
+from orchestrator.store.sysio import REAL, SysIO
+
+DIGITS = 12
+
+
+def sealed_path(path: Path, first: int) -> Path:
+    """The name that the live file at ``path`` gets when it is sealed; ``first`` is the seq of its first record."""
+    return path.with_name(f"{path.stem}.{first:0{DIGITS}d}{path.suffix}")
+
+
+def sealed(path: Path, io: SysIO = REAL) -> list[int]:
+    """The first seqs of the log's sealed files, ascending; raises ``OSError`` when the directory cannot be listed."""
+    try:
+        names = io.listdir(path.parent)
+    except FileNotFoundError:
+        return []
+    head, tail = f"{path.stem}.", path.suffix
+    found = []
+    for name in names:
+        number = name[len(head) : len(name) - len(tail)] if name.startswith(head) and name.endswith(tail) else ""
+        if number.isascii() and number.isdigit() and number == f"{int(number):0{DIGITS}d}" and int(number):
+            found.append(int(number))
+    return sorted(found)
+
+
+def log_files(path: Path, io: SysIO = REAL) -> list[Path]:
+    """All files that hold records of the log, in order; the live one, if it is there, is the last."""
+    # The live one first: a rotation in between then shows the log's file under one name at least.
+    live = [path] if path.exists() else []
+    return [sealed_path(path, first) for first in sealed(path, io)] + live
+
+
+def log_exists(path: Path, io: SysIO = REAL) -> bool:
+    """Whether there is such a log; its live file alone may be missing after a crash."""
+    return path.exists() or bool(sealed(path, io))
+
+
+def misplaced(path: Path, first: int, expected: int) -> Corrupt:
+    """The error for a file of a log that begins with seq ``first`` where ``expected`` must follow."""
+    cause = f"it begins with seq {first} where {expected} must follow; a file of the log was removed or renamed"
+    return Corrupt("corrupt_log", f"{path}, line 1: {cause}", file=str(path), line=1, seq=expected, cause=cause)
+
+
+def torn(path: Path, line: int, seq: int) -> Corrupt:
+    """The error for a sealed file that does not end with a whole line."""
+    cause = "the file does not end with a whole line, as it did when it was sealed; it was cut off or damaged"
+    return Corrupt("corrupt_log", f"{path}, line {line}: {cause}", file=str(path), line=line, seq=seq, cause=cause)
+
+
+def gone(path: Path, first: int) -> Corrupt:
+    """The error for a sealed file that was there and is not any more."""
+    cause = "the file is gone; somebody removed it while the log was in use"
+    return Corrupt("corrupt_log", f"{path}, line 1: {cause}", file=str(path), line=1, seq=first, cause=cause)
