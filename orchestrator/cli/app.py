@@ -16,7 +16,20 @@ from typing import Annotated
 import typer
 
 from orchestrator import project
-from orchestrator.cli import agents, config_cmd, daemon, doctor, events, options, output, schema, setup, status, tasks
+from orchestrator.cli import (
+    agents,
+    config_cmd,
+    daemon,
+    doctor,
+    events,
+    options,
+    output,
+    schema,
+    setup,
+    status,
+    tasks,
+    verify,
+)
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 
@@ -116,6 +129,7 @@ app.add_typer(daemon.app, name="daemon")
 app.add_typer(config_cmd.app, name="config")
 setup.add_to(app)
 doctor.add_to(app)
+verify.add_to(app)
 schema.add_to(app)
 
 

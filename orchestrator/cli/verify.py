@@ -1,0 +1,104 @@
+"""The command that checks the files of a team: every record, and the story they tell. Reads only, asks no daemon."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator import project
+from orchestrator.cli import options, output
+from orchestrator.cli.link import project_here
+from orchestrator.cli.options import Json, RunId
+from orchestrator.errors import EXIT_CODES, Corrupt
+from orchestrator.project import Project
+
+CLEAN = "clean"
+
+
+def verify(
+    answered: Annotated[
+        str,
+        typer.Option("--answered", metavar="FILE", help="JSON lines of what a caller was told: it must be there."),
+    ] = "",
+    run: RunId = "",
+    as_json: Json = False,
+) -> None:
+    """Check that the files tell a possible and complete story.
+
+    Every line of every log, each task's one terminal event, order, attempts, lives, and the broadcast, from the files
+    alone. Safe beside a running daemon: then what may be under way is left out, and named. Exit 6 if anything is
+    violated.
+    """
+    from orchestrator.team import verify as checker  # noqa: PLC0415  (loads pydantic)
+
+    place = project_here()
+    live = daemon_at_work(place)
+
+    def look() -> checker.Report:
+        return checker.verify(
+            place.root,
+            live=live,
+            settled=ended_well(place),
+            answered=Path(answered) if answered else None,
+            run=run or None,
+        )
+
+    report = look()
+    if report.violations and not live and daemon_at_work(place):
+        live = True  # one was started meanwhile: what it had under way was no violation
+        report = look()
+    if as_json:
+        found = {key: value for key, value in asdict(report).items() if key != "violations"}
+        rows = [one._asdict() for one in report.violations]
+        output.print_json({"ok": report.ok, "project": str(place.root), "live": live, "violations": rows, **found})
+    else:
+        _show(report)
+    if not report.ok:
+        raise typer.Exit(EXIT_CODES[Corrupt])
+
+
+def _show(report: Any) -> None:
+    for one in report.violations:
+        where = f"{one.file}:{one.line}" if one.line else one.file
+        about = ", ".join(f"{word} {name}" for word, name in (("agent", one.agent), ("task", one.task)) if name)
+        output.say(f"✕ {one.kind}: {where}: {one.message}" + (f" ({about})" if about else ""))
+    for note in report.notes:
+        output.say(f"· {note}")
+    if report.left_out:
+        output.say("· a daemon is at work; not checked, for it may be under way:")
+        for what in report.left_out:
+            output.say(f"    {what}")
+    counted = ", ".join(f"{number} {what}" for what, number in report.checked.items())
+    output.say(counted + ": " + ("nothing is violated" if report.ok else f"{len(report.violations)} violations"))
+
+
+def daemon_at_work(place: Project) -> bool:
+    """Whether a process holds the project's files, or the lock of its run directory.
+
+    The kernel's table says so; trying the locks would stand in the way of a daemon that starts right now.
+    """
+    held = set()
+    for lock in (place.root / ".agents" / "lock", project.run_dir(place.root) / project.LOCK):
+        try:
+            found = lock.stat()
+        except OSError:
+            continue  # never made: nobody holds it
+        held.add(f":{found.st_ino}")  # some file systems show another device here than there
+    try:
+        table = Path("/proc/locks").read_text("ascii", "replace")
+    except OSError:
+        return True  # no way to know: what a daemon may have under way is left out
+    return any(word.endswith(inode) for inode in held for word in table.split())
+
+
+def ended_well(place: Project) -> bool:
+    """Whether the last daemon closed its files in good order: then nothing is left to tell."""
+    return (project.run_dir(place.root) / CLEAN).exists()
+
+
+def add_to(app: Any) -> None:
+    """Declare the command on the top-level app."""
+    options.command(app, "verify", "orchestrator verify --json | jq '.violations[]'")(verify)

@@ -1,0 +1,294 @@
+"""The laws that `orchestrator verify` holds: what must be true of an agent's records and of a digest after any crash.
+
+Pure, and apart from `state` and `decide` on purpose: a fault shared by what writes the records and what checks them
+would show nothing. Each law that is broken is one `Violation`; a broken one does not hide the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES, TERMINAL
+
+KINDS: dict[str, str] = {
+    # what a line is
+    "bad_line": "a line is not a JSON object",
+    "bad_crc": "a line's checksum is missing or does not fit",
+    "seq_gap": "numbers are missing before a record: lines were lost",
+    "seq_repeat": "a record's number was there before: lines were repeated or moved",
+    "unknown_record": "a record has a type or a version that is not known",
+    "schema": "a record or file does not fit its schema",
+    "segment": "a log's numbered file begins with another record than its name says",
+    "missing_log": "one of an agent's logs, or a run's broadcast or run.json, is not there",
+    # the life of an agent
+    "no_intent": "an outbox begins with another record than starting, or has a second one",
+    "wrong_epoch": "a record is of another life than the one it stands in",
+    "two_ready": "one life became ready twice",
+    "life": "a life ended twice, or the agent was deleted before it was stopped",
+    "too_many_lives": "the agent was launched again more often than its policy allows within its window",
+    "behind_deleted": "a record stands behind deleted, the last one of an agent",
+    "unknown_run": "the agent's team run has no directory",
+    # its tasks
+    "task_twice": "one task was asked for twice",
+    "call_twice": "one call was carried out twice",
+    "not_asked": "a record is about a task that was never asked for",
+    "overlap": "a task was handed out while another was held",
+    "not_held": "an event came for a task that was not held",
+    "attempt": "the number of an attempt is wrong",
+    "not_fifo": "a task overtook an older one",
+    "two_ends": "a task has two terminal events",
+    "after_end": "a record about a task stands behind its terminal event",
+    "open_task": "the agent is deleted and one of its tasks has no terminal event",
+    # the digest
+    "broadcast_order": "the broadcast repeats an agent's records out of order, or one of them twice",
+    "broadcast_differs": "a broadcast record is not what it repeats",
+    "broadcast_missing": "the broadcast leaves a record out",
+    "broadcast_ref": "the broadcast knows a record beyond the end of the outbox: lines were lost",
+    "unknown_agent": "the broadcast tells of an agent that is not there, or of another run's",
+    # the caller's word
+    "answered_missing": "what a caller was told is not in the files",
+}
+"""Kind of violation -> what it means, in one clause; docs/recovery.md lists them all."""
+
+_OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
+_NEEDS_ALL = frozenset(
+    {"not_asked", "overlap", "not_held", "attempt", "not_fifo", "no_intent", "wrong_epoch", "life"}
+)
+# What one call of an agent may cause once; a wait that is sent again may be handed the same task again.
+_ONCE = frozenset({"ack", "progress", *TERMINAL, "ready", "starting"})
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    """One good record, with where it stands; without what no law asks for. ``when`` is Unix time in seconds."""
+
+    file: str
+    line: int
+    seq: int
+    type: str
+    epoch: int = 0
+    when: float = 0.0
+    at: str = ""
+    by: str = ""
+    task_id: str | None = None
+    attempt: int | None = None
+    req: str | None = None
+    agent_id: str | None = None  # of a broadcast record
+    ref: int = 0
+    asked: bool = False  # a restart by hand
+    resume: bool = False
+    payload: int | None = None  # a fingerprint
+    payload_bytes: int | None = None
+    words: tuple[str | None, ...] = ()  # reason, kind, until
+    spec: dict[str, Any] = field(default_factory=dict)  # of `starting`: run_id, policies
+
+
+class Log(NamedTuple):
+    """A log as found: its good records in order; ``whole`` when there are no others."""
+
+    file: str
+    lines: list[Line]
+    whole: bool = True
+
+    @property
+    def last_seq(self) -> int:
+        return self.lines[-1].seq if self.lines else 0
+
+
+class Violation(NamedTuple):
+    """One broken law: where, of which agent, task and run, and one sentence."""
+
+    kind: str
+    message: str
+    file: str
+    line: int | None = None
+    seq: int | None = None
+    agent: str | None = None
+    task: str | None = None
+    run: str | None = None
+
+
+def at_line(kind: str, one: Line, agent: str | None, message: str, *, run: str | None = None) -> Violation:
+    """The violation that a record is."""
+    return Violation(kind, message, one.file, one.line, one.seq, agent, one.task_id, run)
+
+
+def agent_faults(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
+    """Every broken law of one agent's two logs.
+
+    Where lines of a log cannot be used, laws that need all of them are left out: the lost line may be the answer.
+    """
+    left_out = frozenset() if inbox.whole and outbox.whole else _NEEDS_ALL
+    found = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
+    yield from (one for one in found if one.kind not in left_out)
+
+
+def _inbox(agent: str, inbox: Log) -> Iterator[Violation]:
+    asked: set[str | None] = set()
+    calls: dict[str, int] = {}
+    for one in inbox.lines:
+        if one.type == "task":
+            if one.task_id in asked:
+                yield at_line("task_twice", one, agent, f"task {one.task_id} was asked for before")
+            asked.add(one.task_id)
+        elif one.task_id is not None and one.task_id not in asked:
+            yield at_line("not_asked", one, agent, f"{one.type} of task {one.task_id}, which was never asked for")
+        if one.req is not None:
+            if one.req in calls:
+                told = f"call {one.req} was carried out before, by record {calls[one.req]}"
+                yield at_line("call_twice", one, agent, told)
+            calls[one.req] = one.seq
+
+
+def _life(agent: str, outbox: Log) -> Iterator[Violation]:
+    """The agent's own story: intent, lives, end."""
+    epoch, gone = 1, False
+    counts: Counter[tuple[str, int]] = Counter()
+    calls: dict[tuple[str, str], int] = {}
+    for at, one in enumerate(outbox.lines):
+        kind = one.type
+        if gone:
+            yield at_line("behind_deleted", one, agent, f"{kind} stands behind deleted")
+        if (kind == "starting") != (at == 0):
+            told = f"the first record is {kind}" if at == 0 else "the agent begins a second time"
+            yield at_line("no_intent", one, agent, told)
+        due = epoch + 1 if kind == "restarted" else epoch
+        if one.epoch != due:
+            yield at_line("wrong_epoch", one, agent, f"{kind} of life {one.epoch} stands where life {due} goes on")
+        if kind == "restarted":
+            epoch = one.epoch
+        if kind in _OF_LIFE:
+            counts[kind, 0 if kind in ("stopped", "deleted") else one.epoch] += 1
+            yield from _twice(agent, one, counts)
+        gone = gone or kind == "deleted"
+        if one.req is not None and kind in _ONCE:
+            if (one.req, kind) in calls:
+                told = f"call {one.req} was carried out before, by record {calls[one.req, kind]}"
+                yield at_line("call_twice", one, agent, told)
+            calls[one.req, kind] = one.seq
+    yield from _lives(agent, outbox)
+
+
+def _twice(agent: str, one: Line, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
+    if one.type == "ready" and counts["ready", one.epoch] > 1:
+        yield at_line("two_ready", one, agent, f"life {one.epoch} became ready before")
+    elif one.type == "exited" and counts["exited", one.epoch] > 1:
+        yield at_line("life", one, agent, f"life {one.epoch} exited before")
+    elif one.type == "stopped" and counts["stopped", 0] > 1:
+        yield at_line("life", one, agent, "the agent was stopped before")
+    elif one.type == "deleted" and not counts["stopped", 0]:
+        yield at_line("life", one, agent, "the agent was deleted and never stopped")
+
+
+def _lives(agent: str, outbox: Log) -> Iterator[Violation]:
+    """Relaunches against the policies of `starting`; those by hand, and a resume that came to nothing, are free.
+
+    Logs without a window are of the time when a relaunch counted for the whole life of an agent.
+    """
+    policies = next((one.spec.get("policies") or {} for one in outbox.lines if one.type == "starting"), {})
+    limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts")
+    window = policies.get("restart_window_s", float("inf"))
+    if not isinstance(limit, int) or not isinstance(window, int | float):
+        return
+    ready = {one.epoch for one in outbox.lines if one.type == "ready"}
+    began = [one for one in outbox.lines if one.type == "restarted" and not one.asked]
+    for at, one in enumerate(began):
+        earlier = [e for e in began[:at] if e.when > one.when - window and not (e.resume and e.epoch not in ready)]
+        if len(earlier) >= limit:
+            within = f"within {window:g} s" if window != float("inf") else "in all"
+            told = f"launched again {len(earlier) + 1} times {within}; its policy allows {limit}"
+            yield at_line("too_many_lives", one, agent, told)
+
+
+def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
+    """Queue and lease: every record about a task, in order."""
+    order = list(dict.fromkeys(one.task_id for one in inbox.lines if one.type == "task"))
+    attempt: dict[str | None, int] = dict.fromkeys(order, 1)
+    over: dict[str | None, Line] = {}
+    lease, oldest = None, 0
+    for one in outbox.lines:
+        kind, task = one.type, one.task_id
+        if task is None or kind in ("blocked", "unblocked", "stalled", "recovered"):
+            continue
+        if task not in attempt:
+            yield at_line("not_asked", one, agent, f"{kind} of task {task}, which was never asked for")
+            continue
+        if task in over:
+            told = f"task {task} has ended with {over[task].type}, record {over[task].seq}"
+            yield at_line("two_ends" if kind in TERMINAL else "after_end", one, agent, told)
+            continue
+        while oldest < len(order) and order[oldest] in over:
+            oldest += 1
+        head = order[oldest] if oldest < len(order) else None
+        if kind == "delivered":
+            if lease not in (None, task):
+                yield at_line("overlap", one, agent, f"task {task} was handed out while {lease} was held")
+            elif task != head:
+                yield at_line("not_fifo", one, agent, f"task {task} was handed out before {head}, which is older")
+            lease = task
+        elif lease != task and (kind == "requeued" or one.by == "agent"):
+            # The hand-out of the oldest task may be lost with the power; what came of it is not.
+            held = lease or (None if kind in TERMINAL and task == head else "nothing")
+            if held is not None:
+                yield at_line("not_held", one, agent, f"{kind} of task {task} while {held} was held")
+        if one.attempt is not None:
+            due = attempt[task] + (kind == "requeued")
+            if one.attempt != due:
+                yield at_line("attempt", one, agent, f"{kind} of attempt {one.attempt} of {task}; {due} was due")
+            attempt[task] = one.attempt
+        if kind in TERMINAL:
+            over[task] = one
+        if lease == task and (kind in TERMINAL or kind == "requeued"):
+            lease = None
+    gone = next((one for one in outbox.lines if one.type == "deleted"), None)
+    for task in order:
+        if gone is not None and task not in over:
+            told = f"the agent is deleted, and task {task} has no terminal event"
+            yield at_line("open_task", gone, agent, told)._replace(task=task)
+
+
+def digest_faults(run: str, agent: str, told: Iterable[Line], outbox: Log, *, broadcast: Log) -> Iterator[Violation]:
+    """What the broadcast of a run says of one agent, against the agent's outbox; not what it does not say yet."""
+    due = [one for one in outbox.lines if one.type in BROADCAST_TYPES]
+    known = {one.seq: one for one in due}
+    last, at = 0, 0
+    for one in told:
+        if one.ref > outbox.last_seq and outbox.whole:
+            text = f"it repeats record {one.ref} of {agent}, whose outbox ends at {outbox.last_seq}"
+            yield at_line("broadcast_ref", one, agent, text, run=run)
+            continue
+        if one.ref <= last:
+            text = f"record {one.ref} of {agent} is told behind record {last}"
+            yield at_line("broadcast_order", one, agent, text, run=run)
+        elif one.ref not in known and outbox.whole:
+            text = f"record {one.ref} of {agent} is nothing that the broadcast repeats"
+            yield at_line("broadcast_differs", one, agent, text, run=run)
+        elif one.ref in known and (wrong := _differs(one, known[one.ref])):
+            text = f"{wrong} is not that of record {one.ref} of {agent}, which it repeats"
+            yield at_line("broadcast_differs", one, agent, text, run=run)
+        while at < len(due) and due[at].seq < one.ref:
+            if due[at].seq > last and broadcast.whole:
+                text = f"record {due[at].seq} ({due[at].type}) of {agent} was left out before this one"
+                yield at_line("broadcast_missing", one, agent, text, run=run)
+            at += 1
+        last = max(last, one.ref)
+
+
+def untold(told: Iterable[Line], outbox: Log) -> list[Line]:
+    """What the broadcast has still to tell of an agent: all behind the last record it told."""
+    last = max((one.ref for one in told), default=0)
+    return [one for one in outbox.lines if one.type in BROADCAST_TYPES and one.seq > last]
+
+
+def _differs(told: Line, original: Line) -> str:
+    """Which key of a broadcast record differs from the original's; empty when none does."""
+    for key in ("type", "at", "epoch", "task_id", "by", "words"):
+        if getattr(told, key) != getattr(original, key):
+            return "its reason, kind or until" if key == "words" else f"its {key}"
+    if told.payload_bytes is not None:  # too large to be repeated
+        sound = told.payload is None and original.payload is not None and told.payload_bytes > BROADCAST_PAYLOAD_BYTES
+        return "" if sound else "its payload_bytes"
+    return "" if told.payload == original.payload else "its payload"
