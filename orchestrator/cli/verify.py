@@ -55,22 +55,22 @@ def verify(
         rows = [one._asdict() for one in report.violations]
         output.print_json({"ok": report.ok, "project": str(place.root), "live": live, "violations": rows, **found})
     else:
-        _show(report)
+        _show(report, live=live)
     if not report.ok:
         raise typer.Exit(EXIT_CODES[Corrupt])
 
 
-def _show(report: Any) -> None:
+def _show(report: Any, *, live: bool) -> None:
     for one in report.violations:
         where = f"{one.file}:{one.line}" if one.line else one.file
         about = ", ".join(f"{word} {name}" for word, name in (("agent", one.agent), ("task", one.task)) if name)
         output.say(f"✕ {one.kind}: {where}: {one.message}" + (f" ({about})" if about else ""))
     for note in report.notes:
         output.say(f"· {note}")
-    if report.left_out:
-        output.say("· a daemon is at work; not checked, for it may be under way:")
-        for what in report.left_out:
-            output.say(f"    {what}")
+    if live:
+        output.say("· a daemon is at work: what it may have under way is left out")
+    for what in report.left_out:
+        output.say(f"· not checked: {what}")
     counted = ", ".join(f"{number} {what}" for what, number in report.checked.items())
     output.say(counted + ": " + ("nothing is violated" if report.ok else f"{len(report.violations)} violations"))
 

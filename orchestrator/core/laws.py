@@ -54,9 +54,11 @@ KINDS: dict[str, str] = {
 """Kind of violation -> what it means, in one clause; docs/recovery.md lists them all."""
 
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
-_NEEDS_ALL = frozenset(
-    {"not_asked", "overlap", "not_held", "attempt", "not_fifo", "no_intent", "wrong_epoch", "life"}
+NEEDS_ALL = frozenset(
+    {"not_asked", "overlap", "not_held", "attempt", "not_fifo", "no_intent", "wrong_epoch", "life", "open_task"}
 )
+"""Laws that are left out where lines of a log cannot be used: a lost line may be the answer."""
+
 # What one call of an agent may cause once; a wait that is sent again may be handed the same task again.
 _ONCE = frozenset({"ack", "progress", *TERMINAL, "ready", "starting"})
 
@@ -119,9 +121,9 @@ def at_line(kind: str, one: Line, agent: str | None, message: str, *, run: str |
 def agent_faults(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
     """Every broken law of one agent's two logs.
 
-    Where lines of a log cannot be used, laws that need all of them are left out: the lost line may be the answer.
+    Those of ``NEEDS_ALL`` only where both are whole.
     """
-    left_out = frozenset() if inbox.whole and outbox.whole else _NEEDS_ALL
+    left_out = frozenset() if inbox.whole and outbox.whole else NEEDS_ALL
     found = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
     yield from (one for one in found if one.kind not in left_out)
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.core.events import SCHEMAS, TERMINAL
-from orchestrator.core.laws import Line, Log, Violation, agent_faults, at_line, digest_faults, untold
+from orchestrator.core.laws import NEEDS_ALL, Line, Log, Violation, agent_faults, at_line, digest_faults, untold
 from orchestrator.errors import BadRequest, Environment
 from orchestrator.team.evidence import COLLECTED, Evidence, directories
 
@@ -87,6 +87,7 @@ class _Check:
         self.homes: dict[str, str] = {}  # agent -> its run; "" when its intent cannot be read
         self.calls: dict[str, Line] = {}
         self.late = 0
+        self.left_out: list[str] = []
         self.counts = {"agents": 0, "runs": 0, "tasks": 0, "ended": 0, "answers": 0}
 
     def report(self, answered: Path | None) -> Report:
@@ -108,8 +109,9 @@ class _Check:
                 f"{self.late} records are not in the broadcast: the daemon was killed, and the next start tells them"
             )
         order = sorted(self.found.violations, key=lambda one: (one.file, one.line or 0, one.kind))
-        left_out = [f"{kind}: {what}" for kind, what in LEFT_OUT.items()] if self.found.live else []
-        return Report(order, self.found.notes, left_out, {**self.counts, "records": self.found.records})
+        if self.found.live:
+            self.left_out += [f"{kind}: {what}" for kind, what in LEFT_OUT.items()]
+        return Report(order, self.found.notes, self.left_out, {**self.counts, "records": self.found.records})
 
     # -- the caller's word --------------------------------------------------------------------------------------
 
@@ -226,6 +228,9 @@ class _Check:
         inbox = inbox or Log(str(directory / "inbox.jsonl"), [], whole=False)
         outbox = outbox or Log(str(directory / "outbox.jsonl"), [], whole=False)
         self.found.violations += agent_faults(agent, inbox, outbox)
+        if not (inbox.whole and outbox.whole):
+            laws = ", ".join(sorted(NEEDS_ALL))
+            self.left_out.append(f"{laws}: of agent {agent}, for lines of its logs cannot be used")
         self._calls(agent, inbox, outbox)
         self._digest(agent, run, outbox, aside)
         self._heard(agent, "outbox", inbox, outbox)
