@@ -29,6 +29,7 @@ from orchestrator.cli import (
     status,
     tasks,
     verify,
+    why,
 )
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
@@ -130,6 +131,7 @@ app.add_typer(config_cmd.app, name="config")
 setup.add_to(app)
 doctor.add_to(app)
 verify.add_to(app)
+why.add_to(app)
 schema.add_to(app)
 
 

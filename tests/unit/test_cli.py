@@ -21,7 +21,7 @@ COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["schema"],
     ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
-    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [

@@ -1,0 +1,60 @@
+"""The command that says why an agent or a task is as it is, citing the records that prove it. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output
+from orchestrator.cli.facts import facts
+from orchestrator.cli.link import project_here
+from orchestrator.cli.options import Json
+
+
+def why(
+    name: Annotated[str, typer.Argument(metavar="AGENT|TASK", help="An agent, a task, or AGENT/TASK.")],
+    as_json: Json = False,
+) -> None:
+    """Say why an agent or a task is as it is.
+
+    Its status, the reason, and each record that proves it, by file and line. Works without a daemon; then the status
+    is what the files say.
+    """
+    from orchestrator.team import why as reasons  # noqa: PLC0415  (loads pydantic)
+
+    place = project_here()
+    source = facts(place)
+    agent_id, slash, task_id = name.partition("/")
+    if slash:
+        found = reasons.of_task(place.root, task_id, agent_id, source.agent)
+    elif any(row["agent_id"] == name for row in source.agents()):
+        found = reasons.of_agent(place.root, source.agent(name))
+    else:
+        found = reasons.of_task(place.root, name, None, source.agent)
+    if as_json:
+        output.print_json({"live": source.live, **found})
+        return
+    _show(found, place.root)
+    if not source.live:
+        output.warn("no daemon answers: this is what the files say")
+
+
+def _show(found: dict[str, Any], root: Path) -> None:
+    of_agent = "next" in found
+    who = found["agent_id"] if of_agent else f"{found['agent_id']}/{found['task_id']}"
+    output.say(f"{who}: {output.status_word(found['status'])}" + (f": {found['reason']}" if found["reason"] else ""))
+    for one in found["evidence"]:
+        file = Path(one["file"])
+        shown = file.relative_to(root) if file.is_relative_to(root) else file
+        output.say(f"  {shown}:{one['line']}  seq {one['seq']}  {one['at']}  {one['type']}  {one['says']}".rstrip())
+    if found.get("next"):
+        output.say(f"  {found['next']}")
+    if found.get("agent"):
+        _show(found["agent"], root)
+
+
+def add_to(app: Any) -> None:
+    """Declare the command on the top-level app."""
+    options.command(app, "why", "orchestrator why builder\norchestrator why builder/t-7")(why)
