@@ -268,11 +268,8 @@ class Supervisor:
         """End a CLI whose life is over by its records, so that the next one can begin."""
         rungs = await self._ending.at_once(pane.pid)
         steps.passed("restart:ended")
-        dead = await self._dead(run, entry.agent_id)
-        lines = await self.windows.last_lines(run, pane.pane_id)
-        code, signal = (dead.dead_status, dead.dead_signal) if dead is not None else (None, None)
-        reason = f"{EXITS[how]} ({rungs[-1].rung})"
-        await self._commit_exit(entry, exits.End(how, reason, code, signal), lines)
+        log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
+        await self._exited(entry, run, pane)
 
     async def _relaunch(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
         """The next life in the same pane; the record of it stands already."""
@@ -363,6 +360,9 @@ class Supervisor:
         pane = await self._dead(run, entry.agent_id) or pane
         lines = await self.windows.last_lines(run, pane.pane_id)
         end = exits.of_status(pane.dead_status, pane.dead_signal)
+        how = supervise.must_end(entry.state)
+        if how:  # a daemon ended it, and was killed before it could say so
+            end = end._replace(how=how, reason=EXITS[how])
         await self._commit_exit(entry, end, lines)
 
     async def _dead(self, run: Run, agent_id: str) -> TaggedPane | None:

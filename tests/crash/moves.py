@@ -82,7 +82,7 @@ def _of(process, agent):
 def fail(stage, master, _worker):
     """A task whose agent dies of it twice: requeued, relaunched, then lost with its agent."""
     agent, task, never = stage.new("a"), stage.new("t"), stage.new("t")
-    master.do("agent_create", name=agent, **AGENT)
+    master.do("agent_create", name=agent, policies={"max_restarts": 1}, **AGENT)
     for name, more in ((task, {"exit_on": [1, 2]}), (never, {})):
         master.do("task_enqueue", agent_id=agent, task={"task_id": name, "payload": stage.payload(**more)})
     end = stage.ended(task)
@@ -106,6 +106,74 @@ def recover(stage, master, _worker):
     master.do("agent_delete", agent_id=agent)
 
 
+def restart(stage, master, _worker):
+    """A busy agent is launched anew by hand: its task goes to the next life, once."""
+    agent, task = stage.new("a"), stage.new("t")
+    go = stage.base / f"{task}.go"
+    master.do("agent_create", name=agent, **AGENT)
+    hold = stage.payload(hold=str(go))
+    master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": hold})
+    stage.record(agent, "progress", task)
+    told = master.do("agent_restart", agent_id=agent)
+    assert (told["agent_id"], told["epoch"], told["ready"]) == (agent, 2, True)
+    go.touch()
+    end = stage.ended(task)
+    assert (end["type"], end["attempt"], end["epoch"]) == ("result", 2, 2)
+    [again] = [r for r in stage.found().outbox[agent] if r["type"] == "restarted"]
+    [asked] = [r for r in stage.found().inbox[agent] if r["type"] == "restart"]
+    assert again["asked"] == asked["seq"]
+    assert stage.panes().count(agent) == 1
+    master.do("agent_delete", agent_id=agent)
+
+
+def revive(stage, master, _worker):
+    """A failed agent is launched anew by hand, and does what was queued for it."""
+    agent, task, queued = stage.new("a"), stage.new("t"), stage.new("t")
+    master.do("agent_create", name=agent, policies={"restart": "never"}, **AGENT)
+    for name, more in ((task, {"exit_on": [1]}), (queued, {})):
+        master.do("task_enqueue", agent_id=agent, task={"task_id": name, "payload": stage.payload(**more)})
+    stage.record(agent, "failed")
+    told = master.do("agent_restart", agent_id=agent)
+    assert (told["epoch"], told["ready"]) == (2, True)
+    assert [(stage.ended(one)["type"], stage.ended(one)["epoch"]) for one in (task, queued)] == [("result", 2)] * 2
+    assert stage.panes().count(agent) == 1
+    master.do("agent_delete", agent_id=agent)
+
+
+def pane(stage, master, _worker):
+    """An agent whose pane is closed by hand goes on in a new one."""
+    agent, task = stage.new("a"), stage.new("t")
+    go = stage.base / f"{task}.go"
+    made = master.do("agent_create", name=agent, **AGENT)
+    hold = stage.payload(hold=str(go))
+    master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": hold})
+    stage.record(agent, "progress", task)
+    stage.tmux("kill-pane", "-t", made["tmux_pane_id"])
+    stage.record(agent, "restarted")
+    go.touch()
+    end = stage.ended(task)
+    assert (end["type"], end["attempt"], end["epoch"]) == ("result", 2, 2)
+    [exited] = [r for r in stage.found().outbox[agent] if r["type"] == "exited"]
+    assert exited["how"] == "pane_closed"
+    assert stage.panes().count(agent) == 1
+    master.do("agent_delete", agent_id=agent)
+
+
+def late(stage, master, _worker):
+    """A task out of time whose agent will not stop ends in error, and the agent is launched anew."""
+    agent, task, after = stage.new("a"), stage.new("t"), stage.new("t")
+    master.do("agent_create", name=agent, **AGENT)
+    stubborn = stage.payload(hold=str(stage.base / "never"), stubborn=True)
+    master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": stubborn, "timeout_s": 0.5})
+    master.do("task_enqueue", agent_id=agent, task={"task_id": after, "payload": stage.payload()})
+    end = stage.ended(task)
+    assert (end["type"], end["timed_out"], end["payload"]["code"]) == ("error", True, "timed_out")
+    assert (stage.ended(after)["type"], stage.ended(after)["epoch"]) == ("result", 2)
+    [exited] = [r for r in stage.found().outbox[agent] if r["type"] == "exited"]
+    assert exited["how"] == "timed_out"
+    master.do("agent_delete", agent_id=agent)
+
+
 def delete(stage, master, _worker):
     """A busy agent with a queue is deleted: it ends its task itself, the rest never reaches it."""
     agent, running, queued = stage.new("a"), stage.new("t"), stage.new("t")
@@ -125,7 +193,8 @@ def delete(stage, master, _worker):
 
 MOVES = {
     "work": work, "unnamed": unnamed, "error": error, "cancel": cancel, "create": create, "creates": creates,
-    "fail": fail, "recover": recover, "delete": delete,
+    "fail": fail, "recover": recover, "delete": delete, "restart": restart, "revive": revive, "pane": pane,
+    "late": late,
 }  # fmt: skip
 
 
@@ -156,6 +225,15 @@ FAIL = [
     *[(step, "recover") for step in around("outbox:exited", "outbox:requeued", "outbox:restarted")],
     ("tmux:respawn-pane", "recover"),
     *[(step, "fail") for step in around("outbox:error", "outbox:failed")],
+]
+AGAIN = [
+    *[(step, "restart") for step in around("inbox:restart", "outbox:exited", "outbox:restarted")],
+    *[(step, "restart") for step in ("restart:ended", "launch:written", "tmux:respawn-pane", "answer:agent_restart")],
+    *[(step, "revive") for step in (*around("outbox:restarted"), "launch:written", "launch:released")],
+    *[(step, "pane") for step in around("outbox:exited", "outbox:requeued", "outbox:restarted")],
+    *[(step, "pane") for step in ("launch:written", "tmux:split-window", "tmux:set-option", "launch:released")],
+    *[(step, "late") for step in around("inbox:cancel", "outbox:error", "outbox:exited", "outbox:restarted")],
+    ("restart:ended", "late"),
 ]
 DELETE = [
     *[(step, "delete") for step in around("inbox:stop", "inbox:cancel", "outbox:stopped", "outbox:canceled")],

@@ -6,7 +6,7 @@ a life of its own.
 
 import pytest
 
-from tests.crash.moves import CREATE, DELETE, FAIL, MORE, MOVES, TASK, batches
+from tests.crash.moves import AGAIN, CREATE, DELETE, FAIL, MORE, MOVES, TASK, batches
 
 
 def play(stage, rows):
@@ -45,7 +45,12 @@ def test_a_daemon_killed_while_it_deletes_an_agent_deletes_it_and_its_pane(stage
     play(stage, rows)
 
 
+@pytest.mark.parametrize("rows", batches(AGAIN, 10))
+def test_a_daemon_killed_while_an_agent_gets_another_life_begins_it_once(stages, rows):
+    play(stages(config="timeout_grace_s = 0.5\n"), rows)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", batches(TASK + CREATE + MORE + FAIL + DELETE, 1))
-def test_a_daemon_killed_once_in_a_life_leaves_no_trace(stage, rows):
-    play(stage, rows)
+@pytest.mark.parametrize("rows", batches(AGAIN + TASK + CREATE + MORE + FAIL + DELETE, 1))
+def test_a_daemon_killed_once_in_a_life_leaves_no_trace(stages, rows):
+    play(stages(config="timeout_grace_s = 0.5\n"), rows)

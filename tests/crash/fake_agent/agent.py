@@ -1,7 +1,7 @@
 """An agent of few lines, standard library only: waits for commands through the real relay and does what payloads say.
 
 Payload: ``ledger`` (a file that gets one line per run), ``hold`` (go on once this file exists, or when canceled),
-``exit_on`` (attempts in which it dies), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
+``exit_on`` (attempts in which it dies), ``stubborn`` (no cancel stops it), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
 real agent would: handed the same one again, it repeats its report only. With ``FAKE_AGENT_IDLE`` it does nothing:
 somebody else speaks for the agent.
 """
@@ -63,7 +63,7 @@ def run(command):
         os._exit(7)
     told = call("emit_event", type="progress", task_id=task_id, payload={"n": 1})
     while "hold" in payload and not os.path.exists(payload["hold"]):  # noqa: PTH110 - pathlib is slow to import
-        if told["cancel_requested"]:
+        if told["cancel_requested"] and not payload.get("stubborn"):
             return "canceled"
         time.sleep(0.02)
         told = call("emit_event", type="heartbeat")
