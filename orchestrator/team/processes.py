@@ -12,6 +12,7 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from orchestrator.clock import Clock, SystemClock, elapse
@@ -152,6 +153,33 @@ def state_of(pid: int) -> str:
     except OSError:
         return ""
     return stat.rpartition(b")")[2].split()[0].decode()
+
+
+def stopped_below(pids: Collection[int]) -> dict[int, int]:
+    """For each of these processes in whose tree one is stopped (SIGSTOP, Ctrl-Z): the pid of that one.
+
+    tmux lets a pane's own process go on at once, but not those below it.
+    """
+    parents: dict[int, int] = {}
+    stopped: list[int] = []
+    for item in PROC.iterdir():
+        if not item.name.isdigit():
+            continue
+        try:
+            words = (item / "stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        parents[int(item.name)] = int(words[1])
+        if words[0] in (b"T", b"t"):
+            stopped.append(int(item.name))
+    found: dict[int, int] = {}
+    for pid in stopped:
+        at = pid
+        while at not in pids and at in parents:
+            at = parents[at]
+        if at in pids:
+            found.setdefault(at, pid)
+    return found
 
 
 def boot_id() -> str:

@@ -19,6 +19,7 @@ from orchestrator.clock import Timer, call_off, rfc3339
 from orchestrator.core import blocks, supervise
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
+from orchestrator.core.events import Draft
 from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
 from orchestrator.errors import OrchestratorError
 from orchestrator.team import processes
@@ -32,8 +33,9 @@ log = structlog.get_logger()
 EVERY_S = 2.0
 STOPPED = "suspended"
 """Kind of the block of an agent whose process was stopped (SIGSTOP, Ctrl-Z)."""
+STOPPED_EVERY = 2
 PANES_EVERY = 5
-"""In every so manieth look it is asked whether all panes still exist."""
+"""In every so manieth look it is asked who is stopped, and whether all panes still exist."""
 SILENT_S = 5.0
 """Without a call for so long, and not inside wait_for_command, an agent's screen is asked why."""
 
@@ -46,7 +48,7 @@ class _Life:
     began: float
     last: str | None = None  # kind of what the screen explained; "" for nothing, None before the first look
     stale: bool = False
-    stopped: bool = False  # its process was, in the look before
+    stopped: int | None = None  # a process of its was, in the look before
     judged: bool = False  # being failed, because it did not get ready
     told: Finding | None = None  # by a hook, in better words than the screen's; for as long as that shows the same
 
@@ -93,7 +95,6 @@ class Watching:
             if entry is None or entry.state.life not in ("starting", "ready") or entry.process == "gone":
                 del self._lives[agent_id]
                 continue
-            self._stopped(entry, life)
             if self._overdue(entry, life):
                 life.judged = True
                 self._start(self._give_up(entry, life))
@@ -104,21 +105,34 @@ class Watching:
         if self._lives:
             self._arm()
             self._looks += 1
+            if self._looks % STOPPED_EVERY == 0:
+                self._start(self._look_for_stopped())
             if self._looks % PANES_EVERY == 0 and self.on_look is not None:
                 self._start(self.on_look())
         if looked_at and (self._look is None or self._look.done()):
             self._look = self._start(self._look_at(looked_at))
 
-    def _stopped(self, entry: Entry, life: _Life) -> None:
-        """Tell that the agent's process was stopped, once two looks agree, and that it goes on again."""
-        stopped = entry.pid is not None and processes.state_of(entry.pid) in ("T", "t")
-        twice, life.stopped = life.stopped and stopped, stopped
-        at = self._at()
-        drafts = [] if stopped else blocks.unblock(entry.state, {STOPPED}, at=at, reason="its process goes on")
-        if twice:
-            reason = f"its process {entry.pid} was stopped; kill -CONT {entry.pid} lets it go on"
-            drafts = blocks.block(entry.state, STOPPED, reason, at=at)
-        if drafts:
+    async def _look_for_stopped(self) -> None:
+        """Tell of agents in whose processes one was stopped, once two looks agree, and when it goes on again."""
+        watched = {
+            entry.pid: entry
+            for agent_id in self._lives
+            if (entry := self._roster.agents.get(agent_id)) is not None and entry.pid is not None
+        }
+        stopped = await asyncio.to_thread(processes.stopped_below, watched.keys())
+        for pid, entry in watched.items():
+            life = self._lives.get(entry.agent_id)
+            if life is None or entry.pid != pid:
+                continue
+            before, life.stopped = life.stopped, stopped.get(pid)
+            at = self._at()
+            drafts: list[Draft] = []
+            if life.stopped is None:
+                drafts = blocks.unblock(entry.state, {STOPPED}, at=at, reason="it goes on")
+            elif life.stopped == before:
+                what = processes.command_of(life.stopped)[:60]
+                reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} lets it go on"
+                drafts = blocks.block(entry.state, STOPPED, reason, at=at)
             try:
                 self._roster.write(entry, drafts)
             except OrchestratorError as error:

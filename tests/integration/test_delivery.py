@@ -4,11 +4,13 @@ import asyncio
 import json
 
 import pytest
+import structlog
 
-from orchestrator.core import events
+from orchestrator.core import events, supervise
 from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.store.syncer import Syncer
 from orchestrator.team import tasks
+from tests.desk import BUDGET
 from tests.team import FakeClock, Team, settle
 
 
@@ -362,16 +364,44 @@ async def test_nothing_is_answered_or_delivered_before_it_is_durable(tmp_path):
 
 async def test_a_full_disk_fails_the_call_and_the_next_one_works(team):
     entry = await team.agent()
-    real = entry.inbox._io
+    real = entry.inbox._live._io
 
     class Full(type(real)):
         def pwrite(self, fd, data, offset):
             raise OSError(28, "No space left on device")
 
-    entry.inbox._io = Full()
+    entry.inbox._live._io = Full()
     with pytest.raises(Environment) as caught:
         await enqueue(team, "t1")
     assert caught.value.code == "disk_full"
     assert not entry.state.unfinished
-    entry.inbox._io = real
+    entry.inbox._live._io = real
     assert (await enqueue(team, "t1"))["position"] == 1
+
+
+async def test_a_late_end_of_an_old_life_is_refused_and_leaves_a_note_and_no_record(team):
+    entry = await team.agent()
+    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
+    assert (await wait(team))["command"]["task_id"] == "t1"
+    at = "2026-01-01T00:00:00.000Z"
+    await team.roster.commit(entry, supervise.exited(entry.state, at=at, how="signal", reason="r", signal=9))
+    await team.roster.commit(entry, supervise.after_exit(entry.state, at=at, budget=BUDGET))
+    before = entry.outbox.last_seq
+    with structlog.testing.capture_logs() as noted, pytest.raises(Conflict) as caught:
+        await emit(team, "result", "t1", epoch=1)
+    assert caught.value.code == "replaced"
+    assert entry.outbox.last_seq == before
+    [note] = noted
+    assert (note["agent"], note["life"], note["what"], note["task"]) == ("a1", 1, "result", "t1")
+
+
+async def test_an_end_that_comes_after_the_tasks_end_leaves_a_note_and_no_record(team):
+    entry = await team.agent()
+    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
+    await wait(team)
+    await emit(team, "result", "t1")
+    before = entry.outbox.last_seq
+    with structlog.testing.capture_logs() as noted:
+        assert (await emit(team, "error", "t1", req="e:2"))["duplicate"]
+    assert entry.outbox.last_seq == before
+    assert [(note["task"], note["type"]) for note in noted] == [("t1", "error")]

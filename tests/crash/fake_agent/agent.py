@@ -1,7 +1,7 @@
 """An agent of few lines, standard library only: waits for commands through the real relay and does what payloads say.
 
 Payload: ``ledger`` (a file that gets one line per run), ``hold`` (go on once this file exists, or when canceled),
-``exit_on`` (attempts in which it dies), ``stubborn`` (no cancel stops it), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
+``exit_on`` (attempts in which it dies), ``stubborn`` (no cancel stops it), ``ignores`` (signals), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
 real agent would: handed the same one again, it repeats its report only. With ``FAKE_AGENT_IDLE`` it does nothing:
 somebody else speaks for the agent.
 """
@@ -59,6 +59,8 @@ def run(command):
     fd = os.open(payload["ledger"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(fd, f"{task_id} {attempt}\n".encode())
     os.close(fd)
+    for name in payload.get("ignores", []):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     if attempt in payload.get("exit_on", []):
         os._exit(7)
     told = call("emit_event", type="progress", task_id=task_id, payload={"n": 1})
