@@ -107,55 +107,66 @@ class FaultyIO(SysIO):
 
 @dataclass
 class Op:
-    """One thing that happened: to a file, or (``note``) in the program."""
+    """One thing that happened: to a file (an inode), to a name in the directory, or (``note``) in the program."""
 
     name: str
     offset: int = 0
     data: bytes = b""
     size: int = 0
     note: object = None
+    inode: int = 0
+    path: str = "log"
+    target: str = ""
 
 
 @dataclass
 class RecordingIO(SysIO):
-    """Does the real calls and writes down, in order, those that change or sync one file."""
+    """Does the real calls and writes down, in order, those that change or sync the files of one log."""
 
     path: Path
     ops: list[Op] = field(default_factory=list)
-    fds: set[int] = field(default_factory=set)
+    fds: dict[int, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
     directory_fds: set[int] = field(default_factory=set)
 
     def open(self, path, flags, mode=0o600):
         existed = Path(path).exists()
         fd = super().open(path, flags, mode)
-        if path == self.path:
-            self.fds.add(fd)
-            if not existed:
-                self.ops.append(Op("create"))
-        elif path == self.path.parent:
+        if path == self.path.parent:
             self.directory_fds.add(fd)
+        elif path.suffix != ".torn":
+            if not existed:
+                inode = 1 + max([op.inode for op in self.ops], default=-1)
+                self.names[path.name] = inode
+                self.ops.append(Op("create", inode=inode, path=path.name))
+            self.fds[fd] = self.names[path.name]
         return fd
 
     def close(self, fd):
-        self.fds.discard(fd)
+        self.fds.pop(fd, None)
         self.directory_fds.discard(fd)
         super().close(fd)
+
+    def rename(self, source, target):
+        super().rename(source, target)
+        inode = self.names[target.name] = self.names.pop(source.name)
+        self.ops.append(Op("rename", inode=inode, path=source.name, target=target.name))
 
     def pwrite(self, fd, data, offset):
         wrote = super().pwrite(fd, data, offset)
         if fd in self.fds:
-            self.ops.append(Op("write", offset=offset, data=data[:wrote]))
+            self.ops.append(Op("write", offset=offset, data=data[:wrote], inode=self.fds[fd]))
         return wrote
 
     def ftruncate(self, fd, size):
         super().ftruncate(fd, size)
         if fd in self.fds:
-            self.ops.append(Op("truncate", size=size))
+            self.ops.append(Op("truncate", size=size, inode=self.fds[fd]))
 
     def fdatasync(self, fd):
         super().fdatasync(fd)
         if fd in self.fds:
-            self.ops.append(Op("sync"))
+            self.ops.append(Op("sync", inode=self.fds[fd]))
 
     def fsync(self, fd):
         super().fsync(fd)

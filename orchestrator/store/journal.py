@@ -19,11 +19,12 @@ from orchestrator.clock import Clock, Signal, wait_until
 from orchestrator.errors import Environment
 from orchestrator.store.files import failure
 from orchestrator.store.lines import Record, encode
-from orchestrator.store.live import CREATE, Live
+from orchestrator.store.live import DIRECTORY
 from orchestrator.store.marks import START, Mark, WrongMark
 from orchestrator.store.opening import TAIL_BYTES, Found, Repair, open_log
 from orchestrator.store.reading import OpenLog, last_records, read_all, records_after
 from orchestrator.store.scan import LogFile
+from orchestrator.store.segments import torn
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL, SysIO
 
@@ -136,7 +137,7 @@ class Journal:
     @property
     def rests(self) -> bool:
         """Whether the log holds no descriptor until it is used."""
-        return self._live.rests
+        return self._live.rests and not self._closed
 
     @property
     def _shown(self) -> Mark:
@@ -164,7 +165,6 @@ class Journal:
         if records:
             self._live.wake()
             self._rotate_if_full()
-            self._check_writable()
         start, offset = self._written, self._offset
         stamped: list[Record] = []
         parts: list[bytes] = []
@@ -219,6 +219,8 @@ class Journal:
             return [], False
         with self._readable() as log:
             found = records_after(log, seq, (max_records, max_bytes))
+            if not found and max_records > 0:
+                raise torn(self._live.path, seq - self._live.first + 2, seq + 1)
         return found, seq + len(found) < shown
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
@@ -269,7 +271,7 @@ class Journal:
         if idle and not self._live.rests and self.mark() == self._written:
             with suppress(OSError):
                 self._live.rest()
-        return self._live.rests
+        return self.rests
 
     # ---- writing
 
@@ -308,6 +310,7 @@ class Journal:
             if self._lost is None:
                 self._rotate()
         self._show()
+        self._check_writable()
 
     def _rotate(self) -> None:
         """Seal the live file, all of which is synced, and make a new one; if that is refused the old one goes on.
@@ -317,25 +320,24 @@ class Journal:
         """
         old = self._live
         try:
-            old.seal(self.path)
+            # Opened first: what cannot be opened for now must not look like a failed sync, which is final.
+            directory = self._io.open(self.path.parent, DIRECTORY)
         except OSError:
             self._rotate_later()
-            return
-        error = self._syncer.run_now(lambda: self._io.fsync_dir(self.path.parent))
-        if error is not None:
-            self._settle(error)
             return
         try:
-            fd = self._io.open(self.path, CREATE, 0o600)
+            old.seal(self.path)
+            self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
+            if self._lost is None:
+                self._live = old.followed_by(self.path, self._written.seq + 1)
+                self._sealed.append(old.first)
+                self._rotate_at = self._segment_bytes
+                self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
         except OSError:
-            old.unseal(self.path)
             self._rotate_later()
-            return
-        self._live = Live(self._io, self.path, fd, self._written.seq + 1, 0, entry_synced=False)
-        self._sealed.append(old.first)
-        self._rotate_at = self._segment_bytes
-        with suppress(OSError):
-            old.close()
+        finally:
+            with suppress(OSError):
+                self._io.close(directory)
 
     def _rotate_later(self) -> None:
         self._rotate_at = self._offset + self._segment_bytes // 8

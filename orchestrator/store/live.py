@@ -20,6 +20,7 @@ from orchestrator.store.sysio import SysIO
 
 FLAGS = os.O_RDWR | os.O_NOFOLLOW
 CREATE = FLAGS | os.O_CREAT | os.O_EXCL
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 DELETED = "the log was deleted while in use"
 MEDDLED = "somebody else wrote to the log while it was in use"
 
@@ -101,16 +102,27 @@ class Live:
         self._io.rename(self.path, name)
         self.path = name
 
-    def unseal(self, live: Path) -> None:
-        """Give it the name of the live file back, unless that is not possible: then it goes on as it is called."""
+    def followed_by(self, live: Path, first: int) -> Live:
+        """A new file with the name ``live``, for this sealed one, which is closed.
+
+        Raises ``OSError`` when it cannot be made; this one then has its old name back, or goes on as it is called.
+        """
+        try:
+            fd = self._io.open(live, CREATE, 0o600)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._unseal(live)
+            raise
+        with contextlib.suppress(OSError):  # all of it is synced
+            self.close()
+        return Live(self._io, live, fd, first, 0, entry_synced=True)
+
+    def _unseal(self, live: Path) -> None:
         try:
             self._io.stat(live)
         except FileNotFoundError:
-            with contextlib.suppress(OSError):
-                self._io.rename(self.path, live)
-                self.path = live
-        except OSError:
-            pass
+            self._io.rename(self.path, live)
+            self.path = live
 
     # ---- rest
 
@@ -121,8 +133,14 @@ class Live:
 
     def wake(self) -> None:
         """Open the file again; raises ``Environment``, and is spoiled, if it is not the one that was closed."""
-        if not self.rests or self.spoiled:
+        if not self.rests:
             return
+        if self.spoiled is None:
+            self._open_again()
+        if self.spoiled is not None:
+            raise Environment("io_failed", f"{self.path}: {self.spoiled}", file=str(self.path))
+
+    def _open_again(self) -> None:
         fd = -1
         try:
             fd = self._io.open(self.path, FLAGS)
@@ -145,8 +163,6 @@ class Live:
         """The descriptor, to read from; a file at rest rests again afterwards."""
         rested = self.rests
         self.wake()
-        if self.rests:
-            raise Environment("io_failed", f"{self.path}: {self.spoiled}", file=str(self.path))
         try:
             yield self.fd
         finally:

@@ -57,6 +57,7 @@ def open_log(
 ) -> Found:
     """As ``Journal.open``, which names the arguments and the errors; leaves no descriptor open when it raises."""
     fd = -1
+    start = start if start.seq else START
     try:
         sealed = segments.sealed(path, io)
         if rest and (resting := _at_rest(io, path, sealed, start)) is not None:

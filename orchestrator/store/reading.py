@@ -6,10 +6,12 @@ the daemon appends and rotates: they see the log as it was when they began, or a
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from os.path import samestat
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +23,7 @@ from orchestrator.store.scan import LogFile, last_lines, last_newline, last_seq,
 from orchestrator.store.sysio import REAL, SysIO
 
 READ = os.O_RDONLY | os.O_NOFOLLOW
+NAMES_CHANGE = 5  # how often names are looked up again, that a rotation changes while they are looked up
 
 
 class OpenLog(NamedTuple):
@@ -51,7 +54,8 @@ def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
         # A rotation that could not be finished gives the live file its name back.
         fd, name = _named_live_again(log, name, first)
     try:
-        yield LogFile(io, fd, name, last.types, first, io.fstat(fd).st_size)
+        size = io.fstat(fd).st_size
+        yield LogFile(io, fd, name, last.types, first, last_newline(io, fd, size) if name == log.path else size)
     finally:
         io.close(fd)
 
@@ -71,21 +75,35 @@ def _named_live_again(log: OpenLog, name: Path, first: int) -> tuple[int, Path]:
 def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLog:
     """The log for reading its file ``index`` behind ``file``, whose lines are followed by ``next_seq``.
 
-    Raises ``Corrupt`` unless ``file`` ends with a whole line and the next one begins with that seq. What the live
-    file begins with is not in its name: there, its first line is to be judged.
+    Raises ``Corrupt`` unless ``file`` ends with a whole line and the next one begins with that seq.
     """
     if file.end and file.io.pread(file.fd, 1, file.end - 1) != b"\n":
         raise segments.torn(file.path, next_seq - file.first + 1, next_seq)
     if index == len(log.sealed) and log.last.path == log.path:
-        return log._replace(last=log.last._replace(first=next_seq))
-    first = _firsts(log)[index]
+        # What the live file begins with is not in its name: its first line is judged.
+        last = log.last._replace(first=next_seq)
+        if last.end and seq_at(last.io, last.fd, 0) != next_seq:
+            deque(last.decode(next(line_blocks(last))[:1], next_seq))
+        return log._replace(last=last)
+    first = _first_of(log, index)
     if next_seq != first:
         raise segments.misplaced(_path_of(log, first), first, next_seq)
     return log
 
 
-def _firsts(log: OpenLog) -> list[int]:
-    return [*log.sealed, log.last.first]
+def _first_of(log: OpenLog, index: int) -> int:
+    return log.sealed[index] if index < len(log.sealed) else log.last.first
+
+
+def _index_of(log: OpenLog, seq: int) -> int:
+    """Which file of the log, in order, holds the record with that seq, if there is one."""
+    if seq >= log.last.first:
+        return len(log.sealed)
+    index = bisect_right(log.sealed, seq) - 1
+    if index < 0:
+        first = _first_of(log, 0)
+        raise segments.misplaced(_path_of(log, first), first, 1)
+    return index
 
 
 def _path_of(log: OpenLog, first: int) -> Path:
@@ -103,7 +121,7 @@ def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Recor
     index = _index_of(log, seq + 1)
     found: list[Record] = []
     while True:
-        with opened(log, _firsts(log)[index]) as file:
+        with opened(log, _first_of(log, index)) as file:
             at = seq + len(found)
             room = max_records - len(found), max_bytes
             lines, next_seq, full = lines_after(file, at, room, least=0 if found else 1)
@@ -115,15 +133,6 @@ def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Recor
             log = _next_file(log, index, file, next_seq)
 
 
-def _index_of(log: OpenLog, seq: int) -> int:
-    """Which file of the log, in order, holds the record with that seq, if there is one."""
-    firsts = _firsts(log)
-    index = bisect_right(firsts, seq) - 1
-    if index < 0:
-        raise segments.misplaced(_path_of(log, firsts[0]), firsts[0], 1)
-    return index
-
-
 def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Record]:
     """The last records up to ``end_seq`` in order, at most ``limits`` = (records, bytes), but at least one if any.
 
@@ -131,12 +140,15 @@ def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Re
     """
     max_records, max_bytes = limits
     found: list[Record] = []
-    for first in reversed(_firsts(log)):
+    for index in range(len(log.sealed), -1, -1):
+        first = _first_of(log, index)
         wanted = min(max_records - len(found), end_seq)
         if wanted <= 0:
             break
         with opened(log, first) as file:
             lines = last_lines(file, end_seq, (wanted, max_bytes), least=0 if found else 1)
+            if not lines and end_seq >= first and not (found and file.end):
+                raise segments.torn(file.path, 1, first)
             found = [*file.decode(lines, end_seq - len(lines) + 1), *found]
         max_bytes -= sum(map(len, lines)) + len(lines)
         end_seq -= len(lines)
@@ -151,12 +163,9 @@ def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -
     The first of them stands at ``offset`` of the file that begins with the seq ``segment``, or in the next.
     Raises ``Corrupt`` with file and line, ``OSError``.
     """
-    firsts = _firsts(log)
-    if segment not in firsts:
-        raise segments.misplaced(_path_of(log, firsts[0]), firsts[0], segment)
-    index = firsts.index(segment)
+    index = _index_of(log, segment)
     while True:
-        with opened(log, _firsts(log)[index]) as file:
+        with opened(log, _first_of(log, index)) as file:
             for lines in line_blocks(file, offset):
                 yield from file.decode(lines, seq + 1)
                 seq += len(lines)
@@ -171,13 +180,7 @@ def _looked_at(path: Path, types: frozenset[str], io: SysIO) -> Iterator[OpenLog
     """The log as it is now, for a reader without the daemon; what follows its last newline is ignored."""
     fd = -1
     try:
-        # The live file before the listing: every file before it was sealed when it was made, so none is missed.
-        with suppress(FileNotFoundError):
-            fd = io.open(path, READ)
-        firsts, name = segments.sealed(path, io), path
-        if fd < 0 and firsts:
-            name = segments.sealed_path(path, firsts[-1])
-            fd = io.open(name, READ)
+        fd, name, firsts = _newest(path, io)
         end = last_newline(io, fd, io.fstat(fd).st_size) if fd >= 0 else 0
         first = firsts[-1] if name != path else _first_of_live(path, fd, end, firsts, io)
         yield OpenLog(path, firsts[: bisect_left(firsts, first)], LogFile(io, fd, name, types, first, end))
@@ -186,6 +189,32 @@ def _looked_at(path: Path, types: frozenset[str], io: SysIO) -> Iterator[OpenLog
     finally:
         if fd >= 0:
             io.close(fd)
+
+
+def _newest(path: Path, io: SysIO) -> tuple[int, Path, list[int]]:
+    """The last file of the log, opened (-1: there is none), its name, and the first seqs of the sealed files."""
+    for _ in range(NAMES_CHANGE):
+        # The live file before the listing: every file before it was sealed when it was made, so none is missed.
+        fd, name = _open_if_there(path, io), path
+        try:
+            firsts = segments.sealed(path, io)
+        except OSError:
+            if fd >= 0:
+                io.close(fd)
+            raise
+        if fd < 0 and firsts:
+            name = segments.sealed_path(path, firsts[-1])
+            fd = _open_if_there(name, io)
+        if fd >= 0 or not firsts:
+            return fd, name, firsts
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _open_if_there(path: Path, io: SysIO) -> int:
+    try:
+        return io.open(path, READ)
+    except FileNotFoundError:
+        return -1
 
 
 def _first_of_live(path: Path, fd: int, end: int, firsts: list[int], io: SysIO) -> int:
@@ -222,5 +251,5 @@ def page(path: Path, types: frozenset[str], seq: int, limits: tuple[int, int], i
 def place(path: Path, seq: int, io: SysIO = REAL) -> tuple[Path, int]:
     """File and line of the record with that seq, for a message; raises ``Environment`` and ``Corrupt``."""
     with _looked_at(path, frozenset(), io) as log:
-        first = _firsts(log)[_index_of(log, seq)]
+        first = _first_of(log, _index_of(log, seq))
         return _path_of(log, first), seq - first + 1

@@ -13,6 +13,7 @@ from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
+from orchestrator.store.segments import log_exists
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.roster import located
 from orchestrator.team.tasks import PAGE_BYTES, shown
@@ -24,15 +25,13 @@ FINAL = ("deleted", "failed")
 def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
     """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
     check_id(agent_id, "agent_id")
-    if not paths.outbox(agent_id).exists():
+    if not log_exists(paths.outbox(agent_id)):
         raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
     agent, last = state.Agent(agent_id), 0
     for log, path, types in (
         ("inbox", paths.inbox(agent_id), INBOX_TYPES),
         ("outbox", paths.outbox(agent_id), OUTBOX_TYPES),
     ):
-        if not path.exists():
-            continue
         last = 0
         for record in read_all(path, types):
             last = record["seq"]
@@ -81,7 +80,7 @@ def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[s
     """As events_read, without waiting."""
     paths = Paths(root)
     check_id(agent_id, "agent_id")
-    if not paths.outbox(agent_id).exists():
+    if not log_exists(paths.outbox(agent_id)):
         raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
     return {"agent_id": agent_id, **_page(paths.outbox(agent_id), OUTBOX_TYPES, since_seq, max_events)}
 
@@ -103,7 +102,7 @@ def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -
 def verify_broadcast(root: Path, run_id: str) -> int:
     """Read every line of a run's broadcast; how many. Corrupt with file and line at the first bad one."""
     path = Paths(root).broadcast(check_id(run_id, "run_id"))
-    return sum(1 for _ in read_all(path, BROADCAST_TYPES)) if path.exists() else 0
+    return sum(1 for _ in read_all(path, BROADCAST_TYPES))
 
 
 def runs(root: Path) -> list[dict[str, Any]]:
@@ -128,7 +127,7 @@ def _ids(paths: Paths) -> list[str]:
     if not paths.agents.is_dir():
         return []
     return sorted(
-        entry.name for entry in paths.agents.iterdir() if entry.is_dir() and (entry / "outbox.jsonl").exists()
+        entry.name for entry in paths.agents.iterdir() if entry.is_dir() and log_exists(entry / "outbox.jsonl")
     )
 
 

@@ -26,6 +26,8 @@ from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, failure, make_dir
 from orchestrator.store.journal import Journal
+from orchestrator.store.reading import place
+from orchestrator.store.segments import log_exists, log_files
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run, open_runs
 from orchestrator.team.entry import Entry
@@ -77,7 +79,7 @@ class Roster:
         for directory in sorted(self.paths.agents.iterdir()):
             if not directory.is_dir() or directory.is_symlink():
                 continue
-            if (directory / "outbox.jsonl").exists():
+            if log_exists(directory / "outbox.jsonl"):
                 self._load_agent(directory.name, clean=clean)
             else:
                 self._remove_unborn(directory.name)
@@ -234,7 +236,7 @@ class Roster:
     def _remove_unborn(self, agent_id: str) -> None:
         """Remove what was made for an agent whose intent was not stored, so that its id is free again."""
         directory = self.paths.agent_dir(agent_id)
-        logs = [path for path in (directory / "inbox.jsonl", directory / "outbox.jsonl") if path.exists()]
+        logs = log_files(directory / "inbox.jsonl") + log_files(directory / "outbox.jsonl")
         if any(path.stat().st_size for path in logs):
             return
         try:
@@ -359,8 +361,9 @@ def located(error: Corrupt, path: Path) -> Corrupt:
     """The error with its file, which the fold of a record does not know."""
     if "file" in error.facts:
         return error
-    line = error.facts["line"]
-    return Corrupt(error.code, f"{path}:{line}: {error.message}", file=str(path), line=line)
+    seq = error.facts["line"]
+    file, line = place(path, seq)
+    return Corrupt(error.code, f"{file}:{line}: {error.message}", file=str(file), line=line, seq=seq)
 
 
 def payload_bytes(payload: Any, limit: int) -> int:

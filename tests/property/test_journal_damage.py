@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import Corrupt
-from orchestrator.store.journal import Journal, Syncer, read_all
+from orchestrator.store.journal import Journal, Syncer, WrongMark, read_all
 from orchestrator.store.lines import encode
+from orchestrator.store.reading import page
+from orchestrator.store.segments import log_files
 from tests.disk import TYPES
 
 # No lone surrogates and no integers beyond 64 bits: `encode` refuses those.
@@ -128,3 +130,164 @@ def test_junk_between_the_lines_never_becomes_a_record(records, junk, data):
         return
     assert found == stamped[: len(found)]
     assert len(found) >= at
+
+
+# -- logs of several files
+
+
+def lay(directory, files):
+    for old in directory.iterdir():
+        old.unlink()
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+    return directory / "log"
+
+
+def split_log(directory, records, segment_bytes):
+    """A log of these records as the journal leaves it: its files {name: bytes} in order, its records, its last mark."""
+    path = directory / "log"
+    log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=TYPES, segment_bytes=segment_bytes)
+    stamped = [log.append([record], sync=True)[0] for record in records]
+    mark = log.mark()
+    log.close()
+    return {file.name: file.read_bytes() for file in log_files(path)}, stamped, mark
+
+
+def read_files(directory, files, *, clean):
+    """What opening finds in such files, and both ways of reading without the daemon, which must agree with it."""
+    path = lay(directory, files)
+    found = []
+    syncer = Syncer(pytest.fail, threads=0)
+    # Not synced: some of these tests open thousands of logs.
+    more = {"syncer": syncer, "types": TYPES, "clean": clean, "durability": "os", "on_record": found.append}
+    try:
+        log = Journal.open(path, **more)
+    except Corrupt as error:
+        with pytest.raises(Corrupt) as alone:
+            list(read_all(path, TYPES))
+        if b"\0\0" not in b"".join(files.values()):
+            assert alone.value.facts == error.facts
+        raise
+    assert log.tail(100, 1 << 30) == found
+    log.close()
+    assert list(read_all(path, TYPES)) == found
+    return found
+
+
+def walked(path):
+    """The records read page by page, as far as that goes."""
+    found = []
+    try:
+        while more := page(path, TYPES, len(found), (2, 1 << 30)):
+            found += more
+    except Corrupt:
+        pass
+    return found
+
+
+def located(directory, files, name, at):
+    """File and line of the byte ``at`` of a file."""
+    return str(directory / name), files[name].count(b"\n", 0, at) + 1
+
+
+def flip(files, name, at, bit):
+    damaged = bytearray(files[name])
+    damaged[at] ^= 1 << bit
+    return files | {name: bytes(damaged)}
+
+
+def check_flip(directory, files, stamped, place, *, clean):
+    name, at, bit = place
+    damaged = flip(files, name, at, bit)
+    try:
+        found = read_files(directory, damaged, clean=clean)
+    except Corrupt as error:
+        assert (error.facts["file"], error.facts["line"]) == located(directory, files, name, at)
+        lay(directory, damaged)
+        before = walked(directory / "log")
+        assert before == stamped[: len(before)]
+        assert len(before) < error.facts["seq"]
+        return
+    # The one flip that cannot be told from a torn write: of the last newline of the last file.
+    assert (name, at) == ("log", len(files["log"]) - 1)
+    assert found == stamped[:-1]
+
+
+def check_cut(directory, files, stamped, name, keep, *, clean):
+    cut = files | {name: files[name][:keep]}
+    boundary = keep == 0 or files[name][keep - 1 : keep] == b"\n"
+    before = 0
+    for one in files:
+        before += files[one][: keep if one == name else None].count(b"\n")
+        if one == name:
+            break
+    if name == "log":
+        # On a line boundary the store alone cannot see it; a mark does, and the caller's other files.
+        assert read_files(directory, cut, clean=clean) == stamped[:before]
+        return
+    with pytest.raises(Corrupt) as damage:
+        read_files(directory, cut, clean=clean)
+    names = list(files)
+    there = (names[names.index(name) + 1], 1) if boundary else (name, files[name].count(b"\n", 0, keep) + 1)
+    assert (damage.value.facts["file"], damage.value.facts["line"]) == (str(directory / there[0]), there[1])
+    assert damage.value.facts["seq"] == before + 1
+
+
+SMALL_LOG = [{"at": "t", "type": "task", "n": n, "payload": "xé" * (n % 3)} for n in range(11)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_flipped_bit_at_every_byte_of_a_log_of_several_files_is_located(tmp_path, clean):
+    files, stamped, _ = split_log(tmp_path, SMALL_LOG, 200)
+    assert len(files) == 4
+    for name, data in files.items():
+        for at in range(len(data)):
+            for bit in {at % 8, 5}:  # bit 5 makes another letter, or digit of the checksum, of the other case
+                check_flip(tmp_path, files, stamped, (name, at, bit), clean=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_cut_at_every_byte_of_a_log_of_several_files_is_located_or_a_shorter_log(tmp_path, clean):
+    files, stamped, mark = split_log(tmp_path, SMALL_LOG, 200)
+    for name, data in files.items():
+        for keep in range(len(data)):
+            check_cut(tmp_path, files, stamped, name, keep, clean=clean)
+            if name == "log":
+                path = lay(tmp_path, files | {name: data[:keep]})
+                with pytest.raises(WrongMark) as wrong:
+                    Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=TYPES, start=mark)
+                assert wrong.value.cut
+
+
+@QUICK
+@given(records=RECORDS, segment_bytes=st.integers(1, 400), clean=st.booleans(), data=st.data())
+def test_any_damage_of_a_log_of_several_files_is_located(records, segment_bytes, clean, data):
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        files, stamped, _ = split_log(directory, records, segment_bytes)
+        assert read_files(directory, files, clean=clean) == stamped
+        name = data.draw(st.sampled_from(sorted(files)))
+        at = data.draw(st.integers(0, len(files[name]) - 1))
+        if data.draw(st.booleans()):
+            check_flip(directory, files, stamped, (name, at, data.draw(st.integers(0, 7))), clean=clean)
+        else:
+            check_cut(directory, files, stamped, name, at, clean=clean)
+
+
+@QUICK
+@given(records=RECORDS, segment_bytes=st.integers(1, 400), at=st.integers(0, 6))
+def test_from_any_mark_the_rest_of_the_log_is_read(records, segment_bytes, at):
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        files, stamped, _ = split_log(directory, records, segment_bytes)
+        _, _, mark = split_log(Path(tempfile.mkdtemp(dir=directory)), records[:at], segment_bytes)
+        found = []
+        Journal.open(
+            directory / "log",
+            syncer=Syncer(pytest.fail, threads=0),
+            types=TYPES,
+            start=mark,
+            on_record=found.append,
+        ).close()
+        assert found == stamped[mark.seq :]
+        assert {file.name: file.read_bytes() for file in log_files(directory / "log")} == files
