@@ -72,7 +72,7 @@ def enqueue(
     """
     if not TASK_ID.fullmatch(task_id):
         raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
-    known = agent.unfinished.get(task_id) or agent.finished.get(task_id)
+    known = agent.unfinished.get(task_id) or agent.ended(task_id)
     if known is not None:
         if stored != payload:
             raise Conflict("task_exists", f"task {task_id!r} exists with another payload")
@@ -98,7 +98,7 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
         call = agent.calls.get(req)
         if call is not None and call.type == "cancel":  # re-sent: it was canceled at once by the first sending
             return Decision(answer={"ok": True, "state": "cancel_requested"})
-        ended = agent.finished.get(task_id)
+        ended = agent.ended(task_id)
         if ended is None:
             raise BadRequest("unknown_task", f"{agent.agent_id} has no task {task_id!r}")
         raise Conflict("task_finished", f"task {task_id!r} has ended: {ended.outcome}", outcome=ended.outcome)
@@ -268,7 +268,7 @@ def _task_meant(agent: Agent, kind: str, task_id: str | None) -> Task | None:
         return lease
     if lease is not None and lease.task_id == task_id:
         return lease
-    if task_id in agent.finished:
+    if agent.ended(task_id) is not None:
         return None
     head = agent.head()
     if lease is None and kind in TERMINAL and head is not None and head.task_id == task_id:

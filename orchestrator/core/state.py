@@ -12,6 +12,7 @@ same state as the live order (a property test holds it). docs/lifecycle.md is ge
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ class Proof(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """One unfinished task; derived, never serialised."""
+    """One unfinished task; derived from the records."""
 
     task_id: str
     seq: int  # of its inbox record
@@ -146,7 +147,8 @@ class Agent:
     spec: dict[str, Any] = field(default_factory=dict)  # the `starting` record
     order: deque[Task] = field(default_factory=deque)  # inbox order; ended ones are dropped from the left
     unfinished: dict[str, Task] = field(default_factory=dict)
-    finished: dict[str, Finished] = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)  # not in the archive yet; `ended` asks both
+    archive: Callable[[str], Finished | None] | None = None  # looks up what has left memory; None = nothing has
     lease: Task | None = None
     cancels: set[str] = field(default_factory=set)  # asked for, not settled yet
     stop_asked: int = 0  # seq of the inbox `stop`
@@ -190,6 +192,13 @@ class Agent:
         found: dict[str, Any] = self.spec.get("policies", {})
         return found
 
+    def ended(self, task_id: str) -> Finished | None:
+        """What is remembered of an ended task, however long ago; None when the task has not ended or is unknown."""
+        found = self.finished.get(task_id)
+        if found is None and self.archive is not None:
+            found = self.archive(task_id)
+        return found
+
     def head(self) -> Task | None:
         """The first unfinished task in FIFO order: the lease, while there is one."""
         while self.order and self.order[0].state in TERMINAL:
@@ -227,7 +236,7 @@ def _illegal(record: dict[str, Any], what: str) -> Corrupt:
 
 def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
-    if task_id in agent.unfinished or task_id in agent.finished:
+    if task_id in agent.unfinished or agent.ended(task_id) is not None:
         raise _illegal(record, f"task {task_id!r}, which was asked for already")
     task = Task(task_id, record["seq"], record["position"], record.get("payload"))
     task.timeout_s = record.get("timeout_s")
@@ -262,7 +271,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
     task = agent.unfinished.get(task_id)
     if task is None:
-        known = "has ended already" if task_id in agent.finished else "was never asked for"
+        known = "was never asked for" if agent.ended(task_id) is None else "has ended already"
         raise _illegal(record, f"task {task_id!r}, which {known}")
     after = TASK_EDGES.get((task.state, kind))
     if after is None:

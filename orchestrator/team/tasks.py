@@ -84,7 +84,7 @@ def _stored(entry: Entry, task_id: str) -> Any:
     task = entry.state.unfinished.get(task_id)
     if task is not None:
         return task.payload
-    ended = entry.state.finished.get(task_id)
+    ended = entry.state.ended(task_id)
     if ended is None:
         return None
     records, _ = entry.inbox.since(ended.seq - 1, 1, 1)
@@ -97,7 +97,7 @@ async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> di
     decision = decide.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
     await roster.commit(entry, decision.drafts)
     task = entry.state.unfinished.get(task_id)
-    ended = entry.state.finished.get(task_id)
+    ended = entry.state.ended(task_id)
     return {**decision.answer, "task_state": task.state if task else ended.outcome if ended else "unknown"}
 
 

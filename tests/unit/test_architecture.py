@@ -60,7 +60,7 @@ OWNERS = {
     "libtmux": {"term"},
     "mcp": {"server", "worker", "cli"},
     "watchfiles": {"config", "roles"},
-    "sqlite3": {"spawn", "gsd"},
+    "sqlite3": {"spawn", "gsd", "store"},
     "typer": {"cli"},
     "filelock": {"store", "team"},
     "rich": {"cli"},

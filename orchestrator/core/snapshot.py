@@ -1,0 +1,108 @@
+"""A folded agent as plain JSON and back, so that a start need not fold what was folded before. Pure.
+
+Written from the types of `state`'s classes: a field that is added there is carried here without a word, and one whose
+type this page does not know fails the import. What is left out is derived again: `DERIVED`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import orjson
+
+from orchestrator.core import state
+from orchestrator.core.state import Agent, Finished
+
+DERIVED = frozenset({"order", "lease", "finished", "archive"})
+"""Fields of the agent that a snapshot does not hold: the first two are the unfinished tasks, the others the archive."""
+
+CALLS_OF_A_DELETED = 16
+"""A deleted agent is asked nothing new: how many answered calls, at least, a re-sent one is still matched with."""
+
+_Way = Callable[[Any], Any]
+
+
+def dump(agent: Agent) -> bytes:
+    """The agent without its ended tasks; what `load` makes of it behaves as this agent does."""
+    return orjson.dumps({**_plain_agent(agent), "lease": agent.lease and agent.lease.task_id})
+
+
+def load(data: bytes) -> Agent:
+    """The agent of a `dump`; it has no ended tasks of its own and needs its ``archive`` before it is used."""
+    plain = orjson.loads(data)
+    lease = plain.pop("lease")
+    agent: Agent = _made_agent(plain)
+    agent.order = deque(agent.unfinished.values())
+    agent.lease = None if lease is None else agent.unfinished[lease]
+    return agent
+
+
+def dump_finished(finished: Finished) -> bytes:
+    """An ended task as the archive keeps it."""
+    return orjson.dumps(list(finished))
+
+
+def load_finished(data: bytes) -> Finished:
+    """The ended task of a `dump_finished`."""
+    return Finished(*orjson.loads(data))
+
+
+def trim(agent: Agent) -> None:
+    """Let go of what a deleted agent is hardly asked for any more."""
+    if agent.life == "deleted" and len(agent.calls) > CALLS_OF_A_DELETED:
+        agent.calls = dict(list(agent.calls.items())[-CALLS_OF_A_DELETED:])
+
+
+# -- from types to the two ways --------------------------------------------------------------------------------
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _ways(kind: Any) -> tuple[_Way, _Way]:
+    """How a value of this type becomes plain, and how it is made again; `_same` twice for what JSON has itself."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind in (str, int, float, bool, type(None), Any) or kind == dict[str, Any]:
+        return _same, _same
+    if origin in (Union, types.UnionType):
+        if all(_ways(part) == (_same, _same) for part in parts):
+            return _same, _same
+        if len(parts) != 2 or type(None) not in parts:
+            raise TypeError(f"a snapshot cannot tell the kinds of {kind!r} apart")
+        plain, made = _ways(next(part for part in parts if part is not type(None)))
+        return (lambda v: None if v is None else plain(v)), (lambda v: None if v is None else made(v))
+    if origin is dict and parts[0] is str:
+        plain, made = _ways(parts[1])
+        if plain is _same:
+            return _same, _same
+        return (lambda v: {k: plain(x) for k, x in v.items()}), (lambda v: {k: made(x) for k, x in v.items()})
+    if origin in (list, set, deque, tuple) and _ways(parts[0]) == (_same, _same):
+        return (sorted if origin is set else list), origin
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if any(_ways(hint) != (_same, _same) for hint in get_type_hints(kind).values()):
+            raise TypeError(f"a snapshot cannot hold {kind!r}: its fields are not plain")
+        return list, lambda v: kind(*v)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _ways_of_class(kind, frozenset())
+    raise TypeError(f"a snapshot cannot hold {kind!r}; say here how")
+
+
+def _ways_of_class(kind: type, left_out: frozenset[str]) -> tuple[_Way, _Way]:
+    hints = get_type_hints(kind)
+    ways = [(field.name, *_ways(hints[field.name])) for field in fields(kind) if field.name not in left_out]
+
+    def plain(value: Any) -> dict[str, Any]:
+        return {name: to_plain(getattr(value, name)) for name, to_plain, _ in ways}
+
+    def made(found: dict[str, Any]) -> Any:
+        return kind(**{name: to_made(found[name]) for name, _, to_made in ways})
+
+    return plain, made
+
+
+_plain_agent, _made_agent = _ways_of_class(state.Agent, DERIVED)

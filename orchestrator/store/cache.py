@@ -1,0 +1,280 @@
+"""One SQLite file that saves work at the next start: a checkpoint per owner, and what has left the owner's memory.
+
+A cache: the logs are the truth, and deleting the file while no daemon runs loses nothing. SQLite does not notice when
+a byte of its file changes, and an answer "never heard of it" may make a task run twice; so everything read here is
+proven. A checkpoint has a checksum. The archived keys of an owner form a chain: each row names the next key and has
+a checksum over both, so that the row before a missing key proves that the key is missing.
+
+One process at a time (the claim on the project's files sees to it). ``find`` belongs to the event loop, ``save`` may
+run in a thread, one at a time. Knows nothing of what it keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+__all__ = ["BrokenCache", "Cache", "Item", "discard"]
+
+TABLES = (
+    "CREATE TABLE checkpoint (owner TEXT PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE archived (owner TEXT NOT NULL, key TEXT NOT NULL, next TEXT NOT NULL, value BLOB NOT NULL, "
+    "crc INTEGER NOT NULL, PRIMARY KEY (owner, key)) WITHOUT ROWID",
+    # Two tables of one row lie on two pages: the first is written into the file and the second into its WAL, so that
+    # a file and a WAL that do not belong together (one of them was restored) are told apart.
+    "CREATE TABLE era_of_file (era INTEGER NOT NULL)",
+    "CREATE TABLE era_of_wal (era INTEGER NOT NULL, saves INTEGER NOT NULL)",
+)
+WAL_BYTES = 4 << 20
+"""Behind this size the WAL is carried into the file."""
+
+
+class BrokenCache(Exception):
+    """The cache cannot be trusted, or not be read: fold the logs instead, and use it no more."""
+
+
+class Item(NamedTuple):
+    """What `save` keeps of one owner: the checkpoint's body, and the keys that leave memory with it."""
+
+    owner: str
+    body: bytes
+    archived: Sequence[tuple[str, bytes]] = ()
+
+
+class _Row(NamedTuple):
+    key: str
+    next: str  # the next archived key of the owner; "" behind the last one
+    value: bytes
+
+
+class Cache:
+    """An open cache; make one with ``Cache.open``. Each method but ``close`` raises `BrokenCache`."""
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+        """Wrap two connections; use ``Cache.open``."""
+        self.path = path
+        self._writer = writer
+        self._reader = reader
+        self._broken: str | None = None
+
+    @classmethod
+    def open(cls, path: Path, form: int) -> Cache:
+        """Open the cache, or a new one when there is none, or none of this ``form`` (31 bits), or a broken one.
+
+        `BrokenCache` when that fails too: then there is no room, or no right to write.
+        """
+        try:
+            return cls._open(path, form)
+        except BrokenCache:
+            discard(path)
+        return cls._open(path, form)
+
+    @classmethod
+    def _open(cls, path: Path, form: int) -> Cache:
+        made: list[sqlite3.Connection] = []
+        try:
+            # SQLite would follow a link out of the project, and would make the file for everybody to read.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            made += [_connect(path), _connect(path)]
+            cache = cls(path, *made)
+            cache._prepare(form)
+        except (sqlite3.Error, OSError, BrokenCache) as error:
+            for connection in made:
+                connection.close()
+            raise BrokenCache(f"{path}: {error}") from error
+        return cache
+
+    def _prepare(self, form: int) -> None:
+        writer = self._writer
+        writer.execute("PRAGMA journal_mode = WAL")
+        # Before 3.51.3 two connections may corrupt a WAL when both carry it over: only `_carry_over` does.
+        for connection in (writer, self._reader):
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA trusted_schema = OFF")
+        writer.execute("PRAGMA synchronous = NORMAL")
+        self._reader.execute("PRAGMA query_only = ON")
+        found = [sql for (sql,) in writer.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+        if not found:
+            with _transaction(writer):
+                for table in TABLES:
+                    writer.execute(table)
+                writer.execute("INSERT INTO era_of_file VALUES (1)")
+                writer.execute("INSERT INTO era_of_wal VALUES (1, 0)")
+                writer.execute(f"PRAGMA user_version = {form:d}")
+            self._carry_over(0)  # whoever copies the file alone copies its tables
+            return
+        if found != list(TABLES) or writer.execute("PRAGMA user_version").fetchall() != [(form,)]:
+            raise BrokenCache("made by another version")
+        eras = writer.execute("SELECT f.era = w.era FROM era_of_file AS f, era_of_wal AS w").fetchall()
+        if eras != [(1,)]:
+            raise BrokenCache("the file and its WAL do not belong together")
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def owners(self) -> list[str]:
+        """Every owner that has a checkpoint or archived keys."""
+        found = self._read("SELECT owner FROM checkpoint UNION SELECT DISTINCT owner FROM archived", ())
+        return [owner for (owner,) in found if isinstance(owner, str)]
+
+    def checkpoint(self, owner: str) -> bytes | None:
+        """The body saved last for the owner, or None."""
+        found = self._read("SELECT body, crc FROM checkpoint WHERE owner = ?", (owner,))
+        if not found:
+            return None
+        ((body, crc),) = found
+        if not isinstance(body, bytes) or crc != crc32(owner.encode() + b"\0" + body):
+            raise self._spoilt(f"the checkpoint of {owner} does not fit its checksum")
+        return body
+
+    def find(self, owner: str, key: str) -> bytes | None:
+        """The value archived under the key, or None when it is proven that there is none; a point read."""
+        row = self._before(self._reader, owner, key)
+        return row.value if row.key == key else None
+
+    def _read(self, sql: str, values: tuple[str, ...]) -> list[tuple[object, ...]]:
+        if self._broken is not None:
+            raise BrokenCache(self._broken)
+        try:
+            return self._reader.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._spoilt(str(error)) from error
+
+    def _before(self, connection: sqlite3.Connection, owner: str, key: str) -> _Row:
+        """The owner's last row up to and including the key; every owner that was saved has one of key ""."""
+        if self._broken is not None:
+            raise BrokenCache(self._broken)
+        try:
+            found = connection.execute(
+                "SELECT key, next, value, crc FROM archived WHERE owner = ? AND key <= ? ORDER BY key DESC LIMIT 1",
+                (owner, key),
+            ).fetchall()
+            if found:
+                row = _Row(*found[0][:3])
+                if _sealed(owner, row) == found[0][3] and row.key <= key and (row.next > key or not row.next):
+                    return row
+        except (sqlite3.Error, TypeError) as error:  # a changed byte may change the type of a value too
+            raise self._spoilt(str(error)) from error
+        raise self._spoilt(f"the archived keys of {owner} are no chain")
+
+    def _spoilt(self, why: str) -> BrokenCache:
+        self._broken = self._broken or f"{self.path}: {why}"
+        return BrokenCache(self._broken)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def save(self, items: Iterable[Item], before_commit: Callable[[], None] = lambda: None) -> None:
+        """Keep all of it or, when this raises, nothing.
+
+        `BrokenCache` when the cache is not to be used again; `OSError` when there was no room: try again later.
+        """
+        if self._broken is not None:
+            raise BrokenCache(self._broken)
+        writer = self._writer
+        try:
+            with _transaction(writer):
+                for item in items:
+                    crc = crc32(item.owner.encode() + b"\0" + item.body)
+                    writer.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (item.owner, item.body, crc))
+                    self._archive(item)
+                writer.execute("UPDATE era_of_wal SET saves = saves + 1")
+                before_commit()
+        except sqlite3.Error as error:
+            if _no_room(error):
+                raise OSError(f"{self.path}: {error}") from error
+            raise self._spoilt(str(error)) from error
+        self._carry_over(WAL_BYTES)
+
+    def _archive(self, item: Item) -> None:
+        writer, owner = self._writer, item.owner
+        first = writer.execute("SELECT 1 FROM archived WHERE owner = ? LIMIT 1", (owner,)).fetchall()
+        changed = {} if first else {"": _Row("", "", b"")}
+        at = changed.get("")
+        for key, value in sorted(item.archived):
+            if at is None or (at.next and at.next <= key):
+                at = self._before(writer, owner, key)
+            if at.key == key:
+                if at.value != value:
+                    raise self._spoilt(f"{key!r} of {owner} is archived with another value")
+                continue  # kept by a save that failed after its commit
+            changed[at.key] = at._replace(next=key)
+            at = changed[key] = _Row(key, at.next, value)
+        writer.executemany(
+            "INSERT OR REPLACE INTO archived VALUES (?, ?, ?, ?, ?)",
+            [(owner, *row, _sealed(owner, row)) for row in changed.values()],
+        )
+
+    def drop(self, owners: Iterable[str]) -> None:
+        """Forget these owners; as `save`."""
+        if self._broken is not None:
+            raise BrokenCache(self._broken)
+        try:
+            with _transaction(self._writer):
+                for owner in owners:
+                    for table in ("checkpoint", "archived"):
+                        self._writer.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))  # noqa: S608
+                self._writer.execute("UPDATE era_of_wal SET saves = saves + 1")
+        except sqlite3.Error as error:
+            if _no_room(error):
+                raise OSError(f"{self.path}: {error}") from error
+            raise self._spoilt(str(error)) from error
+
+    def _carry_over(self, behind: int) -> None:
+        """Carry a WAL of more bytes into the file; what fails here fails again at the next save, or there works."""
+        try:
+            if self.path.with_name(self.path.name + "-wal").stat().st_size <= behind:
+                return
+            with _transaction(self._writer):
+                self._writer.execute("UPDATE era_of_file SET era = era + 1")
+                self._writer.execute("UPDATE era_of_wal SET era = era + 1")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            with _transaction(self._writer):
+                self._writer.execute("UPDATE era_of_wal SET saves = saves + 1")
+        except (sqlite3.Error, OSError):
+            return
+
+    def close(self) -> None:
+        """Close it; a broken one is removed, for the next start to make anew."""
+        self._reader.close()
+        with contextlib.suppress(sqlite3.Error):
+            self._writer.close()
+        if self._broken is not None:
+            discard(self.path)
+
+
+def discard(path: Path) -> None:
+    """Remove the file and what SQLite keeps beside it; harmless when there is none. Only while nobody uses it."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(OSError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # autocommit: transactions are begun and ended by `_transaction` alone.
+    return sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _no_room(error: sqlite3.Error) -> bool:
+    """Whether the system refused, and may grant it another time; else the file is not what it should be."""
+    refused = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in refused
+
+
+def _sealed(owner: str, row: _Row) -> int:
+    return crc32(f"{owner}\0{row.key}\0{row.next}\0".encode() + row.value)
