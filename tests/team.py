@@ -98,7 +98,10 @@ class Team:
             "server_pid": 1, "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s",
             "detached": False, "changed": None, "agents": {}, "ended_at": None,
         }  # fmt: skip
-        run = open_run(self.paths, run_id, file, self.syncer, "fsync", clean=True)
+        run = open_run(
+            self.paths, run_id, file, self.syncer, self.config.durability, clean=True,
+            segment_bytes=self.config.segment_bytes,
+        )  # fmt: skip
         run.save()
         self.roster.runs[run_id] = run
 

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-import orjson
-
-from orchestrator.core import state
 from orchestrator.core.state import Agent, Finished
 
 DERIVED = frozenset({"order", "lease", "finished", "archive"})
-"""Fields of the agent that a snapshot does not hold: the first two are the unfinished tasks, the others the archive."""
+"""What a snapshot does not hold of the agent: two views of the unfinished tasks, and the ended ones."""
 
 CALLS_OF_A_DELETED = 16
 """A deleted agent is asked nothing new: how many answered calls, at least, a re-sent one is still matched with."""
@@ -26,29 +23,27 @@ CALLS_OF_A_DELETED = 16
 _Way = Callable[[Any], Any]
 
 
-def dump(agent: Agent) -> bytes:
-    """The agent without its ended tasks; what `load` makes of it behaves as this agent does."""
-    return orjson.dumps({**_plain_agent(agent), "lease": agent.lease and agent.lease.task_id})
+def plain(agent: Agent) -> dict[str, Any]:
+    """The agent without its ended tasks, in what JSON has; parts of it are the agent's own: write it down at once."""
+    return {**_plain_agent(agent), "lease": agent.lease and agent.lease.task_id}
 
 
-def load(data: bytes) -> Agent:
-    """The agent of a `dump`; it has no ended tasks of its own and needs its ``archive`` before it is used."""
-    plain = orjson.loads(data)
-    lease = plain.pop("lease")
-    agent: Agent = _made_agent(plain)
+def made(found: dict[str, Any]) -> Agent:
+    """The agent of a `plain`, which behaves as that one did once it has its ``archive`` of ended tasks."""
+    agent: Agent = _made_agent(found)
     agent.order = deque(agent.unfinished.values())
-    agent.lease = None if lease is None else agent.unfinished[lease]
+    agent.lease = None if found["lease"] is None else agent.unfinished[found["lease"]]
     return agent
 
 
-def dump_finished(finished: Finished) -> bytes:
+def plain_finished(finished: Finished) -> list[Any]:
     """An ended task as the archive keeps it."""
-    return orjson.dumps(list(finished))
+    return list(finished)
 
 
-def load_finished(data: bytes) -> Finished:
-    """The ended task of a `dump_finished`."""
-    return Finished(*orjson.loads(data))
+def made_finished(found: list[Any]) -> Finished:
+    """The ended task of a `plain_finished`."""
+    return Finished(*found)
 
 
 def trim(agent: Agent) -> None:
@@ -74,13 +69,13 @@ def _ways(kind: Any) -> tuple[_Way, _Way]:
             return _same, _same
         if len(parts) != 2 or type(None) not in parts:
             raise TypeError(f"a snapshot cannot tell the kinds of {kind!r} apart")
-        plain, made = _ways(next(part for part in parts if part is not type(None)))
-        return (lambda v: None if v is None else plain(v)), (lambda v: None if v is None else made(v))
+        there, back = _ways(next(part for part in parts if part is not type(None)))
+        return (lambda v: None if v is None else there(v)), (lambda v: None if v is None else back(v))
     if origin is dict and parts[0] is str:
-        plain, made = _ways(parts[1])
-        if plain is _same:
+        there, back = _ways(parts[1])
+        if there is _same:
             return _same, _same
-        return (lambda v: {k: plain(x) for k, x in v.items()}), (lambda v: {k: made(x) for k, x in v.items()})
+        return (lambda v: {k: there(x) for k, x in v.items()}), (lambda v: {k: back(x) for k, x in v.items()})
     if origin in (list, set, deque, tuple) and _ways(parts[0]) == (_same, _same):
         return (sorted if origin is set else list), origin
     if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -96,13 +91,13 @@ def _ways_of_class(kind: type, left_out: frozenset[str]) -> tuple[_Way, _Way]:
     hints = get_type_hints(kind)
     ways = [(field.name, *_ways(hints[field.name])) for field in fields(kind) if field.name not in left_out]
 
-    def plain(value: Any) -> dict[str, Any]:
-        return {name: to_plain(getattr(value, name)) for name, to_plain, _ in ways}
+    def there(value: Any) -> dict[str, Any]:
+        return {name: way(getattr(value, name)) for name, way, _ in ways}
 
-    def made(found: dict[str, Any]) -> Any:
-        return kind(**{name: to_made(found[name]) for name, _, to_made in ways})
+    def back(found: dict[str, Any]) -> Any:
+        return kind(**{name: way(found[name]) for name, _, way in ways})
 
-    return plain, made
+    return there, back
 
 
-_plain_agent, _made_agent = _ways_of_class(state.Agent, DERIVED)
+_plain_agent, _made_agent = _ways_of_class(Agent, DERIVED)

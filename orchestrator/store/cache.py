@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,8 +24,10 @@ __all__ = ["BrokenCache", "Cache", "Item", "discard"]
 
 TABLES = (
     "CREATE TABLE checkpoint (owner TEXT PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL)",
-    "CREATE TABLE archived (owner TEXT NOT NULL, key TEXT NOT NULL, next TEXT NOT NULL, value BLOB NOT NULL, "
-    "crc INTEGER NOT NULL, PRIMARY KEY (owner, key)) WITHOUT ROWID",
+    (
+        "CREATE TABLE archived (owner TEXT NOT NULL, key TEXT NOT NULL, next TEXT NOT NULL, value BLOB NOT NULL, "
+        "crc INTEGER NOT NULL, PRIMARY KEY (owner, key)) WITHOUT ROWID"
+    ),
     # Two tables of one row lie on two pages: the first is written into the file and the second into its WAL, so that
     # a file and a WAL that do not belong together (one of them was restored) are told apart.
     "CREATE TABLE era_of_file (era INTEGER NOT NULL)",
@@ -39,11 +42,15 @@ class BrokenCache(Exception):
 
 
 class Item(NamedTuple):
-    """What `save` keeps of one owner: the checkpoint's body, and the keys that leave memory with it."""
+    """What `save` keeps of one owner: the checkpoint's body, and the keys that leave memory with it.
+
+    ``anew``: whatever was kept of the owner before is forgotten. ``archived`` None: it archives nothing ever.
+    """
 
     owner: str
     body: bytes
-    archived: Sequence[tuple[str, bytes]] = ()
+    archived: Sequence[tuple[str, bytes]] | None
+    anew: bool = False
 
 
 class _Row(NamedTuple):
@@ -61,6 +68,7 @@ class Cache:
         self._writer = writer
         self._reader = reader
         self._broken: str | None = None
+        self._saving = threading.Lock()
 
     @classmethod
     def open(cls, path: Path, form: int) -> Cache:
@@ -167,20 +175,31 @@ class Cache:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def save(self, items: Iterable[Item], before_commit: Callable[[], None] = lambda: None) -> None:
-        """Keep all of it or, when this raises, nothing.
+    def save(
+        self, items: Iterable[Item], gone: Iterable[str] = (), before_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        """Keep all of it or, when this raises, nothing; and forget the owners that are ``gone``.
 
         `BrokenCache` when the cache is not to be used again; `OSError` when there was no room: try again later.
         """
+        with self._saving:
+            self._save(items, gone, before_commit)
+
+    def _save(self, items: Iterable[Item], gone: Iterable[str], before_commit: Callable[[], None]) -> None:
         if self._broken is not None:
             raise BrokenCache(self._broken)
         writer = self._writer
         try:
             with _transaction(writer):
+                for owner in gone:
+                    self._forget(owner)
                 for item in items:
+                    if item.anew:
+                        self._forget(item.owner)
                     crc = crc32(item.owner.encode() + b"\0" + item.body)
                     writer.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (item.owner, item.body, crc))
-                    self._archive(item)
+                    if item.archived is not None:
+                        self._archive(item.owner, item.archived)
                 writer.execute("UPDATE era_of_wal SET saves = saves + 1")
                 before_commit()
         except sqlite3.Error as error:
@@ -189,12 +208,16 @@ class Cache:
             raise self._spoilt(str(error)) from error
         self._carry_over(WAL_BYTES)
 
-    def _archive(self, item: Item) -> None:
-        writer, owner = self._writer, item.owner
+    def _forget(self, owner: str) -> None:
+        self._writer.execute("DELETE FROM checkpoint WHERE owner = ?", (owner,))
+        self._writer.execute("DELETE FROM archived WHERE owner = ?", (owner,))
+
+    def _archive(self, owner: str, archived: Sequence[tuple[str, bytes]]) -> None:
+        writer = self._writer
         first = writer.execute("SELECT 1 FROM archived WHERE owner = ? LIMIT 1", (owner,)).fetchall()
         changed = {} if first else {"": _Row("", "", b"")}
         at = changed.get("")
-        for key, value in sorted(item.archived):
+        for key, value in sorted(archived):
             if at is None or (at.next and at.next <= key):
                 at = self._before(writer, owner, key)
             if at.key == key:
@@ -207,21 +230,6 @@ class Cache:
             "INSERT OR REPLACE INTO archived VALUES (?, ?, ?, ?, ?)",
             [(owner, *row, _sealed(owner, row)) for row in changed.values()],
         )
-
-    def drop(self, owners: Iterable[str]) -> None:
-        """Forget these owners; as `save`."""
-        if self._broken is not None:
-            raise BrokenCache(self._broken)
-        try:
-            with _transaction(self._writer):
-                for owner in owners:
-                    for table in ("checkpoint", "archived"):
-                        self._writer.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))  # noqa: S608
-                self._writer.execute("UPDATE era_of_wal SET saves = saves + 1")
-        except sqlite3.Error as error:
-            if _no_room(error):
-                raise OSError(f"{self.path}: {error}") from error
-            raise self._spoilt(str(error)) from error
 
     def _carry_over(self, behind: int) -> None:
         """Carry a WAL of more bytes into the file; what fails here fails again at the next save, or there works."""
@@ -239,11 +247,12 @@ class Cache:
 
     def close(self) -> None:
         """Close it; a broken one is removed, for the next start to make anew."""
-        self._reader.close()
-        with contextlib.suppress(sqlite3.Error):
+        with self._saving, contextlib.suppress(sqlite3.Error):
+            self._reader.close()
             self._writer.close()
-        if self._broken is not None:
-            discard(self.path)
+            if self._broken is not None:
+                discard(self.path)
+            self._broken = self._broken or f"{self.path}: closed"
 
 
 def discard(path: Path) -> None:

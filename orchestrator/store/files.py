@@ -65,6 +65,10 @@ class Paths:
     def runs(self) -> Path:
         return self.home / "run"
 
+    @property
+    def cache(self) -> Path:
+        return self.home / "cache.sqlite"
+
     def agent_dir(self, agent_id: str) -> Path:
         return self.agents / agent_id
 

@@ -152,6 +152,10 @@ class Journal:
         """The place behind record ``synced_seq``, for a later ``open``."""
         return self._synced if self._syncs else self._written
 
+    def end(self) -> Mark:
+        """The place behind the last record written, shown or not: a mark once that record is synced."""
+        return self._written
+
     def append(self, records: list[Record], *, sync: bool) -> list[Record]:
         """Write records with one system call and return them stamped with ``v``, ``seq`` and ``crc``.
 

@@ -6,9 +6,10 @@ the order of the agent's outbox. So the last ``ref`` of an agent tells what is m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -17,6 +18,8 @@ from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.errors import Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, check_id, read_json, replace
 from orchestrator.store.journal import Journal
+from orchestrator.store.marks import Mark, WrongMark
+from orchestrator.store.reading import place
 from orchestrator.store.syncer import Syncer
 
 
@@ -29,6 +32,7 @@ class Run:
     file: dict[str, Any]
     journal: Journal
     refs: dict[str, int] = field(default_factory=dict)
+    born: str = ""  # the crc of its first record: no other run has it
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
     read: int = 0  # up to which seq its master has read, in this daemon's life
     read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
@@ -46,15 +50,30 @@ class Run:
         if record["seq"] > self.refs.get(agent_id, 0):
             self.told.append((agent_id, record))
 
-    def flush(self) -> None:
-        """Write what was told in one go; on a failed append (raised) it stays told."""
-        if self.told:
+    def flush(self) -> int:
+        """Write what was told in one go, and say how many records; on a failed append (raised) it stays told."""
+        count = len(self.told)
+        if count:
             steps.passed("broadcast:append:before")
-            self.journal.append([digest(*one) for one in self.told], sync=True)
+            written = self.journal.append([digest(*one) for one in self.told], sync=True)
             steps.passed("broadcast:append:after")
+            self.born = self.born or written[0]["crc"]
             for agent_id, record in self.told:
                 self.refs[agent_id] = record["seq"]
             self.told.clear()
+        return count
+
+
+class KnownRun(NamedTuple):
+    """What the cache knows of a run's broadcast: ``refs`` and ``born`` where the mark stands.
+
+    ``lasting``: all before the mark was on the disk, so a log that ends before it has lost records.
+    """
+
+    refs: dict[str, int]
+    born: str
+    mark: Mark
+    lasting: bool
 
 
 def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -87,26 +106,70 @@ def open_run(
     durability: Literal["fsync", "os"],
     *,
     clean: bool,
+    segment_bytes: int | None = None,
+    known: KnownRun | None = None,
 ) -> Run:
-    """Open the broadcast of a run whose run.json says ``file``, folding the refs."""
-    refs: dict[str, int] = {}
+    """Open the broadcast of a run whose run.json says ``file``, folding the refs behind what is ``known``.
+
+    Corrupt when the log has lost records that were on the disk when they became known.
+    """
+    path = paths.broadcast(run_id)
+    refs = dict(known.refs) if known else {}
+    first = [known.born] if known else []
 
     def fold(record: dict[str, Any]) -> None:
         refs[record["agent_id"]] = record["ref"]
+        if not first:
+            first.append(record["crc"])
 
-    journal = Journal.open(
-        paths.broadcast(run_id),
-        syncer=syncer,
-        types=BROADCAST_TYPES,
-        durability=durability,
-        clean=clean,
-        on_record=fold,
+    try:
+        journal = Journal.open(
+            path,
+            syncer=syncer,
+            types=BROADCAST_TYPES,
+            durability=durability,
+            clean=clean,
+            on_record=fold,
+            segment_bytes=segment_bytes,
+            start=known.mark if known else None,
+        )
+    except WrongMark:
+        run = open_run(paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes)
+        assert known is not None
+        if (
+            known.lasting
+            and durability == "fsync"
+            and run.born == known.born
+            and run.journal.last_seq < known.mark.seq
+        ):
+            run.journal.close()
+            raise cut_short(path, run.journal.last_seq, known.mark.seq) from None
+        return run
+    return Run(run_id, paths.run_json(run_id), file, journal, refs, "".join(first))
+
+
+def cut_short(path: Path, last: int, known: int) -> Corrupt:
+    """The error for a log that ends before a record which was on the disk."""
+    file, line = place(path, last)
+    return Corrupt(
+        "corrupt_log",
+        f"{file}: the log ends with record {last}, and record {known} was on the disk already: records were lost",
+        "orchestrator doctor shows file and line; if you restored an older copy, stop the daemon and remove "
+        ".agents/cache.sqlite",
+        file=str(file),
+        line=line,
+        seq=last,
     )
-    return Run(run_id, paths.run_json(run_id), file, journal, refs)
 
 
 def open_runs(
-    paths: Paths, syncer: Syncer, durability: Literal["fsync", "os"], *, clean: bool
+    paths: Paths,
+    syncer: Syncer,
+    durability: Literal["fsync", "os"],
+    *,
+    clean: bool,
+    segment_bytes: int | None = None,
+    known: Callable[[str], KnownRun | None] = lambda _: None,
 ) -> dict[str, Run | OrchestratorError]:
     """Every run of the project, or why it cannot be read."""
     found: dict[str, Run | OrchestratorError] = {}
@@ -118,7 +181,10 @@ def open_runs(
             continue
         try:
             check_id(run_id, "run id")
-            found[run_id] = open_run(paths, run_id, run_file(paths, run_id), syncer, durability, clean=clean)
+            file = run_file(paths, run_id)
+            found[run_id] = open_run(
+                paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes, known=known(run_id)
+            )
         except OrchestratorError as error:
             found[run_id] = error
     return found

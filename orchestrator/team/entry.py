@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.clock import Clock, Signal
-from orchestrator.core import state
+from orchestrator.core import snapshot, state
 from orchestrator.core.screens import Finding
 from orchestrator.store.journal import Journal
 
@@ -85,6 +85,12 @@ class Entry:
     def live(self) -> bool:
         """Whether the agent still needs supervision: it was not deleted."""
         return self.state.life != "deleted"
+
+    def rest(self) -> None:
+        """Let a deleted agent, which is hardly asked any more, go as far as it can: no descriptors, few memories."""
+        snapshot.trim(self.state)
+        for journal in self.logs.values():
+            journal.rest()
 
     def presence(self, clock: Clock) -> state.Presence:
         quiet = None if self.last_call is None else clock.monotonic() - self.last_call

@@ -9,37 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core import state
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
+from orchestrator.core.events import BROADCAST_TYPES, OUTBOX_TYPES
+from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
 from orchestrator.store.segments import log_exists
 from orchestrator.team.broadcast import run_file
-from orchestrator.team.roster import located
+from orchestrator.team.folding import folded
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import full_of, row_of
 
 FINAL = ("deleted", "failed")
-
-
-def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
-    """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
-    check_id(agent_id, "agent_id")
-    if not log_exists(paths.outbox(agent_id)):
-        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
-    agent, last = state.Agent(agent_id), 0
-    for log, path, types in (
-        ("inbox", paths.inbox(agent_id), INBOX_TYPES),
-        ("outbox", paths.outbox(agent_id), OUTBOX_TYPES),
-    ):
-        last = 0
-        for record in read_all(path, types):
-            last = record["seq"]
-            try:
-                state.apply(agent, log, record)
-            except Corrupt as error:
-                raise located(error, path) from None
-    return agent, last
 
 
 def _status(agent: state.Agent) -> tuple[str, str]:
@@ -102,7 +82,7 @@ def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -
 def verify_broadcast(root: Path, run_id: str) -> int:
     """Read every line of a run's broadcast; how many. Corrupt with file and line at the first bad one."""
     path = Paths(root).broadcast(check_id(run_id, "run_id"))
-    return sum(1 for _ in read_all(path, BROADCAST_TYPES))
+    return sum(1 for _ in read_all(path, BROADCAST_TYPES)) if log_exists(path) else 0
 
 
 def runs(root: Path) -> list[dict[str, Any]]:

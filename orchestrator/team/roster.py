@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,16 @@ from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
 from orchestrator.core import decide, state, supervise
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, UNSYNCED, Draft
-from orchestrator.errors import BadRequest, Corrupt, OrchestratorError
+from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
+from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, failure, make_dir
-from orchestrator.store.journal import Journal
-from orchestrator.store.reading import place
-from orchestrator.store.segments import log_exists, log_files
+from orchestrator.store.segments import log_exists
 from orchestrator.store.syncer import Syncer
-from orchestrator.team.broadcast import Run, open_runs
+from orchestrator.team.broadcast import Run
+from orchestrator.team.checkpoints import Checkpoints
 from orchestrator.team.entry import Entry
+from orchestrator.team.loading import Loading, close, remove_unborn, unpublished
 
 log = structlog.get_logger()
 
@@ -56,8 +55,18 @@ class Roster:
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
     by_req: dict[str, str] = field(default_factory=dict)
     listeners: list[Callable[[Entry], None]] = field(default_factory=list)
+    checkpoints: Checkpoints = field(init=False)
+    loading: Loading = field(init=False)
     _lock: FileLock | None = None
-    notes: list[str] = field(default_factory=list)  # what loading repaired, for the log and for status
+
+    def __post_init__(self) -> None:
+        self.checkpoints = Checkpoints(self.paths, self.clock, lambda: self.config().durability)
+        self.loading = Loading(self.paths, self.syncer, self.config, self.checkpoints)
+
+    @property
+    def notes(self) -> list[str]:
+        """What loading repaired, for the log and for status."""
+        return self.loading.notes
 
     # -- reading what is on disk --------------------------------------------------------------------------------
 
@@ -69,7 +78,8 @@ class Roster:
         if not (self.paths.agents.is_dir() or self.paths.runs.is_dir()):
             return  # nothing of ours yet: a lock file would be the first thing we litter
         self._lock = claim(self.paths)
-        for run_id, found in open_runs(self.paths, self.syncer, self.config().durability, clean=clean).items():
+        self.checkpoints.open()
+        for run_id, found in self.loading.runs(clean=clean).items():
             if isinstance(found, Run):
                 self.runs[run_id] = found
             else:
@@ -82,7 +92,8 @@ class Roster:
             if log_exists(directory / "outbox.jsonl"):
                 self._load_agent(directory.name, clean=clean)
             else:
-                self._remove_unborn(directory.name)
+                remove_unborn(self.paths, directory.name)
+        self.checkpoints.only({*self.agents, *self.corrupt}, {*self.runs, *self.corrupt})
         self._publish_missing()
         for entry in self.agents.values():
             try:
@@ -92,74 +103,30 @@ class Roster:
                 log.warning("agent not settled", agent=entry.agent_id, **error.as_dict())
 
     def _load_agent(self, agent_id: str, *, clean: bool) -> None:
-        entry = Entry(agent_id)
         try:
-            check_id(agent_id, "agent id")
-            self._open(entry, clean=clean)
-            run = self.runs.get(entry.run_id)
-            ref = run.refs.get(agent_id, 0) if run else 0
-            if ref > entry.outbox.last_seq:
-                raise Corrupt(
-                    "corrupt_log",
-                    f"{entry.outbox.path}: the broadcast knows record {ref}, the log ends at {entry.outbox.last_seq}",
-                    file=str(entry.outbox.path),
-                    line=entry.outbox.last_seq,
-                )
+            entry = self.loading.agent(agent_id, self.runs, clean=clean)
         except OrchestratorError as error:
             log.warning("agent set aside", agent=agent_id, **error.as_dict())
             self.corrupt[agent_id] = error
-            for journal in entry.logs.values():
-                journal.close()
             return
         if entry.state.life == "new":
             # Its directory was made, its intent never became durable: the call was never answered.
-            for journal in entry.logs.values():
-                journal.close()
-            self._remove_unborn(agent_id)
+            close(entry)
+            self.checkpoints.forget(agent_id)
+            remove_unborn(self.paths, agent_id)
             return
         self.adopt(entry)
 
-    def _open(self, entry: Entry, *, clean: bool, create: bool = True) -> None:
-        directory = self.paths.agent_dir(entry.agent_id)
-        for name, types in (("inbox", INBOX_TYPES), ("outbox", OUTBOX_TYPES)):
-            path = directory / f"{name}.jsonl"
-            try:
-                journal = Journal.open(
-                    path,
-                    syncer=self.syncer,
-                    types=types,
-                    durability=self.config().durability,
-                    clean=clean,
-                    on_record=partial(state.apply, entry.state, name),
-                    create=create,
-                )
-            except Corrupt as error:
-                raise located(error, path) from None
-            if journal.repaired is not None:
-                self.notes.append(f"{journal.path}: {journal.repaired}")
-                log.warning("torn tail cut off", path=str(journal.path), repair=str(journal.repaired))
-            entry.logs[name] = journal
-
     def _publish_missing(self) -> None:
         """What a crash kept from the broadcast, in order of (`at`, agent, `ref`) (design §4)."""
-        missing: list[tuple[str, str, int, dict[str, Any], Entry]] = []
-        for entry in self.agents.values():
-            run = self.runs.get(entry.run_id)
-            if run is None:
-                continue
-            seq = run.refs.get(entry.agent_id, 0)
-            while seq < entry.outbox.last_seq:
-                batch, _ = entry.outbox.since(seq, 1000, 1 << 24)
-                if not batch:
-                    break
-                missing += [
-                    (record["at"], entry.agent_id, record["seq"], record, entry)
-                    for record in batch
-                    if record["type"] in BROADCAST_TYPES
-                ]
-                seq = batch[-1]["seq"]
-        for _, _, _, record, entry in sorted(missing, key=lambda item: item[:3]):
-            self.runs[entry.run_id].tell(entry.agent_id, record)
+        missing = [
+            (record["at"], entry.agent_id, record["seq"], record, run)
+            for entry in self.agents.values()
+            if (run := self.runs.get(entry.run_id)) is not None
+            for record in unpublished(entry, run)
+        ]
+        for _, agent_id, _, record, run in sorted(missing, key=lambda item: item[:3]):
+            run.tell(agent_id, record)
         for run in self.runs.values():
             self._publish(run)
 
@@ -206,8 +173,7 @@ class Roster:
                 await asyncio.to_thread(make_dir, made)
         except OSError as error:
             raise failure(directory, error) from None
-        entry = Entry(agent_id)
-        self._open(entry, clean=True)
+        entry = self.loading.born(agent_id)
         self.adopt(entry)
         try:
             if prepare is not None:
@@ -225,30 +191,14 @@ class Roster:
         ensure_agents_dir(self.paths)
         if self._lock is None:
             self._lock = claim(self.paths)
+        self.checkpoints.open()
 
     def _forget(self, entry: Entry) -> None:
         """Undo an agent whose intent was not stored: nothing of it may be seen."""
         del self.agents[entry.agent_id]
-        for journal in entry.logs.values():
-            journal.close()
-        self._remove_unborn(entry.agent_id)
-
-    def _remove_unborn(self, agent_id: str) -> None:
-        """Remove what was made for an agent whose intent was not stored, so that its id is free again."""
-        directory = self.paths.agent_dir(agent_id)
-        logs = log_files(directory / "inbox.jsonl") + log_files(directory / "outbox.jsonl")
-        if any(path.stat().st_size for path in logs):
-            return
-        try:
-            if logs:
-                self.paths.launch(agent_id).unlink(missing_ok=True)
-            for path in logs:
-                path.unlink()
-            for path in (directory / "artifacts", directory / "engine", directory):
-                if path.is_dir():
-                    path.rmdir()  # refuses what is not empty: somebody else's files stay
-        except OSError as error:
-            log.info("a directory without records stays", path=str(directory), reason=error.strerror)
+        close(entry)
+        self.checkpoints.forget(entry.agent_id)
+        remove_unborn(self.paths, entry.agent_id)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -284,6 +234,7 @@ class Roster:
             if draft.log == "outbox" and draft.type in BROADCAST_TYPES:
                 entry.unpublished.append(record)
             written.append(record)
+        self.checkpoints.went_on(entry, len(written))
         return written
 
     async def commit(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
@@ -314,7 +265,7 @@ class Roster:
 
     def _publish(self, run: Run) -> None:
         try:
-            run.flush()
+            self.checkpoints.went_on(run, run.flush())
         except OrchestratorError as error:
             # The disk is full: the records are safe in the outboxes, and told again until there is room.
             log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
@@ -333,16 +284,18 @@ class Roster:
                 journal.close()
         for run in self.runs.values():
             run.journal.close()
+        self.checkpoints.close()
         if self._lock is not None:
             self._lock.release()
 
     async def flush(self) -> None:
-        """Make everything written so far durable."""
+        """Make everything written so far durable, and save the checkpoints of a clean end."""
         for run in self.runs.values():
             self._publish(run)
         journals = [journal for entry in self.agents.values() for journal in entry.logs.values()]
         journals += [run.journal for run in self.runs.values()]
         await asyncio.gather(*(journal.synced(journal.last_seq) for journal in journals))
+        await self.checkpoints.finish()
 
 
 class _Hook(Signal):
@@ -355,15 +308,6 @@ class _Hook(Signal):
     def notify(self) -> None:
         self._first()
         super().notify()
-
-
-def located(error: Corrupt, path: Path) -> Corrupt:
-    """The error with its file, which the fold of a record does not know."""
-    if "file" in error.facts:
-        return error
-    seq = error.facts["line"]
-    file, line = place(path, seq)
-    return Corrupt(error.code, f"{file}:{line}: {error.message}", file=str(file), line=line, seq=seq)
 
 
 def payload_bytes(payload: Any, limit: int) -> int:

@@ -162,7 +162,16 @@ class Windows:
         }
         roster.begin_writing()
         make_dir(roster.paths.run_dir(run_id))
-        run = open_run(roster.paths, run_id, file, roster.syncer, roster.config().durability, clean=True)
+        config = roster.config()
+        run = open_run(
+            roster.paths,
+            run_id,
+            file,
+            roster.syncer,
+            config.durability,
+            clean=True,
+            segment_bytes=config.segment_bytes,
+        )
         await asyncio.to_thread(run.save)
         roster.runs[run_id] = run
         return run

@@ -9,6 +9,7 @@ import structlog
 from orchestrator.core import events, supervise
 from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.store.syncer import Syncer
+from orchestrator.store.sysio import SysIO
 from orchestrator.team import tasks
 from tests.desk import BUDGET
 from tests.team import FakeClock, Team, settle
@@ -362,20 +363,18 @@ async def test_nothing_is_answered_or_delivered_before_it_is_durable(tmp_path):
     team.close()
 
 
-async def test_a_full_disk_fails_the_call_and_the_next_one_works(team):
+async def test_a_full_disk_fails_the_call_and_the_next_one_works(team, monkeypatch):
     entry = await team.agent()
-    real = entry.inbox._live._io
 
-    class Full(type(real)):
-        def pwrite(self, fd, data, offset):
-            raise OSError(28, "No space left on device")
+    def pwrite(self, fd, data, offset):
+        raise OSError(28, "No space left on device")
 
-    entry.inbox._live._io = Full()
-    with pytest.raises(Environment) as caught:
-        await enqueue(team, "t1")
+    with monkeypatch.context() as full:
+        full.setattr(SysIO, "pwrite", pwrite)
+        with pytest.raises(Environment) as caught:
+            await enqueue(team, "t1")
     assert caught.value.code == "disk_full"
     assert not entry.state.unfinished
-    entry.inbox._live._io = real
     assert (await enqueue(team, "t1"))["position"] == 1
 
 

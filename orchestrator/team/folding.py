@@ -1,0 +1,41 @@
+"""One agent folded from its files alone, from the first record to the last. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.core import state
+from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.errors import BadRequest, Corrupt
+from orchestrator.store.files import Paths, check_id
+from orchestrator.store.reading import place, read_all
+from orchestrator.store.segments import log_exists
+
+
+def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
+    """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
+    check_id(agent_id, "agent_id")
+    if not log_exists(paths.outbox(agent_id)):
+        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+    agent, last = state.Agent(agent_id), 0
+    for log, path, types in (
+        ("inbox", paths.inbox(agent_id), INBOX_TYPES),
+        ("outbox", paths.outbox(agent_id), OUTBOX_TYPES),
+    ):
+        last = 0
+        for record in read_all(path, types):
+            last = record["seq"]
+            try:
+                state.apply(agent, log, record)
+            except Corrupt as error:
+                raise located(error, path) from None
+    return agent, last
+
+
+def located(error: Corrupt, path: Path) -> Corrupt:
+    """The error with its file, which the fold of a record does not know."""
+    if "file" in error.facts:
+        return error
+    seq = error.facts["line"]
+    file, line = place(path, seq)
+    return Corrupt(error.code, f"{file}:{line}: {error.message}", file=str(file), line=line, seq=seq)
