@@ -37,6 +37,10 @@ WAL_BYTES = 4 << 20
 """Behind this size the WAL is carried into the file."""
 
 
+BAD = (sqlite3.Error, UnicodeDecodeError, TypeError)
+"""A changed byte may change the type of a value, or a name in SQLite's own message, too."""
+
+
 class BrokenCache(Exception):
     """The cache cannot be trusted, or not be read: fold the logs instead, and use it no more."""
 
@@ -91,7 +95,7 @@ class Cache:
             made += [_connect(path), _connect(path)]
             cache = cls(path, *made)
             cache._prepare(form)
-        except (sqlite3.Error, OSError, BrokenCache) as error:
+        except (*BAD, OSError, BrokenCache) as error:
             for connection in made:
                 connection.close()
             raise BrokenCache(f"{path}: {error}") from error
@@ -149,7 +153,7 @@ class Cache:
             raise BrokenCache(self._broken)
         try:
             return self._reader.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except BAD as error:
             raise self._spoilt(str(error)) from error
 
     def _before(self, connection: sqlite3.Connection, owner: str, key: str) -> _Row:
@@ -165,7 +169,7 @@ class Cache:
                 row = _Row(*found[0][:3])
                 if _sealed(owner, row) == found[0][3] and row.key <= key and (row.next > key or not row.next):
                     return row
-        except (sqlite3.Error, TypeError) as error:  # a changed byte may change the type of a value too
+        except BAD as error:
             raise self._spoilt(str(error)) from error
         raise self._spoilt(f"the archived keys of {owner} are no chain")
 
@@ -202,7 +206,7 @@ class Cache:
                         self._archive(item.owner, item.archived)
                 writer.execute("UPDATE era_of_wal SET saves = saves + 1")
                 before_commit()
-        except sqlite3.Error as error:
+        except BAD as error:
             if _no_room(error):
                 raise OSError(f"{self.path}: {error}") from error
             raise self._spoilt(str(error)) from error
@@ -242,7 +246,7 @@ class Cache:
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             with _transaction(self._writer):
                 self._writer.execute("UPDATE era_of_wal SET saves = saves + 1")
-        except (sqlite3.Error, OSError):
+        except (*BAD, OSError):
             return
 
     def close(self) -> None:
@@ -279,7 +283,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _no_room(error: sqlite3.Error) -> bool:
+def _no_room(error: Exception) -> bool:
     """Whether the system refused, and may grant it another time; else the file is not what it should be."""
     refused = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in refused

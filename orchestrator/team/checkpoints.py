@@ -20,7 +20,7 @@ import orjson
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, Timer
 from orchestrator.core import events, snapshot, state
 from orchestrator.errors import OrchestratorError
 from orchestrator.store import cache as store_cache
@@ -96,7 +96,8 @@ class Checkpoints:
         self._owners: dict[str, _Owner] = {}
         self._behind: set[str] = set()  # owners that have gone on since their checkpoint
         self._gone: set[str] = set()
-        self._look_at: float | None = None
+        self._timer: Timer | None = None
+        self._look_at = 0.0  # when the timer fires
         self._retry_at = 0.0
         self._warned = False
         self._saver: asyncio.Task[None] | None = None
@@ -113,6 +114,8 @@ class Checkpoints:
     def close(self) -> None:
         """Close the cache; await `finish` before for a clean end."""
         self._behind.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._cache is not None:
             self._cache.close()
             self._cache = None
@@ -200,12 +203,15 @@ class Checkpoints:
 
     def _look_in(self, seconds: float) -> None:
         at = self._clock.monotonic() + seconds
-        if self._look_at is None or at < self._look_at:
-            self._look_at = at
-            self._clock.timer(seconds, self._look)
+        if self._timer is not None:
+            if self._look_at <= at:
+                return
+            self._timer.cancel()
+        self._look_at = at
+        self._timer = self._clock.timer(seconds, self._look)
 
     def _look(self) -> None:
-        self._look_at = None
+        self._timer = None
         if self._saver is None and self._due():
             self._saver = asyncio.get_running_loop().create_task(self._save_due())
         elif self._behind:

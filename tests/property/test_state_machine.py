@@ -1,8 +1,10 @@
 """State-aware random histories of one agent: what must hold after every step, and that the steps got somewhere."""
 
+import dataclasses
 from collections import Counter
 
 import hypothesis.strategies as st
+import orjson
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -13,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from orchestrator.core import blocks, decide, supervise
+from orchestrator.core import blocks, decide, snapshot, state, supervise
 from orchestrator.core.events import TERMINAL
 from orchestrator.core.screens import Finding
 from tests.desk import Desk, essence, refold
@@ -30,6 +32,7 @@ class Team(RuleBasedStateMachine):
         self.desk.ready()
         self.count = self.looks = 0
         self.asked = []
+        self.saved = None  # a checkpoint: the agent as JSON, its ended tasks, how many records of each log it knows
 
     @property
     def agent(self):
@@ -151,6 +154,13 @@ class Team(RuleBasedStateMachine):
         assert not self.agent.unfinished
         reached["deleted"] += 1
 
+    @rule()
+    def save(self):
+        """A checkpoint, with the queue in whatever state it is; the latest one is what a start has."""
+        reached[f"checkpoint with {'a ' + self.agent.lease.state if self.agent.lease else 'no'} lease"] += 1
+        known = {log: len(records) for log, records in self.desk.logs.items()}
+        self.saved = orjson.dumps(snapshot.plain(self.agent)), dict(self.agent.finished), known
+
     @invariant()
     def at_most_one_lease_and_it_is_the_head(self):
         held = [t for t in self.agent.unfinished.values() if t.state in ("delivered", "running")]
@@ -173,6 +183,23 @@ class Team(RuleBasedStateMachine):
     @invariant()
     def a_restart_sees_the_same(self):
         assert essence(refold(self.desk)) == essence(self.agent)
+
+    @invariant()
+    def a_start_from_a_checkpoint_sees_the_same(self):
+        if self.saved is None:
+            return
+        plain, archived, known = self.saved
+        agent = snapshot.made(orjson.loads(plain))
+        agent.archive = archived.get
+        for log in ("inbox", "outbox"):
+            for record in self.desk.logs[log][known[log] :]:
+                state.apply(agent, log, record)
+                reached["record behind a checkpoint"] += 1
+        assert not agent.finished.keys() & archived.keys()
+        agent.finished = {**archived, **agent.finished}
+        assert essence(agent) == essence(self.agent)
+        for name in (field.name for field in dataclasses.fields(agent) if field.name not in snapshot.DERIVED):
+            assert getattr(agent, name) == getattr(self.agent, name), name
 
     def teardown(self):
         runs, first = [], {}
@@ -206,6 +233,9 @@ def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():
         "deleted": 5,
         "lifted by a call": 10,
         "result of a delivered task": 10,
+        "checkpoint with a running lease": 10,
+        "checkpoint with a delivered lease": 10,
+        "record behind a checkpoint": 1000,
     }
     short = {name: (reached[name], least) for name, least in wanted.items() if reached[name] < least}
     assert not short, short
