@@ -135,6 +135,12 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the role's file cannot be used",
         "fix the named file in .agents/roles, or give the agent another role",
     ),
+    "not_a_repository": (
+        BadRequest,
+        "there is no git repository with a commit that a worktree could be made of",
+        "create the agent without worktree, or make the project a repository and commit",
+    ),
+    "no_worktree": (BadRequest, "the agent has no worktree", "orchestrator worktree list shows those there are"),
     # who: the caller, after looking again
     "task_exists": (Conflict, "the task id is taken by another payload", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
@@ -156,6 +162,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "stop the other installation's daemon, or use one installation",
     ),
     "daemon_running": (Conflict, "another daemon serves this project", "orchestrator daemon status shows it"),
+    "worktree_dirty": (
+        Conflict,
+        "a worktree holds work that is in no branch",
+        "commit it or throw it away in the worktree, then try again",
+    ),
+    "worktree_busy": (
+        Conflict,
+        "a worktree is in use: its agent lives, a git operation is under way, or it is locked",
+        "let that end first",
+    ),
+    "worktree_taken": (
+        Conflict,
+        "something with work in it lies where the agent's worktree would be",
+        "see orchestrator worktree list; remove it there, or give the agent another name",
+    ),
     # who: nobody, wait
     "queue_full": (
         NotReady,
@@ -192,6 +213,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the operating system failed to write or read a file",
         "see the message; check disk and permissions",
     ),
+    "git_failed": (Environment, "git is missing, too old, too slow, or refused", "see the message"),
     "engine_missing": (Environment, "the engine's program is not installed", "install it, or choose another engine"),
     "config_unreadable": (
         Environment,

@@ -35,6 +35,9 @@ def create(
     command: Annotated[
         str, typer.Option(metavar="LINE", help="Engine command: its command line, with {prompt} or {prompt_file}.")
     ] = "",
+    worktree: Annotated[
+        bool, typer.Option("--worktree", help="Give it a git worktree and branch of its own.")
+    ] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is ready.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -56,6 +59,8 @@ def create(
         given["approval"] = approval
     if command:
         given["command"] = options.words(command, "--command")
+    if worktree:
+        given["worktree"] = True
     if no_wait:
         given["ready_wait_ms"] = 0
     with Link(project_here(), start=True) as link:
@@ -65,6 +70,12 @@ def create(
         return
     state = "ready" if answer.get("ready") else f"{answer.get('status', 'starting')}, not ready yet"
     output.say(f"{answer['agent_id']}: {state}, pane {answer.get('tmux_pane_id')}")
+    tree = answer.get("worktree")
+    if tree:
+        copied = f", {tree['copied']} files copied" if tree["copied"] else ""
+        output.say(f"worktree: {tree['path']}, branch {tree['branch']}{copied}")
+        for line in tree["not_copied"]:
+            output.warn(f"not copied: {line}")
     if answer.get("attach"):
         output.say(f"watch it: {answer['attach']}")
     if not answer.get("ready"):
@@ -182,3 +193,5 @@ def delete(
     output.say(
         f"{agent_id}: {answer.get('status', 'deleted')}" + (f", canceled: {', '.join(canceled)}" * bool(canceled))
     )
+    if answer.get("note"):
+        output.warn(answer["note"])

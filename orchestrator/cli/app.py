@@ -30,6 +30,7 @@ from orchestrator.cli import (
     tasks,
     verify,
     why,
+    worktree,
 )
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
@@ -124,6 +125,7 @@ def demo(
 
 app.add_typer(agents.app, name="agent")
 app.add_typer(tasks.app, name="task")
+app.add_typer(worktree.app, name="worktree")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")

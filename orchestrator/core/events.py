@@ -102,6 +102,18 @@ class _Happened(_Record):
     by: Literal["agent", "orchestrator"]
 
 
+class Worktree(BaseModel):
+    """The git worktree that was made for an agent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    path: str
+    branch: str
+    base: Annotated[str, Field(description="the commit it began with")]
+    tree: Annotated[str, Field(description="the working tree it was made from")]
+    copied: Annotated[int, Field(ge=0, description="files copied by .worktreeinclude")] = 0
+    not_copied: Annotated[list[str], Field(description="files that match and could not be, with the reason")] = []
+
+
 class Starting(_Happened):
     """First launch: the intent of agent_create, with everything a later life needs."""
 
@@ -116,6 +128,7 @@ class Starting(_Happened):
     model: str | None = None
     approval: Literal["ask", "edits", "all"] = "ask"
     command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
+    worktree: Annotated[Worktree | None, Field(description="its own working tree, where it asked for one")] = None
 
 
 class Ready(_Happened):
@@ -357,6 +370,10 @@ class Meta(BaseModel):
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do unasked: ask, edits, all")] = "ask"
     session: Annotated[str | None, Field(description="the CLI's own session id, where it is known")] = None
+    worktree: Annotated[
+        dict[str, Any] | None,
+        Field(description="its own git worktree: path, branch, and base, the commit it began with"),
+    ] = None
     engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
 
 

@@ -16,6 +16,14 @@ def render(template: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
 
 
+def worktree_rule(path: str, branch: str) -> str:
+    """What an agent with a git worktree of its own must know of it."""
+    return (
+        f"You have a git worktree of your own: change files only below `{path}`, not elsewhere in the project, and "
+        f"commit what you do there to its branch `{branch}`."
+    )
+
+
 def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool, *, park: bool = False) -> str:
     """Who the agent is, what it holds and what it calls next, in at most 60 tokens.
 

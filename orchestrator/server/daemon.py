@@ -34,6 +34,7 @@ from orchestrator.server.session import build, note_listed, serve
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
+from orchestrator.team import trees
 from orchestrator.team.entry import Origin
 from orchestrator.team.leading import Leader, Leading
 from orchestrator.team.parking import Parking
@@ -268,9 +269,9 @@ class Daemon:
         if client.kind == "hook":
             await hooks.serve(client, reader, writer, self.roster, hooks.Listeners(self.parking, self.leading))
             return
-        admin: dict[str, Callable[[], Any]] = {}
+        admin: dict[str, Callable[..., Any]] = {}
         if client.kind == "cli" and client.role == "master":
-            admin = {"status": self.status, "stop": self.stop}
+            admin = {"status": self.status, "stop": self.stop, "worktree": partial(trees.remove, self.supervisor)}
         server, resources = build(client, self.roster, self._tools(client), admin)
         if resources is not None:
             self.roster.listeners.append(resources.changed)

@@ -59,6 +59,9 @@ class NewAgent(Arguments):
     command: Annotated[
         list[str] | None, Field(max_length=200, description="engine command: argv with {prompt} or {prompt_file}")
     ] = None
+    worktree: Annotated[
+        bool, Field(description="give it a git worktree and branch of its own, from the project's last commit")
+    ] = False
     policies: Annotated[Policies | None, Field(description="what differs from the configuration")] = None
 
 

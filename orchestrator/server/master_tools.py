@@ -47,6 +47,7 @@ def spec_of(given: NewAgent) -> agents.Spec:
         given.approval,
         tuple(given.command or ()),
         given.policies.model_dump(exclude_none=True) if given.policies else {},
+        given.worktree,
     )
 
 
@@ -182,8 +183,8 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
         Tool(
             "agent_get",
             "Look at one agent",
-            "One agent's status with its reason, queue, running task, counts and file paths. With wait_ms: returns "
-            "when it is ready (or passes since_seq), or after that time; pass the returned cursor next time.",
+            "One agent's status with its reason, queue, running task, counts, file paths and worktree. With wait_ms: "
+            "returns when it is ready (or passes since_seq), or after that time; pass the returned cursor next time.",
             GetArguments,
             GetAnswer,
             get,
@@ -215,7 +216,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             "agent_delete",
             "End an agent",
             "Ask the agent to stop, end its program, close its pane; its unfinished tasks end as canceled, its files "
-            "stay. force (with confirm = the agent_id) skips the asking.",
+            "and its worktree stay. force (with confirm = the agent_id) skips the asking.",
             DeleteArguments,
             DeleteAnswer,
             delete,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import signature
 from secrets import compare_digest
 from typing import Any
 
@@ -18,10 +19,10 @@ import structlog
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import SessionMessage
-from pydantic import BaseModel
+from pydantic import ConfigDict
 
 from orchestrator import project
-from orchestrator.core.prompts import render
+from orchestrator.core.prompts import render, worktree_rule
 from orchestrator.data import prompt
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.resources import Resources
@@ -45,11 +46,13 @@ PROMPTS = {
 }
 
 
-class EmptyParams(types.RequestParams):
-    """Parameters of the command line's own methods, which take none."""
+class AdminParams(types.RequestParams):
+    """Parameters of the command line's own methods: the keyword arguments of what serves them."""
+
+    model_config = ConfigDict(extra="allow")
 
 
-Admin = Callable[[], Awaitable[dict[str, Any]]]
+Admin = Callable[..., Awaitable[dict[str, Any]]]
 
 
 def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapping[str, Admin]) -> tuple[Any, Any]:
@@ -87,13 +90,20 @@ def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapp
         **served,
     )
     for name, run in admin.items():
-        server.add_request_handler(f"orchestrator/{name}", EmptyParams, _admin_call(run))
+        server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(run))
     return server, resources
 
 
-def _admin_call(run: Admin) -> Callable[[Context, BaseModel], Awaitable[dict[str, Any]]]:
-    async def handle(_ctx: Context, _params: BaseModel) -> dict[str, Any]:
-        return await run()
+def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
+    async def handle(_ctx: Context, params: AdminParams) -> dict[str, Any]:
+        given = params.model_extra or {}
+        try:
+            signature(run).bind(**given)
+            return await run(**given)
+        except TypeError as error:
+            raise invalid_params(str(error)) from None
+        except OrchestratorError as error:
+            raise invalid_params(error.message, error) from None
 
     return handle
 
@@ -108,6 +118,9 @@ def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptRes
         values["role"] = str(entry.state.spec.get("role", ""))
         values["artifacts"] = str(roster.paths.artifacts(entry.agent_id))
     text = render(prompt(name), values)
+    tree = entry.state.spec.get("worktree") if entry is not None and name == "agent" else None
+    if tree:
+        text = f"{text.rstrip()}\n\n{worktree_rule(tree['path'], tree['branch'])}\n"
     message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
     return types.GetPromptResult(description=PROMPTS[name], messages=[message])
 

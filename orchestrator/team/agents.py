@@ -13,7 +13,7 @@ from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, engines, state, supervise
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import confine
-from orchestrator.team import launches
+from orchestrator.team import launches, trees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.processes import environ_of
@@ -37,6 +37,7 @@ class Spec:
     approval: str | None = None
     command: tuple[str, ...] = ()
     policies: dict[str, Any] = field(default_factory=dict)  # what differs from the configuration
+    worktree: bool = False  # a git worktree of its own
 
 
 POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attempts", "stall_after_s")
@@ -85,7 +86,10 @@ async def _make(
         made.append(roster.agents[known] if known else None)
         if known is None:
             try:
-                plans.append((at, key, _planned(roster, spec, client_name, inherited), spec))
+                fields = _planned(roster, spec, client_name, inherited)
+                if spec.worktree:
+                    await trees.check(roster, fields)
+                plans.append((at, key, fields, spec))
             except OrchestratorError as error:
                 made[at] = error
     if plans:
@@ -173,16 +177,20 @@ async def _enter(
         if count >= fits:
             made[at] = Environment("no_room", why)
             continue
+        whole = fields
         try:
             agent_id = roster.new_id(spec.name)
+            if spec.worktree:
+                whole = await trees.give(roster, agent_id, fields)
             draft = supervise.starting(
-                agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**fields, "run_id": run.run_id}
+                agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**whole, "run_id": run.run_id}
             )
             prepare = partial(
-                launches.write, roster, spec=fields, epoch=1, base=engines.passed_on(inherited, spec.env)
+                launches.write, roster, spec=whole, epoch=1, base=engines.passed_on(inherited, spec.env)
             )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:
+            await trees.take_back(roster, whole)
             made[at] = error
             continue
         made[at] = entry
@@ -225,6 +233,8 @@ async def _answer(
         "epoch": agent.epoch,
         "engine": agent.spec["engine"],
     }
+    if "worktree" in agent.spec:
+        answer["worktree"] = {key: value for key, value in agent.spec["worktree"].items() if key != "tree"}
     if not ready:
         what = f"blocked: {reason}; somebody must see to its pane" if status == "blocked" else "still starting"
         answer["note"] = f"{what}; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
@@ -330,7 +340,8 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
     await supervisor.settled(entry, deadline)  # the last one's window is put back before anybody is told
     await roster.durable(entry)
     canceled = _canceled_since_stop(entry, before)
-    return {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
+    answer = {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
+    return answer | await trees.left_behind(roster, entry)
 
 
 def _canceled_since_stop(entry: Entry, seq: int) -> list[str]:
@@ -356,7 +367,7 @@ async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | 
 
     if wait_s > 0:
         await wait_until(look, entry.changed, roster.clock.monotonic() + wait_s, roster.clock)
-    return meta_of(roster, entry)
+    return meta_of(roster, entry) | {"worktree": await trees.seen(roster, entry)}
 
 
 async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str | None) -> list[dict[str, Any]]:

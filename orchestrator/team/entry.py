@@ -6,6 +6,7 @@ under way.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +66,7 @@ class Entry:
         self.finding: Finding | None = None  # what blocks the CLI right now, as a hook of it told
         self.seen: Finding | None = None  # what the last look at its screen explains
         self.client = ("", "")  # name and version by which the CLI introduced itself to our server
+        self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = None  # at its worktree, and when
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it

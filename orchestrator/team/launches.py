@@ -104,6 +104,9 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
         "artifacts": str(roster.paths.artifacts(entry.agent_id)),
     }
     rules = prompts.render(data.prompt("agent"), words)
+    tree = spec.get("worktree")
+    if tree:
+        rules = f"{rules.rstrip()}\n\n{prompts.worktree_rule(tree['path'], tree['branch'])}"
     body = roles.body(roster.root, role)
     if body:
         rules += f"\n\n# Your role: {role}\n\n{body}"

@@ -18,6 +18,7 @@ from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import full_of, row_of
+from orchestrator.team.worktree_facts import look
 
 FINAL = ("deleted", "failed")
 
@@ -53,7 +54,8 @@ def agent(root: Path, agent_id: str) -> dict[str, Any]:
     """The meta of agent_get."""
     paths = Paths(root)
     found, last = folded(paths, agent_id)
-    return full_of(found, _status(found), _pane(paths, found), last, paths)
+    meta = full_of(found, _status(found), _pane(paths, found), last, paths)
+    return meta | {"worktree": look(root, agent_id) if meta["worktree"] else None}
 
 
 def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def full_of(
         "session": agent.session,
         "engine_version": None,
         "cwd": agent.spec.get("cwd", ""),
+        "worktree": worktree_of(agent),
         "epoch": agent.epoch,
         "tasks": tasks,
         "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
@@ -68,6 +69,12 @@ def full_of(
         "policies": agent.policies,
         "env_names": agent.spec.get("env_names", []),
     }
+
+
+def worktree_of(agent: state.Agent) -> dict[str, Any] | None:
+    """The git worktree the agent was given, as its record says: ``{path, branch, base}``."""
+    found = agent.spec.get("worktree")
+    return {key: found[key] for key in ("path", "branch", "base")} if found else None
 
 
 def blocked_of(agent: state.Agent) -> dict[str, Any] | None:

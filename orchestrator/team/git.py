@@ -1,0 +1,200 @@
+"""Running git: one bounded subprocess per question, never through a shell, and alone where it changes worktrees.
+
+git sees the user's own configuration and none of the daemon's ``GIT_*`` variables. It runs no hook, no file system
+monitor and no clean-up in the background: what it starts ends with it. Paths go in as they are and come back as bytes
+(``-z``). Everything here blocks; the daemon calls it in threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import Conflict, Environment
+from orchestrator.store.files import failure
+
+LIMIT = 4 << 20
+"""More bytes than this of an answer are not read: nobody would, and the daemon lives long."""
+READ_S = 20.0
+WRITE_S = 120.0  # the checkout of a large tree
+LOOK_AGAIN_S = 0.05
+
+_OFF = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "submodule.recurse=false",
+)  # fmt: skip
+_OPERATIONS = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+    "BISECT_LOG": "bisect",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What git answered; ``cut``: it had more to say than ``LIMIT``, and was ended."""
+
+    code: int
+    out: bytes
+    err: str
+    cut: bool = False
+
+    @property
+    def line(self) -> str:
+        """The answer to a question that has one: git ends it with a newline, and a path may hold others."""
+        return os.fsdecode(self.out.removesuffix(b"\n"))
+
+
+def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> Said:
+    """What ``git -C where words…`` says, whatever its status; after ``seconds`` it is killed with all it started.
+
+    ``held`` is the descriptor of a lock that git keeps even when we die (`turn`). Raises Environment ``git_failed``
+    when git is missing or takes too long.
+    """
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryFile() as told:
+        try:
+            process = subprocess.Popen(
+                ["git", *_OFF, "-C", str(where), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=told, env=_environment(), start_new_session=True, pass_fds=() if held is None else (held,),
+            )  # fmt: skip
+        except OSError as error:
+            raise Environment("git_failed", f"git cannot be started: {error.strerror}", "install git") from None
+        late = cut = False
+        try:
+            out, cut = _read(process, deadline)
+            if not cut:
+                process.wait(max(0.0, deadline - time.monotonic()))
+        except (subprocess.TimeoutExpired, TimeoutError):
+            late = True
+        finally:
+            _end(process)
+        if late:
+            raise Environment("git_failed", f"git {words[0]} took longer than {seconds:g} s in {where}")
+        told.seek(0)
+        err = told.read(4096).decode(errors="replace").strip()
+    return Said(process.returncode, out, err, cut)
+
+
+def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> Said:
+    """As `run`, for what must succeed: Environment ``git_failed`` with git's own last words otherwise."""
+    said = run(where, *words, seconds=seconds, held=held)
+    if said.code and not said.cut:
+        raise refused(words[0], said)
+    return said
+
+
+def refused(what: str, said: Said) -> Environment:
+    """The error that says what git said."""
+    return Environment("git_failed", f"git {what} failed: {said.err or f'status {said.code}'}")
+
+
+@contextlib.contextmanager
+def turn(place: Path, seconds: float = WRITE_S) -> Iterator[int]:
+    """Be the only one who changes worktrees; the lock's descriptor, for ``held``.
+
+    ``place`` is an existing directory. A git that outlives a killed daemon still holds the lock it inherited, so the
+    next daemon never looks at a half-made worktree that is still being made. Conflict ``worktree_busy`` when
+    nobody makes room within ``seconds``.
+    """
+    path = place / ".lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise failure(path, error) from None
+    try:
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise Conflict("worktree_busy", f"another git works on the worktrees in {place}") from None
+                pause.wait(LOOK_AGAIN_S)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def names(said: Said) -> list[str]:
+    """The names that a ``-z`` answer lists, as paths take them; a last one that was cut is left out."""
+    return [os.fsdecode(name) for name in said.out.split(b"\0")[:-1]]
+
+
+def shown(name: str) -> str:
+    """A name as any message can carry it: git's need not be UTF-8."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def linked(tree: Path) -> Path | None:
+    """The git directory of a linked worktree; None for a main tree, a submodule, and what is no worktree at all.
+
+    git itself must not be asked first: in a directory that has lost its ``.git`` it would answer for the repository
+    above.
+    """
+    try:
+        text = (tree / ".git").read_text("utf-8", "surrogateescape")
+        found = tree / text.removeprefix("gitdir:").lstrip(" ").removesuffix("\n")
+        return found if text.startswith("gitdir:") and (found / "commondir").is_file() else None
+    except OSError:
+        return None
+
+
+def under_way(git_dir: Path) -> str | None:
+    """The operation that a worktree is in the middle of, as a word; None when it is in none."""
+    return next((word for name, word in _OPERATIONS.items() if (git_dir / name).exists()), None)
+
+
+def locked(git_dir: Path) -> str | None:
+    """Why a worktree is locked; None when it is not. git locks one with ``initializing`` while it makes it."""
+    try:
+        return (git_dir / "locked").read_text("utf-8", "replace").strip() or "no reason given"
+    except OSError:
+        return None
+
+
+def _environment() -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "LANGUAGE"}
+    # Optional locks: a look must never make the git of an agent fail.
+    return env | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
+    """All it says until it closes its stdout, and whether that was cut off; TimeoutError at the deadline."""
+    assert process.stdout is not None
+    out, ready = bytearray(), select.poll()
+    ready.register(process.stdout, select.POLLIN)
+    while len(out) <= LIMIT:
+        left = deadline - time.monotonic()
+        if left <= 0 or not ready.poll(left * 1000):
+            raise TimeoutError
+        block = os.read(process.stdout.fileno(), 1 << 16)
+        if not block:
+            return bytes(out), False
+        out += block
+    return bytes(out), True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Make sure that it is over; nothing of it was reaped before, so its group is still its own."""
+    assert process.stdout is not None
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    process.stdout.close()
