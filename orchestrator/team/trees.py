@@ -10,12 +10,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Conflict
+from orchestrator.errors import Conflict, OrchestratorError
 from orchestrator.store.files import check_id
 from orchestrator.team import worktree_facts, worktrees
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
+from orchestrator.team.views import worktree_of
 
 FRESH_S = 3.0
 """Who asks again within so many seconds gets the same look: agent_get is asked in loops."""
@@ -44,20 +45,31 @@ async def seen(roster: Roster, entry: Entry) -> dict[str, Any] | None:
         return None
     at = roster.clock.monotonic()
     if entry.looked is None or at - entry.looked[0] >= FRESH_S:
-        looking = asyncio.to_thread(worktree_facts.look, roster.root, entry.agent_id)
+        looking = asyncio.to_thread(_look, roster, entry)
         entry.looked = at, asyncio.get_running_loop().create_task(looking)
     return await asyncio.shield(entry.looked[1])
+
+
+def _look(roster: Roster, entry: Entry) -> dict[str, Any] | None:
+    try:
+        return worktree_facts.look(roster.root, entry.agent_id)
+    except OrchestratorError as error:  # its directory is a link out of the project: the rest of the agent is well
+        return (worktree_of(entry.state) or {}) | {"error": error.message}
 
 
 async def left_behind(roster: Roster, entry: Entry) -> dict[str, Any]:
     """For the answer about a deleted agent: its worktree, and a note, when there is work in it or on its branch."""
     entry.looked = None  # what it did in its last seconds counts
     found = await seen(roster, entry)
-    if found is None or not (found.get("error") or found["dirty"] or found["ahead"]):
+    if found is None:
         return {}
-    work = found.get("error") or f"{found['ahead']} commits to merge" + ", and what is not committed" * found["dirty"]
-    told = f"its worktree stays with its work ({work}): {found['path']}, branch {found['branch']}"
-    return {"worktree": found, "note": f"{told}; then: orchestrator worktree remove {entry.agent_id}"}
+    work = [found["error"]] if "error" in found else []
+    work += [f"commits to merge: {found['ahead']}"] if found.get("ahead") else []
+    work += ["changes that are not committed"] if found.get("dirty") else []
+    if not work:
+        return {}
+    told = f"its worktree stays ({', '.join(work)}): {found['path']}, branch {found['branch']}"
+    return {"worktree": found, "note": f"{told}; in the end: orchestrator worktree remove {entry.agent_id}"}
 
 
 async def remove(supervisor: Supervisor, agent_id: str) -> dict[str, Any]:
