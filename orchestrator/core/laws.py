@@ -53,6 +53,7 @@ KINDS: dict[str, str] = {
 }
 """Kind of violation -> what it means, in one clause; docs/recovery.md lists them all."""
 
+MAX_RESTARTS, WINDOW_S = 3, 600.0  # of agents that were made before the keys were
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
 NEEDS_ALL = frozenset(
     {"not_asked", "overlap", "not_held", "attempt", "not_fifo", "no_intent", "wrong_epoch", "life", "open_task"}
@@ -186,23 +187,28 @@ def _twice(agent: str, one: Line, counts: Counter[tuple[str, int]]) -> Iterator[
 
 
 def _lives(agent: str, outbox: Log) -> Iterator[Violation]:
-    """Relaunches against the policies of `starting`; those by hand, and a resume that came to nothing, are free.
+    """Relaunches against the policies of `starting`: after one by hand the budget begins anew.
 
-    Logs without a window are of the time when a relaunch counted for the whole life of an agent.
+    A resume that came to nothing is free.
     """
     policies = next((one.spec.get("policies") or {} for one in outbox.lines if one.type == "starting"), {})
-    limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts")
-    window = policies.get("restart_window_s", float("inf"))
+    limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts", MAX_RESTARTS)
+    window = policies.get("restart_window_s", WINDOW_S)
     if not isinstance(limit, int) or not isinstance(window, int | float):
         return
     ready = {one.epoch for one in outbox.lines if one.type == "ready"}
-    began = [one for one in outbox.lines if one.type == "restarted" and not one.asked]
-    for at, one in enumerate(began):
-        earlier = [e for e in began[:at] if e.when > one.when - window and not (e.resume and e.epoch not in ready)]
-        if len(earlier) >= limit:
-            within = f"within {window:g} s" if window != float("inf") else "in all"
-            told = f"launched again {len(earlier) + 1} times {within}; its policy allows {limit}"
+    before: list[Line] = []
+    for one in outbox.lines:
+        if one.type != "restarted":
+            continue
+        if one.asked:
+            before = []
+            continue
+        counted = [e for e in before if e.when > one.when - window and not (e.resume and e.epoch not in ready)]
+        if len(counted) >= limit:
+            told = f"launched again {len(counted) + 1} times within {window:g} s; its policy allows {limit}"
             yield at_line("too_many_lives", one, agent, told)
+        before.append(one)
 
 
 def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:

@@ -19,7 +19,10 @@ RUN = {
     "v": 1, "run_id": "run-1", "created_at": "2026-01-01T00:00:00.000Z", "tmux_socket": "/none", "server_pid": 1,
     "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s", "ended_at": None,
 }  # fmt: skip
-SPEC = {"name": "a", "role": "r", "engine": "shell", "run_id": "run-1", "cwd": "/p", "policies": POLICIES}
+
+
+def spec():
+    return {"name": "a", "role": "r", "engine": "shell", "run_id": "run-1", "cwd": "/p", "policies": dict(POLICIES)}
 
 
 def at(second):
@@ -53,7 +56,7 @@ class Files:
         }
         self.outbox = {
             "a1": [
-                rec("starting", **SPEC, req="m:0"),  # 1
+                rec("starting", **spec(), req="m:0"),  # 1
                 rec("ready", by="agent"),
                 rec("delivered", "t1", attempt=1, req="w:1"),
                 rec("ack", "t1", by="agent", req="e:1"),
@@ -73,7 +76,7 @@ class Files:
                 rec("deleted", epoch=2),
             ],
             "a2": [
-                rec("starting", **SPEC, req="m:8"),
+                rec("starting", **spec(), req="m:8"),
                 rec("ready", by="agent"),
                 rec("blocked", reason="asks", kind="permission"),
                 rec("delivered", "u1", attempt=1, req="w:4"),
@@ -241,7 +244,7 @@ PLANTED = {
     "no broadcast": ("missing_log", None, lambda root: place(root, TOLD).unlink(), TOLD, None, None, ()),
     "no run.json": ("missing_log", None, lambda root: place(root, "run.json").unlink(), "run.json", None, None, ()),
     "no intent": ("no_intent", lambda f: f.outbox["a2"].pop(0), None, A2, 1, None, ()),
-    "second intent": ("no_intent", out("a1", 3, rec("starting", **SPEC)), None, A1, 3, None, ()),
+    "second intent": ("no_intent", out("a1", 3, rec("starting", **spec())), None, A1, 3, None, ()),
     "record of the life before": ("wrong_epoch", out("a1", 15, rec("blocked", reason="x")), None, A1, 15, None, ()),
     "life skipped": ("wrong_epoch", out("a2", 6, rec("exited", reason="x"), rec("restarted", epoch=3, reason="x")), None, A2, 7, None, ()),
     "ready twice": ("two_ready", out("a1", 3, rec("ready", by="agent")), None, A1, 3, None, ()),
@@ -338,18 +341,32 @@ def test_every_violation_is_reported_and_not_the_first_of_a_file_only(files):
 # -- what is no violation -------------------------------------------------------------------------------------------
 
 
-def test_a_restart_by_hand_and_one_outside_the_window_do_not_count(files):
+def test_a_restart_by_hand_does_not_count_and_gives_a_new_budget(files):
+    files.inbox["a1"].insert(4, ask("restart", req="m:9"))
     two_relaunches(files)
-    files.outbox["a1"][15]["asked"] = True
-    files.write()
-    asked = look(files.root).violations
-    # The key may be one that this version does not write yet; nothing else may be wrong with it.
-    assert {one.kind for one in asked} <= {"schema"}
-    shutil.rmtree(files.root / ".agents")
-    del files.outbox["a1"][15]["asked"]
-    files.outbox["a1"][15]["at"] = at(16 + 600)
+    files.outbox["a1"][15]["asked"] = 5
+    again = (rec("exited", epoch=3, reason="x"), rec("restarted", epoch=4, reason="x"))
+    files.outbox["a1"][17:17] = again
+    for one in files.outbox["a1"][19:]:
+        one["epoch"] = 4
     files.write()
     assert look(files.root).violations == []
+
+
+def test_a_relaunch_before_the_window_does_not_count(files):
+    two_relaunches(files)
+    files.outbox["a1"][15]["at"] = at(13 + 600)
+    files.write()
+    assert look(files.root).violations == []
+
+
+@pytest.mark.parametrize("second", [16, 13 + 599])
+def test_policies_without_a_window_have_that_of_the_configuration(files, second):
+    del files.outbox["a1"][0]["policies"]["restart_window_s"]
+    two_relaunches(files)
+    files.outbox["a1"][15]["at"] = at(second)
+    files.write()
+    assert [one.kind for one in look(files.root).violations] == ["too_many_lives"]
 
 
 def test_a_resume_that_came_to_nothing_costs_no_restart(files):
