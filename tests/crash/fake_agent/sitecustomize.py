@@ -6,5 +6,9 @@ The crash matrix kills daemons, not workers, and the worker's MCP SDK would cost
 import os
 import sys
 
-if sys.orig_argv[-1:] == ["worker"] and os.environ.get("ORCHESTRATOR_AGENT_SECRET"):
+if (
+    sys.orig_argv[-1:] == ["worker"]
+    and os.environ.get("ORCHESTRATOR_AGENT_SECRET")
+    and "REAL_WORKER" not in os.environ  # an agent of that environment is the worker itself
+):
     os.execv(sys.executable, [sys.executable, "-I", "-S", __file__.replace("sitecustomize", "agent")])
