@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from orchestrator.errors import BadRequest, OrchestratorError
 
 ENV_PREFIX = "ORCHESTRATOR_"
 DEFAULT = "default"
+MAX_BYTES = 1 << 20
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _TRUE = {"true", "1", "yes", "on"}
@@ -253,12 +255,9 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = _NONE, h
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    data = _bytes_of(path)
+    if data is None:
         return {}
-    except OSError as error:
-        raise BadRequest("bad_config", f"{path} cannot be read: {error.strerror}", file=str(path)) from error
     try:
         found = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -272,6 +271,11 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise BadRequest(
             "bad_config", f"{path} line {line}: not valid TOML: {error}", "fix that line", file=str(path), line=line
         ) from error
+    except (ValueError, RecursionError) as error:
+        # What tomllib leaves to Python: numbers without end, nesting without end.
+        raise BadRequest(
+            "bad_config", f"{path}: not valid TOML: {type(error).__name__}", "see its values", file=str(path)
+        ) from error
     out: dict[str, Any] = {}
     for key, value in found.items():
         _refuse_unknown(key, str(path), file=str(path))
@@ -279,12 +283,33 @@ def _read_file(path: Path) -> dict[str, Any]:
     return out
 
 
+def _bytes_of(path: Path) -> bytes | None:
+    """The bytes of a configuration file; None when there is none. BadRequest ``bad_config`` for what is no such file.
+
+    A pipe or a device in its place is not waited for, and nothing larger than `MAX_BYTES` is read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(fd, "rb") as file:  # noqa: PTH123  (a descriptor, not a path)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise BadRequest("bad_config", f"{path} is not a regular file", "put a file there", file=str(path))
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise BadRequest("bad_config", f"{path} cannot be read: {error.strerror}", file=str(path)) from error
+    if len(data) > MAX_BYTES:
+        step = f"at most {MAX_BYTES} bytes are read"
+        raise BadRequest("bad_config", f"{path} is too large for a configuration", step, file=str(path))
+    return data
+
+
 def _refuse_unknown(key: str, source: str, **facts: Any) -> None:
     if key in KEYS:
         return
     near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.5)
     step = f"did you mean {near[0]!r}?" if near else "orchestrator config show lists every key"
-    raise BadRequest("bad_config", f"{source}: unknown key {key!r}", step, key=key, **facts)
+    raise BadRequest("bad_config", f"{source}: unknown key {key[:200]!r}", step, key=key, **facts)
 
 
 def _checked(key: str, value: Any, source: str, **facts: Any) -> Any:
@@ -300,7 +325,8 @@ def _checked(key: str, value: Any, source: str, **facts: Any) -> Any:
             if measure
             else f"see {key} in orchestrator config show"
         )
-        raise BadRequest("bad_config", f"{source}: {key} = {value!r}: {reasons}", step, key=key, **facts) from error
+        shown = repr(value)[:200]
+        raise BadRequest("bad_config", f"{source}: {key} = {shown}: {reasons}", step, key=key, **facts) from error
 
 
 def _parsed(key: str, text: str) -> Any:

@@ -8,6 +8,7 @@ forks; a started daemon holds the lock for life and inherits the listening socke
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,7 @@ from orchestrator.project import (
     PER_CONNECTION,
     PROTO,
     SOCKET,
+    STARTS,
     STOPPED,
     VERSION,
     Project,
@@ -37,6 +39,8 @@ from orchestrator.project import (
 )
 
 FAILED_PACE_S = 3.0  # all relays together try a start that failed for a known reason this often
+FREE_STARTS = 3  # so many starts in vain may follow each other at once: a machine has its bad moments
+PACE_MAX_S = 10.0
 LOG_MAX = 4 << 20
 
 
@@ -98,7 +102,8 @@ def try_start(project: Project, directory: Path) -> bool:
     """Start the project's daemon unless one holds the lock, it was stopped by hand, or a start just failed.
 
     True when this call started one: it can be connected to at once, the backlog holds callers while it loads.
-    Raises ``OSError`` when the machine refuses.
+    Starts in vain are counted for all callers together, and follow each other ever more slowly. Raises ``OSError``
+    when the machine refuses.
     """
     if _held_back(directory):
         return False
@@ -112,6 +117,7 @@ def try_start(project: Project, directory: Path) -> bool:
         if _held_back(directory):
             (directory / SOCKET).unlink(missing_ok=True)
             return False
+        _count_start(directory)
         _spawn(daemon_command(project, lock, listener.fileno()), directory, lock, listener.fileno())
     finally:
         os.close(lock)
@@ -120,7 +126,27 @@ def try_start(project: Project, directory: Path) -> bool:
 
 
 def _held_back(directory: Path) -> bool:
-    return (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S
+    if (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S:
+        return True
+    vain = vain_starts(directory) - FREE_STARTS
+    return vain >= 0 and 0 <= _age(directory / STARTS) < min(PACE_MAX_S, 0.25 * 2.0 ** min(vain, 10))
+
+
+def vain_starts(directory: Path) -> int:
+    """How many daemons were started since one was ready; the last of them may still come up."""
+    try:
+        return (directory / STARTS).stat().st_size
+    except OSError:
+        return 0
+
+
+def _count_start(directory: Path) -> None:
+    with suppress(OSError):  # a full disk: then the pace is that of each caller alone
+        fd = os.open(directory / STARTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, b".")
+        finally:
+            os.close(fd)
 
 
 def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any]:
@@ -138,6 +164,10 @@ def held_by(directory: Path) -> dict[str, Any] | None:
         found = json.loads((directory / FAILED).read_bytes())
         if isinstance(found, dict) and {"kind", "code", "message", "next_step"} <= found.keys():
             return found
+    vain = vain_starts(directory)
+    if vain > FREE_STARTS:
+        message = f"{vain} daemons in a row have ended before they were ready"
+        return failure("Environment", "daemon_failed", message, f"see {directory / LOG}; a next try comes by itself")
     return None
 
 
@@ -195,7 +225,8 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
     if child:
         os.close(log)
         os.close(null)
-        os.waitpid(child, 0)
+        if os.waitpid(child, 0)[1]:
+            raise OSError(errno.EAGAIN, "no process could be made for it")
         return
     try:
         os.setsid()

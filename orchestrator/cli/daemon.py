@@ -131,7 +131,7 @@ def _apply(place: Project, settings: list[str]) -> None:
 
 
 def _start(place: Project) -> dict[str, Any]:
-    for name in (project.STOPPED, project.FAILED):
+    for name in (project.STOPPED, project.FAILED, project.STARTS):
         marker(place, name).unlink(missing_ok=True)
     with Link(place, start=True) as link:
         return link.ask("orchestrator/status", {})

@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import gc
+import json
 import logging
+import math
 import os
 import secrets
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +37,7 @@ from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, O
 from orchestrator.server import agent_tools, door, hooks, master_tools
 from orchestrator.server.session import build, note_listed, serve
 from orchestrator.server.toolset import Client, Tool
+from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.team import trees
@@ -46,9 +52,11 @@ from orchestrator.team.windows import Windows
 
 log = structlog.get_logger()
 
-MAX_LINE = 64 * 1024 * 1024
 HELLO_S = 15.0
 DOOR_CHECK_S = 2.0
+BACKLOG = 512
+WORKERS = 8
+SAY_AGAIN_S = 60.0
 CLEAN = "clean"
 FAILED_SYNC_STATUS = 74
 
@@ -76,6 +84,7 @@ class Daemon:
         self.master_tools = master_tools.build(self.supervisor)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
+        self._said_full = -math.inf
         self.ending = asyncio.Event()
         self.why = ""
 
@@ -86,17 +95,18 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self.end, signal.Signals(sign).name)
+        loop.set_exception_handler(self._trouble)
+        self._take_threads(loop)
         clean = self._was_clean()
-        try:
-            self.roster.load(clean=clean)
-        except Conflict as error:
-            self.door.write_failed(error.as_dict())
-            raise
+        self.roster.load(clean=clean)
         await self.supervisor.recover(clean=clean)
         self.roster.listeners.append(self.waker.seen)
         for entry in self.roster.agents.values():
             self.waker.seen(entry)
-        listener = await asyncio.start_unix_server(self._accept, sock=self.door.listener, limit=MAX_LINE)
+        listener = await asyncio.start_unix_server(
+            self._accept, sock=self.door.listener, limit=BUFFER, backlog=BACKLOG
+        )
+        self.door.clear_failed()
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
         gc.enable()
@@ -152,6 +162,35 @@ class Daemon:
         if limit and now - self.idle_since > limit:
             self.end("idle")
 
+    def _take_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start every thread this daemon will ever need: later, the system may have none to give.
+
+        A pool that cannot start a thread keeps the work all the same, and does it at some time, unexpected.
+        """
+        pool = ThreadPoolExecutor(WORKERS, "work")
+        together = threading.Barrier(WORKERS)  # or the first thread would do the work of all
+        try:
+            for _ in range(WORKERS):
+                pool.submit(together.wait)
+            self.syncer.begin()
+        except RuntimeError as error:
+            together.abort()
+            raise Environment(
+                "daemon_failed", f"the system has no thread to give: {error}", "see the limit of processes"
+            ) from error
+        loop.set_default_executor(pool)
+
+    def _trouble(self, loop: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
+        """What asyncio has nobody to tell of. Out of descriptors, it stops accepting for a second: callers wait."""
+        error = facts.get("exception")
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
+            loop.default_exception_handler(facts)
+            return
+        now = time.monotonic()
+        if now - self._said_full > SAY_AGAIN_S:
+            self._said_full = now
+            log.warning("no file descriptor is left; new connections wait", connections=len(self.clients))
+
     def _sync_failed(self, error: Exception) -> None:
         # Never retried and never gone over: what the kernel dropped must not be built on (fsyncgate).
         log.critical("a sync failed; the daemon exits", error=str(error))
@@ -171,15 +210,20 @@ class Daemon:
             sock: socket.socket = writer.get_extra_info("socket")
             if not door.peer_uid_ok(sock):
                 return
-            line = await asyncio.wait_for(reader.readline(), HELLO_S)
-            if not line:
+            incoming = Incoming(reader, door.HELLO_MAX)
+            line = await self._first_line(incoming, writer)
+            if line is None:
                 return
             client = await self._welcome(line, writer)
             if client is None:
                 return
             self.clients[client] = writer
-            await self._serve(client, reader, writer)
-        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
+            incoming.limit = MAX_LINE
+            await self._serve(client, incoming, writer)
+        except Stalled:
+            who = client.agent_id or client.name or client.kind if client is not None else "?"
+            log.warning("connection dropped: it does not read", client=who, bytes_waiting=waiting(writer))
+        except (OSError, TooLong) as error:
             log.debug("connection ended", error=str(error))
         except asyncio.CancelledError:
             pass  # the daemon ends; asyncio would print what a stream's task was canceled with
@@ -190,6 +234,22 @@ class Daemon:
                 self.clients.pop(client, None)
             self.idle_since = time.monotonic()
             writer.transport.abort()
+
+    async def _first_line(self, incoming: Incoming, writer: asyncio.StreamWriter) -> bytes | None:
+        """What a connection says first; None when it says nothing that could be a hello, and has been told so."""
+        try:
+            return await asyncio.wait_for(incoming.line(), HELLO_S)
+        except TooLong as error:
+            await self._refuse(writer, BadRequest("bad_argument", f"the first line is no hello: {error}"))
+        except TimeoutError:
+            await self._refuse(writer, BadRequest("bad_argument", f"no hello within {HELLO_S:.0f} s"))
+        return None
+
+    @staticmethod
+    async def _refuse(writer: asyncio.StreamWriter, error: OrchestratorError) -> None:
+        # Not orjson: a path that is no UTF-8 stands in the message as it came.
+        writer.write(json.dumps({"hello": {"error": error.as_dict()}}).encode() + b"\n")
+        await writer.drain()
 
     async def _welcome(self, line: bytes, writer: asyncio.StreamWriter) -> Client | None:
         """Answer the hello; None when the connection is not served."""
@@ -205,9 +265,7 @@ class Daemon:
             if Path(hello.project) != self.root:
                 raise BadRequest("bad_argument", f"this daemon serves {self.root}, not {hello.project}")
         except OrchestratorError as error:
-            writer.write(orjson.dumps({"hello": {"error": error.as_dict()}}) + b"\n")
-            with contextlib.suppress(OSError):
-                await writer.drain()
+            await self._refuse(writer, error)
             return None
         mine = {
             "proto": project.PROTO,
@@ -231,7 +289,7 @@ class Daemon:
             tuple(hello.toolsets),
             boot=hello.boot,
             since=rfc3339(self.clock.now()),
-            ages={orjson.dumps(key).decode(): age_ms / 1000 for key, age_ms in hello.pending},
+            ages=_ages(hello.pending),
         )
         if hello.agent is not None:
             client.role = "agent"
@@ -265,9 +323,9 @@ class Daemon:
             return self.master_tools
         return {}
 
-    async def _serve(self, client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
-            await hooks.serve(client, reader, writer, self.roster, hooks.Listeners(self.parking, self.leading))
+            await hooks.serve(client, incoming, writer, self.roster, hooks.Listeners(self.parking, self.leading))
             return
         admin: dict[str, Callable[..., Any]] = {}
         if client.kind == "cli" and client.role == "master":
@@ -276,7 +334,7 @@ class Daemon:
         if resources is not None:
             self.roster.listeners.append(resources.changed)
         try:
-            await serve(server, reader, writer, self.boot_id, partial(note_listed, client, self.roster))
+            await serve(server, incoming, writer, self.boot_id, partial(note_listed, client, self.roster))
         finally:
             if resources is not None:
                 self.roster.listeners.remove(resources.changed)
@@ -326,6 +384,15 @@ class Daemon:
         return {"ok": True}
 
 
+def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:
+    """Seconds by the key under which a tool call looks for its age; an id that no JSON can carry has none."""
+    found: dict[str, float] = {}
+    for key, age_ms in pending:
+        with contextlib.suppress(TypeError):
+            found[orjson.dumps(key).decode()] = age_ms / 1000
+    return found
+
+
 def configure_log(level: str) -> None:
     """Log lines to stderr, which is the run directory's log; secrets never get into one (no payload is logged)."""
     structlog.configure(
@@ -353,16 +420,15 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
     else:
         opened = door.start_as_foreground(root)
     try:
-        state = ConfigState(root, dict(os.environ))
+        try:
+            state = ConfigState(root, dict(os.environ))
+            configure_log(state.current.config.log_level)
+            asyncio.run(_run(root, opened, state))
+        except OSError as error:
+            raise Environment("daemon_failed", f"the daemon ended: {error}") from error
     except OrchestratorError as error:
         opened.write_failed(error.as_dict())
         raise
-    opened.clear_failed()
-    configure_log(state.current.config.log_level)
-    try:
-        asyncio.run(_run(root, opened, state))
-    except OSError as error:
-        raise Environment("daemon_failed", f"the daemon ended: {error}") from error
     return 0
 
 

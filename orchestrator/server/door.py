@@ -25,6 +25,7 @@ from orchestrator.project import (
     LOCK,
     PER_CONNECTION,
     SOCKET,
+    STARTS,
     STOPPED,
     VERSION,
     RunDirUnsafe,
@@ -33,6 +34,7 @@ from orchestrator.project import (
 from orchestrator.reach import claim
 
 HELLO_MAX = 1 << 20
+COUNT_MAX = (1 << 53) - 1  # what every JSON reader keeps exactly
 
 Inode = tuple[int, int]
 
@@ -93,11 +95,13 @@ class Door:
 
     def write_failed(self, error: Mapping[str, Any]) -> None:
         """Say why this start cannot succeed (an error in wire form): relays report it and try seldom."""
-        write_failed(self.directory, error)
+        with suppress(OSError):  # no room even for the marker: the log says it, and starts in vain are counted
+            write_failed(self.directory, error)
 
     def clear_failed(self) -> None:
-        """Forget the last failure: the daemon is up."""
-        (self.directory / FAILED).unlink(missing_ok=True)
+        """Forget failures and starts in vain: the daemon is up."""
+        for name in (FAILED, STARTS):
+            (self.directory / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let the next daemon in at once; a daemon that just dies is as good."""
@@ -169,8 +173,8 @@ def set_stopped(directory: Path) -> None:
 
 
 def clear_stopped(directory: Path) -> None:
-    """Let relays start a daemon again; a failed start is forgotten with it, so that the next one comes at once."""
-    for name in (STOPPED, FAILED):
+    """Let relays start a daemon again; failed starts are forgotten with it, so that the next one comes at once."""
+    for name in (STOPPED, FAILED, STARTS):
         (directory / name).unlink(missing_ok=True)
 
 
@@ -263,7 +267,7 @@ def _inode(found: os.stat_result) -> Inode:
 
 
 def _count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX
 
 
 def _is_pending(value: object) -> bool:
@@ -290,7 +294,8 @@ def _take(said: dict[str, Any], name: str, good: Any, default: Any) -> Any:
 
 
 def _text(said: dict[str, Any], name: str) -> str | None:
-    text: str | None = _take(said, name, lambda value: isinstance(value, str), None)
+    # No path and no variable has a NUL, and no program could be given one.
+    text: str | None = _take(said, name, lambda value: isinstance(value, str) and "\0" not in value, None)
     return text
 
 

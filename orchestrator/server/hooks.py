@@ -7,7 +7,6 @@ speak for an agent is proven as for its tools, what an event means is `team.park
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,6 +15,7 @@ import structlog
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.toolset import Client
+from orchestrator.server.traffic import Incoming, drained
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
 from orchestrator.team.leading import Leading
@@ -33,7 +33,7 @@ class Listeners(NamedTuple):
 
 
 async def serve(
-    client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, roster: Roster, to: Listeners
+    client: Client, incoming: Incoming, writer: asyncio.StreamWriter, roster: Roster, to: Listeners
 ) -> None:
     """Serve one connection of kind ``hook`` until it ends."""
 
@@ -52,7 +52,7 @@ async def serve(
             channel.keeps = row is not None and row.parks == "plugin"
             channel.depth = _depth(client, entry)
     try:
-        while line := await reader.readline():
+        while (line := await incoming.line()) is not None:
             heard = read_event(line)
             if heard is None or client.role == "refused":
                 channel.none()
@@ -60,13 +60,12 @@ async def serve(
                 to.parking.heard(entry, channel, heard)
             elif client.role == "master":
                 await to.leading.heard(client.origin, channel, heard)
+            await drained(writer)
     finally:
         if entry is not None:
             to.parking.gone(entry, channel)
         elif client.role == "master":
             to.leading.gone(channel)
-        with contextlib.suppress(OSError):
-            await writer.drain()
 
 
 def read_event(line: bytes) -> Heard | None:

@@ -180,7 +180,8 @@ class Resources:
 
     def _mark(self, uri: str) -> None:
         self._dirty.add(uri)
-        if self._flush is None:
+        # While the client takes the last ones, what changes is one more cue and no more tasks.
+        if self._flush is None and not self._sending:
             self._flush = asyncio.get_running_loop().call_later(EVERY_S, self._send)
 
     def _send(self) -> None:
@@ -188,7 +189,12 @@ class Resources:
         dirty, self._dirty = self._dirty, set()
         task = asyncio.create_task(self._tell(dirty))
         self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if self._dirty:
+            self._mark(next(iter(self._dirty)))
 
     async def _tell(self, uris: set[str]) -> None:
         with contextlib.suppress(Exception):  # the client is going away; there is no replay by protocol
@@ -204,6 +210,7 @@ class Resources:
 
     def close(self) -> None:
         """Send nothing more."""
+        self._dirty.clear()
         if self._flush is not None:
             self._flush.cancel()
         for task in self._sending:

@@ -7,7 +7,6 @@ strings (libraries.md §1.2).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import signature
 from secrets import compare_digest
@@ -22,11 +21,13 @@ from mcp.shared.message import SessionMessage
 from pydantic import ConfigDict
 
 from orchestrator import project
+from orchestrator.clock import call_off
 from orchestrator.core.prompts import render, worktree_rule
 from orchestrator.data import prompt
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.resources import Resources
 from orchestrator.server.toolset import Client, Tool, call_tool
+from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.team.roster import Roster
 
 log = structlog.get_logger()
@@ -144,7 +145,7 @@ def note_listed(client: Client, roster: Roster, answered: Any) -> None:
 
 async def serve(
     server: Any,
-    reader: asyncio.StreamReader,
+    incoming: Incoming,
     writer: asyncio.StreamWriter,
     boot_id: str,
     sent: Callable[[Any], None] = lambda _key: None,
@@ -152,24 +153,44 @@ async def serve(
     """Serve one connection until it ends; ``sent`` is told the id of each request once its answer is on its way.
 
     Ids of our own requests carry the daemon's boot id, because the SDK counts from 1 in every life: the answer to
-    a question of a dead daemon must not be taken for the answer to a new one (relay.md §2).
+    a question of a dead daemon must not be taken for the answer to a new one (relay.md §2). ``Stalled`` when the
+    client does not read.
     """
     into, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](64)
     write_stream, outof = anyio.create_memory_object_stream[SessionMessage](64)
+    traffic = Traffic()
+
+    async def refuse(code: int, reason: str) -> None:
+        error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=reason))
+        await write_stream.send(SessionMessage(error))
 
     async def receive() -> None:
         async with into:
-            while line := await reader.readline():
+            while True:
+                await traffic.room()
+                try:
+                    line = await incoming.line()
+                except TooLong as error:
+                    await refuse(types.INVALID_REQUEST, str(error))
+                    return
+                if line is None:
+                    return
+                if not line.strip():
+                    continue
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError as error:
-                    await into.send(error)
+                except ValueError:
+                    await refuse(types.PARSE_ERROR, "the line is no JSON-RPC 2.0 message")
                     continue
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     own = str(message.id).removeprefix(f"{boot_id}:")
-                    if own == str(message.id):
+                    if own == str(message.id) or not own.isdecimal():
                         continue
                     message.id = int(own)
+                if isinstance(message, types.JSONRPCRequest) and not _keeps(message.id):
+                    await refuse(types.INVALID_REQUEST, "an id is a string or a 64-bit number")
+                    continue
+                traffic.asked(message)
                 await into.send(SessionMessage(message))
 
     async def send() -> None:
@@ -178,23 +199,36 @@ async def serve(
                 message = item.message
                 if isinstance(message, types.JSONRPCRequest):
                     message.id = f"{boot_id}:{message.id}"
-                writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                await writer.drain()
+                with traffic.taking(message):
+                    writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    await drained(writer)
                 if isinstance(message, types.JSONRPCResponse):
                     sent(message.id)
 
-    tasks = [asyncio.create_task(receive()), asyncio.create_task(send())]
+    receiving, sending = asyncio.create_task(receive()), asyncio.create_task(send())
+    serving = asyncio.create_task(_run(server, read_stream, write_stream))
     try:
-        options = server.create_initialization_options(
-            NotificationOptions(resources_changed=True, tools_changed=True, prompts_changed=False)
-        )
+        await asyncio.wait([serving, sending], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
+        await sending  # what was answered last, or why nothing more can be
+        await serving
+    finally:
+        await call_off([receiving, sending, serving])
+        for stream in (into, read_stream, write_stream, outof):
+            stream.close()
+
+
+def _keeps(key: str | int) -> bool:
+    """Whether the id can stand in a record: it is half of the key by which a re-sent call is known."""
+    return isinstance(key, str) or -(1 << 63) <= key < 1 << 63
+
+
+async def _run(server: Any, read_stream: Any, write_stream: Any) -> None:
+    options = server.create_initialization_options(
+        NotificationOptions(resources_changed=True, tools_changed=True, prompts_changed=False)
+    )
+    try:
         await server.run(read_stream, write_stream, options)
     except* (ConnectionError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
-    finally:
-        for task in tasks:
-            task.cancel()
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for stream in (into, read_stream, write_stream, outof):
-            stream.close()

@@ -46,16 +46,21 @@ class Syncer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = [threading.Thread(target=self._work, name=f"sync-{n}", daemon=True) for n in range(threads)]
 
+    def begin(self) -> None:
+        """Start the threads, as the first ``submit`` would; RuntimeError when the system has none to give."""
+        if self._threads and self._loop is None:
+            for thread in self._threads:
+                thread.start()
+            self._loop = asyncio.get_running_loop()
+
     def submit(self, job: Job, done: Done) -> None:
         """Run ``job`` soon, then ``done(error or None)`` on the event loop; call it on the loop only."""
         if not self._threads:
             done(self._run(job))
             self._tell()
             return
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            for thread in self._threads:
-                thread.start()
+        self.begin()
+        assert self._loop is not None
         # Started only after all tasks that are ready now have run: their appends share the sync, and it is
         # known whether it is alone.
         if not self._due:
@@ -104,10 +109,10 @@ class Syncer:
         self._mean_s += (took_s - self._mean_s) * WEIGHT
 
     def _work(self) -> None:
-        loop = self._loop
-        assert loop is not None
         while (item := self._jobs.get()) is not None:
             job, done = item
+            loop = self._loop
+            assert loop is not None
             self._finished.append((done, self._run(job)))
             # One wake-up serves every outcome appended before the loop runs: `_deliver` clears the flag
             # before it empties the queue, so an outcome is never left behind.

@@ -19,6 +19,7 @@ from orchestrator.clock import Clock, SystemClock, elapse
 from orchestrator.term import tmux
 
 PROC = Path("/proc")
+WITHOUT_PIDFD_S = 0.5
 KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
 
@@ -102,6 +103,11 @@ async def ended(pid: int) -> int | None:
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
+        return None
+    except OSError:  # no descriptor is left: look now and then
+        began = start_time(pid)
+        while began is not None and alive(pid, began):
+            await elapse(WITHOUT_PIDFD_S, _CLOCK)
         return None
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

@@ -118,13 +118,18 @@ class Roster:
         self.adopt(entry)
 
     def _publish_missing(self) -> None:
-        """What a crash kept from the broadcast, in order of (`at`, agent, `ref`) (design §4)."""
-        missing = [
-            (record["at"], entry.agent_id, record["seq"], record, run)
-            for entry in self.agents.values()
-            if (run := self.runs.get(entry.run_id)) is not None
-            for record in unpublished(entry, run)
-        ]
+        """What a crash kept from the broadcast, in order of (`at`, agent, `ref`) (design §4).
+
+        Where the clock went back, an agent's records keep their order: a later one counts as no earlier.
+        """
+        missing: list[tuple[str, str, int, dict[str, Any], Run]] = []
+        for entry in self.agents.values():
+            run, at = self.runs.get(entry.run_id), ""
+            if run is None:
+                continue
+            for record in unpublished(entry, run):
+                at = max(at, record["at"])
+                missing.append((at, entry.agent_id, record["seq"], record, run))
         for _, agent_id, _, record, run in sorted(missing, key=lambda item: item[:3]):
             run.tell(agent_id, record)
         for run in self.runs.values():

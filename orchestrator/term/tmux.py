@@ -100,6 +100,10 @@ def chain(socket: Socket, *commands: Sequence[str]) -> str:
         raise Environment(
             "no_tmux", f"tmux did not answer within {TIMEOUT:.0f} s", "look whether its server hangs"
         ) from None
+    except OSError as error:
+        raise Environment(
+            "tmux_failed", f"tmux could not be run: {error.strerror}", "see the limits of processes and open files"
+        ) from None
     if done.returncode != 0:
         raise _failure(done.stderr.strip())
     return done.stdout.removesuffix("\n")

@@ -165,7 +165,8 @@ def main():
         sys.exit(5)
     if BEHAVIOUR.get("crash_starts", 0) >= STARTS:
         die()
-    (HERE / "failed").unlink(missing_ok=True)
+    for marker in ("failed", "starts"):
+        (HERE / marker).unlink(missing_ok=True)
     if "load_s" in BEHAVIOUR:  # what imports cost the real one
         time.sleep(BEHAVIOUR["load_s"])
     note(what="ready")

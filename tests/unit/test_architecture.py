@@ -35,7 +35,7 @@ LAYERS = {
     "worker_command": {"errors", "steps"},
     "server": {
         "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
-        "steps", "reach",
+        "steps", "reach", "wire",
     },
     "cli": {
         "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",

@@ -1,0 +1,127 @@
+"""The bytes of one connection, bounded both ways: lines in, and answers that somebody must take.
+
+A client may send anything and read nothing; neither may cost the daemon more than a known share of its memory.
+Touches the two streams it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import mcp_types as types
+
+from orchestrator.clock import Signal
+from orchestrator.wire import Lines
+
+MAX_LINE = 64 << 20
+"""Above the relay's own limit, which refuses a longer line with an answer before it gets here."""
+BUFFER = 256 << 10
+"""How much of what a client sends is held beside its unfinished line."""
+STALL_S = 120.0
+"""A client that takes nothing for so long, while answers wait for it, is dropped; a relay comes back by itself."""
+
+MAX_OPEN = 256
+"""Unanswered requests of one connection, behind which it is not read: with the largest answers, 64 MiB."""
+ENDLESS = frozenset({"subscriptions/listen"})
+"""Requests that stay unanswered as long as they work; the SDK bounds them."""
+
+
+class TooLong(Exception):
+    """A line is longer than it may be; what follows it cannot be placed any more."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a line has more than {limit} bytes")
+
+
+class Stalled(Exception):
+    """The client has taken nothing for `STALL_S`."""
+
+
+class Incoming:
+    """The lines of a connection, none longer than ``limit`` bytes, which may be changed at any time."""
+
+    def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
+        self._reader = reader
+        self._lines = Lines(limit)
+        self._ready: deque[bytes | None] = deque()
+
+    @property
+    def limit(self) -> int:
+        return self._lines.limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._lines.limit = limit
+
+    async def line(self) -> bytes | None:
+        """The next line without its newline; None once the client sends no more. ``TooLong`` as soon as it is."""
+        while not self._ready:
+            if self._lines.size > self.limit:
+                raise TooLong(self.limit)
+            data = await self._reader.read(BUFFER)
+            if not data and not self._lines.size:
+                return None
+            self._ready.extend(self._lines.feed(data or b"\n"))  # a last line need not be terminated
+        line = self._ready.popleft()
+        if line is None:
+            raise TooLong(self.limit)
+        return line
+
+
+async def drained(writer: asyncio.StreamWriter) -> None:
+    """Wait until the client has taken what was written, but for a little; ``Stalled`` when it takes nothing."""
+    while True:
+        left = waiting(writer)
+        try:
+            async with asyncio.timeout(STALL_S):
+                await writer.drain()
+            return
+        except TimeoutError:
+            # A daemon that stood still itself finds its timers due, and the client as ready as ever.
+            if waiting(writer) >= left:
+                raise Stalled from None
+
+
+def waiting(writer: asyncio.StreamWriter) -> int:
+    """How many bytes wait for the client beyond what the system holds for it."""
+    return writer.transport.get_write_buffer_size()
+
+
+class Traffic:
+    """What one connection has asked and not been answered, and whether it takes the answers: what memory it costs.
+
+    A client that asks and does not read is not read either, so that what it asks waits on its side.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[Any] = set()
+        self._blocked = False
+        self._changed = Signal()
+
+    def asked(self, message: Any) -> None:
+        """A message has come."""
+        if isinstance(message, types.JSONRPCRequest) and message.method not in ENDLESS:
+            self._open.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            key = (message.params or {}).get("requestId")
+            if isinstance(key, str | int):
+                self._open.discard(key)  # nobody answers it any more
+
+    @contextlib.contextmanager
+    def taking(self, message: Any) -> Iterator[None]:
+        """While the client takes this message of ours."""
+        self._blocked = True
+        yield
+        self._blocked = False
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._open.discard(message.id)
+        self._changed.notify()
+
+    async def room(self) -> None:
+        """Wait until the client has taken enough for the next of its messages."""
+        while self._blocked or len(self._open) >= MAX_OPEN:
+            await self._changed.arm()
