@@ -117,8 +117,8 @@ def try_start(project: Project, directory: Path) -> bool:
         if _held_back(directory):
             (directory / SOCKET).unlink(missing_ok=True)
             return False
-        _count_start(directory)
         _spawn(daemon_command(project, lock, listener.fileno()), directory, lock, listener.fileno())
+        _count_start(directory)
     finally:
         os.close(lock)
         listener.close()

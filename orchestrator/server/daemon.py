@@ -40,6 +40,7 @@ from orchestrator.server.toolset import Client, Tool
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
+from orchestrator.store.sysio import REAL
 from orchestrator.team import trees
 from orchestrator.team.entry import Origin
 from orchestrator.team.leading import Leader, Leading
@@ -72,6 +73,7 @@ class Daemon:
         self.clock = SystemClock()
         self.began = time.monotonic()
         self.started_at = rfc3339(self.clock.now())
+        REAL.reserve()
         self.syncer = Syncer(self._sync_failed)
         self.roster = Roster(root, Paths(root), self.clock, self.syncer, lambda: state.current.config)
         self.windows = Windows(self.roster)

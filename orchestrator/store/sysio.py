@@ -5,12 +5,23 @@ Tests pass a subclass that records calls or fails the n-th one, so every error p
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import threading
 from pathlib import Path
 
 
 class SysIO:
     """The real calls, one method each; all raise ``OSError`` and return what ``os`` returns."""
+
+    _spare: int | None = None
+    _one = threading.Lock()
+
+    def reserve(self) -> None:
+        """Keep a descriptor for the time when there is no other: a failed sync of a directory ends the daemon."""
+        if self._spare is None:
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         return os.open(path, flags | os.O_CLOEXEC, mode)
@@ -55,6 +66,23 @@ class SysIO:
 
     def fsync_dir(self, path: Path) -> None:
         """Make the entries of a directory durable (a new or renamed file is not, by its own fsync alone)."""
+        try:
+            self._fsync_dir(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            with self._one:
+                if self._spare is None:
+                    raise
+                os.close(self._spare)
+                self._spare = None
+                try:
+                    self._fsync_dir(path)
+                finally:
+                    with contextlib.suppress(OSError):
+                        self.reserve()
+
+    def _fsync_dir(self, path: Path) -> None:
         fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self.fsync(fd)

@@ -1,0 +1,103 @@
+"""A machine that has nothing left to give: file descriptors, processes, threads; calls fail clearly and work again."""
+
+import contextlib
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from tests.crash.raw import INITIALIZE, Raw, connections, log, started
+from tests.stage import alive, until
+
+
+def files(pid, count):
+    """Let a process have so many descriptors; the limit before."""
+    return resource.prlimit(pid, resource.RLIMIT_NOFILE, (count, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+
+
+def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faults):
+    stage = make_stage()
+    daemon = started(stage)
+    wire = stage.begun()
+    assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
+    until(lambda: connections(stage) >= 2)  # the master's and the agent's
+    before = files(daemon.pid, daemon.num_fds() + 5)
+    ones = [Raw(stage) for _ in range(30)]
+    for one in ones:
+        one.ask("initialize", INITIALIZE)
+    until(lambda: "no file descriptor is left" in log(stage))
+    refused = wire.tool("agent_create", {"name": "b", "role": "r"})["error"]
+    assert (refused["kind"], refused["code"]) in {("Environment", "io_failed"), ("Environment", "tmux_failed")}, (
+        refused
+    )
+    assert wire.tool("task_enqueue", {"agent_id": "a", "task": {"task_id": "t1", "payload": {"command": "true"}}})
+    assert log(stage).count("no file descriptor is left") == 1, "said once, not at every try"
+    # Each of the waiting is served as soon as another leaves.
+    for one in ones:
+        assert "result" in one.answer(1)
+        one.sock.close()
+        faults("world")
+    files(daemon.pid, before[0])
+    made = wire.tool("agent_create", {"name": "c", "role": "r"})
+    assert made["ready"], made
+    until(lambda: "result" in stage.types("a"))
+    wire.tool("agent_delete", {"agent_id": "b"})
+    for agent_id in ("a", "c"):
+        assert wire.tool("agent_delete", {"agent_id": agent_id})["ok"]
+    assert stage.daemon() == daemon.pid
+    assert "Traceback" not in log(stage)
+
+
+@contextlib.contextmanager
+def no_processes(pid):
+    """Every fork, spawn and thread of a process fails as with a full process table, until the block ends."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    calls = "clone,clone3,fork,vfork"
+    tracer = subprocess.Popen(
+        ["strace", "-f", "-q", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:error=EAGAIN", "-p", str(pid)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        if not until(lambda: traced(pid) or (tracer.poll() is not None and "ended")) or tracer.poll() is not None:
+            pytest.skip(f"strace may not attach: {tracer.communicate()[0][-200:]}")
+        yield
+    finally:
+        if tracer.poll() is None:
+            tracer.send_signal(signal.SIGINT)
+        tracer.communicate()
+
+
+def traced(pid):
+    """Whether all threads of the process are traced."""
+    from pathlib import Path
+
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    return all("TracerPid:\t0\n" not in (task / "status").read_text() for task in tasks)
+
+
+def test_with_a_full_process_table_calls_fail_clearly_and_work_afterwards(make_stage, faults):
+    stage = make_stage()
+    daemon = started(stage)
+    wire = stage.begun()
+    assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
+    with no_processes(daemon.pid):
+        for number in range(3):
+            refused = wire.tool("agent_create", {"name": f"n{number}", "role": "r"})["error"]
+            assert (refused["kind"], refused["code"]) == ("Environment", "tmux_failed"), refused
+            faults("world")
+        assert stage.records("a")[-1]["type"] != "exited", "nobody is declared dead because we cannot look"
+        task = {"task_id": "t1", "payload": {"command": "true"}}
+        wire.tool("task_enqueue", {"agent_id": "a", "task": task})
+        until(lambda: "result" in stage.types("a"))
+        # An agent that dies now is noticed, and is taken care of once processes can be made.
+    assert set(stage.tagged().values()) == {"a"}, "nothing half-made is left"
+    made = wire.tool("agent_create", {"name": "b", "role": "r"})
+    assert made["ready"], made
+    rows = {row["agent_id"]: row["status"] for row in wire.tool("agent_list")["agents"]}
+    for agent_id in rows:
+        assert wire.tool("agent_delete", {"agent_id": agent_id})["ok"], rows
+    assert alive(daemon.pid)
+    assert "Traceback" not in log(stage)
