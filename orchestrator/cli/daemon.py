@@ -114,6 +114,10 @@ def status(as_json: Json = False) -> None:
     for one in found.get("connections") or []:
         who = one.get("agent_id") or one.get("client") or ""
         output.say(f"{'connection:':<13}{one.get('kind')} {who} pid {one.get('pid')} since {one.get('since')}")
+    missing = found.get("missing")
+    if missing:
+        output.say(f"{'missing:':<13}{len(missing)} logs have gone, the first: {missing[0]}")
+        output.say(f"{'':<13}put them back, or give them up: orchestrator daemon restart")
     error = found.get("config_error")
     if error:
         output.say(f"{'config:':<13}not taken over: {error.get('message')}")

@@ -46,7 +46,7 @@ from orchestrator.team.entry import Origin
 from orchestrator.team.leading import Leader, Leading
 from orchestrator.team.parking import Parking
 from orchestrator.team.processes import environ_of
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster import PUT_BACK, Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.wake import Waker
 from orchestrator.team.windows import Windows
@@ -87,6 +87,7 @@ class Daemon:
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
+        self._missing: list[str] = []
         self.ending = asyncio.Event()
         self.why = ""
 
@@ -156,6 +157,10 @@ class Daemon:
             self.end("lock or socket was removed or replaced")
         if not self.root.is_dir():
             self.end("the project's directory is gone")
+        missing = self.roster.missing()
+        if missing != self._missing and missing:
+            log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)
+        self._missing = missing
         busy = bool(self.clients) or self.supervisor.live_agents > 0
         now = time.monotonic()
         if busy:
@@ -375,6 +380,7 @@ class Daemon:
                 for run in self.roster.runs.values()
             ],
             "corrupt": {name: error.as_dict() for name, error in self.roster.corrupt.items()},
+            "missing": self.roster.missing(),
             "notes": self.roster.notes,
             "config_error": error.as_dict() if error else None,
             "log": str(self.door.directory / "log"),

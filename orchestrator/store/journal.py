@@ -134,6 +134,10 @@ class Journal:
         """The byte offset, in its file, behind the last visible record."""
         return self._shown.offset
 
+    def in_place(self) -> bool:
+        """Whether the log still lies where it is written; False once it was removed, moved away or replaced."""
+        return self._closed or self._live.in_place()
+
     @property
     def rests(self) -> bool:
         """Whether the log holds no descriptor until it is used."""

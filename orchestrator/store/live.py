@@ -22,6 +22,7 @@ FLAGS = os.O_RDWR | os.O_NOFOLLOW
 CREATE = FLAGS | os.O_CREAT | os.O_EXCL
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 DELETED = "the log was deleted while in use"
+MOVED = "the log was moved away while in use"
 MEDDLED = "somebody else wrote to the log while it was in use"
 
 
@@ -50,6 +51,19 @@ class Live:
     def rests(self) -> bool:
         """Whether it holds no descriptor."""
         return self.fd < 0
+
+    def in_place(self) -> bool:
+        """Whether its name still leads to the file that is written; True when that cannot be known for now."""
+        try:
+            named = self._io.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        if self.rests:
+            return named.st_ino == self._inode
+        ours = self._io.fstat(self.fd)
+        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
 
     def write(self, data: bytes, offset: int) -> None:
         """Write all of it or nothing; raises ``Environment("disk_full")`` or ``Environment("io_failed")``."""
@@ -80,10 +94,15 @@ class Live:
         ``reached`` is the offset behind what was written before the call. Raises ``OSError``, which is final.
         """
         self._io.fdatasync(self.fd)
+        # A log deleted, moved or changed behind our back takes its records with it: they must not be acknowledged.
+        if not self.in_place():
+            return MOVED if self._io.fstat(self.fd).st_nlink else DELETED
         if not self.entry_synced:
-            self._io.fsync_dir(self.path.parent)
+            try:
+                self._io.fsync_dir(self.path.parent)
+            except FileNotFoundError:
+                return DELETED  # just now
             self.entry_synced = True
-        # A log deleted or changed behind our back takes its records with it: they must not be acknowledged.
         now = self._io.fstat(self.fd)
         if now.st_nlink == 0:
             return DELETED

@@ -21,7 +21,7 @@ from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
-from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, failure, make_dir
 from orchestrator.store.segments import log_exists
@@ -33,6 +33,7 @@ from orchestrator.team.loading import Loading, close, remove_unborn, unpublished
 
 log = structlog.get_logger()
 
+PUT_BACK = "put it back, or give the files up: orchestrator daemon restart"
 PUBLISH_AFTER_S = 0.005
 """What ends within these few milliseconds in a team shares one write and one sync of the broadcast."""
 
@@ -191,9 +192,24 @@ class Roster:
             self.by_req[starting.fields["req"]] = agent_id
         return entry
 
+    def missing(self) -> list[str]:
+        """The logs that are still written and do not lie any more where they were: removed, or moved away."""
+        journals = [run.journal for run in self.runs.values() if run.live]
+        journals += [log for entry in self.agents.values() if entry.live for log in entry.logs.values()]
+        return [str(journal.path) for journal in journals if not journal.in_place()]
+
     def begin_writing(self) -> None:
-        """Make `.agents/` and claim it; called before the first thing is written into the project."""
+        """Make `.agents/` and claim it; called before the first thing of a run or an agent is written.
+
+        Environment ``io_failed`` when the files of a run have gone: what is new would not be found with them.
+        """
+        for run in self.runs.values():
+            if run.live and not run.journal.in_place():
+                raise Environment("io_failed", f"{run.journal.path} has gone while the daemon wrote it", PUT_BACK)
         ensure_agents_dir(self.paths)
+        if self._lock is not None and not (self.paths.home / "lock").exists():
+            self._lock.release()  # it was removed with the rest: another daemon would not see it
+            self._lock = None
         if self._lock is None:
             self._lock = claim(self.paths)
         self.checkpoints.open()

@@ -1,0 +1,98 @@
+"""The files of the team vanish under the daemon: nothing is acknowledged into a deleted file, and everybody is told."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.crash.raw import log
+from tests.stage import until
+
+TASK = {"command": "true"}
+
+
+@pytest.fixture
+def team(make_stage):
+    """A stage with two agents, whose tmux server is named by the environment: the configuration may vanish too."""
+    stage = make_stage("stop_grace_s = 0\nkill_grace_s = 1\n")
+    stage.env["ORCHESTRATOR_TMUX_SOCKET"] = stage.server.socket.name
+    stage.sound = False
+    wire = stage.begun()
+    for name in ("a", "b"):
+        assert wire.tool("agent_create", {"name": name, "role": "r"})["ready"]
+    return stage, wire
+
+
+def enqueue(wire, agent_id, task_id):
+    return wire.tool("task_enqueue", {"agent_id": agent_id, "task": {"task_id": task_id, "payload": TASK}})
+
+
+def status(stage):
+    return json.loads(stage.cli("daemon", "status", "--json").stdout)
+
+
+def test_a_team_whose_files_were_removed_says_so_and_a_restart_begins_anew(team, faults):
+    stage, wire = team
+    pid = stage.daemon()
+    shutil.rmtree(stage.root / ".agents")
+    for call in (
+        lambda: enqueue(wire, "a", "t1"),
+        lambda: enqueue(wire, "b", "t1"),
+        lambda: enqueue(wire, "b", "t2"),
+        lambda: wire.tool("agent_create", {"name": "c", "role": "r"}),
+        lambda: wire.tool("agent_delete", {"agent_id": "a"}),
+    ):
+        error = call()["error"]
+        assert (error["kind"], error["code"]) == ("Environment", "io_failed"), error
+        faults("world")
+    assert {row["agent_id"] for row in wire.tool("agent_list")["agents"]} == {"a", "b"}
+    assert len(status(stage)["missing"]) == 5
+    assert "logs have gone" in stage.cli("daemon", "status").stdout
+    doctor = stage.cli("doctor")
+    assert doctor.returncode == 5, doctor.stdout
+    assert "logs have gone" in doctor.stdout
+    until(lambda: "files of the team have gone" in log(stage))
+    assert stage.daemon() == pid, "it stays, and can be asked"
+    lines = log(stage).count("\n")
+    assert lines < 40, "it does not spin"
+    assert stage.cli("daemon", "restart").returncode == 0
+    made = wire.tool("agent_create", {"name": "n", "role": "r"})
+    assert made["ready"], made
+    assert enqueue(wire, "n", "t1")["state"] == "queued"
+    until(lambda: "result" in stage.types("n"))
+    assert "Traceback" not in log(stage)
+
+
+def test_one_agent_without_its_files_is_told_and_the_others_work_on(team, faults):
+    stage, wire = team
+    shutil.rmtree(stage.root / ".agents" / "agents" / "a")
+    error = enqueue(wire, "a", "t1")["error"]
+    assert (error["kind"], error["code"]) == ("Environment", "io_failed"), error
+    assert enqueue(wire, "b", "t1")["state"] == "queued"
+    until(lambda: "result" in stage.types("b"))
+    assert wire.tool("agent_create", {"name": "c", "role": "r"})["ready"]
+    assert [name.split("/")[-2] for name in status(stage)["missing"]] == ["a", "a"]
+    faults("world")
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_files_that_were_moved_away_and_put_back_are_taken_up_again(team, written, faults):
+    stage, wire = team
+    home, aside = stage.root / ".agents", stage.root / "aside"
+    home.rename(aside)
+    if written:
+        for number in range(2):
+            error = enqueue(wire, "a", f"t{number}")["error"]
+            assert (error["kind"], error["code"]) == ("Environment", "io_failed"), error
+    assert status(stage)["missing"]
+    if home.exists():
+        shutil.rmtree(home)
+    aside.rename(home)
+    assert status(stage)["missing"] == []
+    if written:  # what was refused may stand there all the same, as after a crash: the next daemon knows
+        assert stage.cli("daemon", "restart").returncode == 0
+    for task_id in ("t0", "t5"):
+        assert "error" not in enqueue(wire, "a", task_id)
+    until(lambda: stage.types("a").count("result") == 2)
+    assert [record["seq"] for record in stage.records("a")] == list(range(1, len(stage.records("a")) + 1))
+    faults("world")
