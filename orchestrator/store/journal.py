@@ -172,6 +172,7 @@ class Journal:
         self._check_writable()
         if records:
             self._live.wake()
+            self._live.take_back(self._offset)
             self._rotate_if_full()
         start, offset = self._written, self._offset
         stamped: list[Record] = []
@@ -275,7 +276,9 @@ class Journal:
 
         An append then opens it again, a read for its own time. If the file is not the same then, it is refused.
         """
-        idle = not (self._syncing or self._waiters or self._closed or self._lost or self._live.spoiled)
+        idle = not (
+            self._syncing or self._waiters or self._closed or self._lost or self._live.spoiled or self._live.untaken
+        )
         if idle and not self._live.rests and self.mark() == self._written:
             with suppress(OSError):
                 self._live.rest()

@@ -40,6 +40,7 @@ class Live:
         self.path = path
         self.first = first
         self.spoiled: str | None = None
+        self.untaken = False  # bytes of a failed write may stand behind the last record
         self.entry_synced = entry_synced  # False: its directory entry may not be durable yet
         self._io = io
         self.fd = fd
@@ -81,12 +82,24 @@ class Live:
             )
         except OSError as found:
             error = failure(self.path, found)
+        self.untaken = True
+        with contextlib.suppress(Environment):  # then the next append must do it first
+            self.take_back(offset)
+        raise error
+
+    def take_back(self, offset: int) -> None:
+        """See that nothing stands behind ``offset``: what a failed write left must never be glued to a later record.
+
+        Raises ``Environment("io_failed")`` when the disk does not let it; it is tried again with the next append.
+        """
+        if not self.untaken:
+            return
         try:
             self._io.ftruncate(self.fd, offset)
         except OSError as found:
-            # What stands behind `offset` now must never be glued to a later record.
-            self.spoiled = f"a failed write could not be taken back: {found.strerror}"
-        raise error
+            what = f"a failed write could not be taken back: {found.strerror}"
+            raise Environment("io_failed", f"{self.path}: {what}", file=str(self.path)) from found
+        self.untaken = False
 
     def sync(self, reached: int) -> str | None:
         """Make the file, and its name if it is new, durable; why what is there is not ours, or None. In a thread.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import threading
 import zlib
 
@@ -77,8 +78,8 @@ def test_a_failed_write_is_taken_back_and_the_next_append_works(tmp_path, fault,
     assert [found["n"] for found in log.since(0, 10, 1 << 20)[0]] == stored
 
 
-def test_a_short_write_that_cannot_be_taken_back_ends_all_appends_until_reopened(tmp_path):
-    io = FaultyIO({("pwrite", 2): ("short", 30), ("ftruncate", 1): EIO})
+def test_a_short_write_that_cannot_be_taken_back_refuses_all_appends_until_it_can(tmp_path):
+    io = FaultyIO({("pwrite", 2): ("short", 30), **{("ftruncate", n): EIO for n in (1, 2, 3)}})
     log = opened(tmp_path / "log", io)
     log.append([record(n=0)], sync=True)
     with pytest.raises(Environment) as first:
@@ -90,11 +91,13 @@ def test_a_short_write_that_cannot_be_taken_back_ends_all_appends_until_reopened
         assert later.value.code == "io_failed"
     assert io.calls["pwrite"] == 2
     assert [found["n"] for found in log.tail(5, 1 << 20)] == [0]
-    log.close()
-    again = opened(tmp_path / "log")
+    shutil.copy(tmp_path / "log", tmp_path / "copy")
+    log.append([record(n=3)], sync=True)
+    assert numbers(tmp_path / "log") == [0, 3]
+    again = opened(tmp_path / "copy")
     assert again.repaired.cut_bytes == 30
     again.append([record(n=3)], sync=True)
-    assert numbers(tmp_path / "log") == [0, 3]
+    assert numbers(tmp_path / "copy") == [0, 3]
 
 
 @pytest.mark.parametrize("payload", [2**70, "\ud800", {"a": {1: 2}}])
