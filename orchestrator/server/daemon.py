@@ -401,6 +401,16 @@ def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:
     return found
 
 
+class _Lines:
+    """Writes log lines to stderr; one that finds no room is dropped: what it tells of must go on all the same."""
+
+    def msg(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(2, line.encode(errors="replace") + b"\n")
+
+    debug = info = warning = error = critical = exception = log = msg
+
+
 def configure_log(level: str) -> None:
     """Log lines to stderr, which is the run directory's log; secrets never get into one (no payload is logged)."""
     structlog.configure(
@@ -412,7 +422,7 @@ def configure_log(level: str) -> None:
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -435,7 +445,8 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
         except OSError as error:
             raise Environment("daemon_failed", f"the daemon ended: {error}") from error
     except OrchestratorError as error:
-        opened.write_failed(error.as_dict())
+        with contextlib.suppress(OSError):  # the run directory's disk may be full too
+            opened.write_failed(error.as_dict())
         raise
     return 0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from filelock import FileLock, Timeout
 
-from orchestrator.errors import Conflict, Environment
-from orchestrator.store.files import Paths
+from orchestrator.errors import Conflict
+from orchestrator.store.files import Paths, failure
 
 
 def claim(paths: Paths) -> FileLock:
@@ -23,5 +23,5 @@ def claim(paths: Paths) -> FileLock:
     except Timeout:
         raise Conflict("daemon_running", f"another daemon writes {paths.home}, from another run directory") from None
     except OSError as error:
-        raise Environment("io_failed", f"{paths.home}/lock: {error.strerror}") from None
+        raise failure(paths.home / "lock", error) from error
     return lock

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from orchestrator.clock import rfc3339
-from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.store.sysio import REAL, SysIO
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -32,6 +32,7 @@ IGNORE = """\
 !/roles/**
 """
 MAX_LISTED = 1000
+OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _COUNT = itertools.count()  # two replacements of one file at once must not share a temporary
 
 
@@ -144,7 +145,12 @@ def make_dir(path: Path, mode: int = 0o700, io: SysIO = REAL) -> None:
             except FileExistsError:
                 if not directory.is_dir():
                     raise
-            io.fsync_dir(directory.parent)
+            try:
+                io.fsync_dir(directory.parent)
+            except OSError:
+                with contextlib.suppress(OSError):  # else the next call would find it there, and not sync it
+                    directory.rmdir()
+                raise
     except OSError as error:
         raise failure(path, error) from error
 
@@ -193,6 +199,12 @@ def failure(path: Path, error: OSError) -> Environment:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     reason = error.strerror or str(error)
     return Environment("disk_full" if full else "io_failed", f"{path}: {reason}", file=str(path))
+
+
+def of_the_machine(error: OrchestratorError) -> bool:
+    """Whether the machine refused and no one file is to blame: the disk full or read-only, no descriptors left."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in OF_THE_MACHINE
 
 
 def check_id(value: str, what: str) -> str:

@@ -6,6 +6,7 @@ the order of the agent's outbox. So the last ``ref`` of an agent tells what is m
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import orjson
 from orchestrator import steps
 from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.errors import Corrupt, OrchestratorError
-from orchestrator.store.files import Paths, check_id, read_json, replace
+from orchestrator.store.files import Paths, check_id, make_dir, read_json, replace
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark
 from orchestrator.store.reading import place
@@ -34,6 +35,7 @@ class Run:
     refs: dict[str, int] = field(default_factory=dict)
     born: str = ""  # the crc of its first record: no other run has it
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
+    delayed: bool = False  # its digest found no room, and is tried again
     read: int = 0  # up to which seq its master has read, in this daemon's life
     read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
 
@@ -160,6 +162,32 @@ def cut_short(path: Path, last: int, known: int) -> Corrupt:
         line=line,
         seq=last,
     )
+
+
+def new_run(
+    paths: Paths,
+    run_id: str,
+    file: dict[str, Any],
+    syncer: Syncer,
+    durability: Literal["fsync", "os"],
+    segment_bytes: int | None = None,
+) -> Run:
+    """Make the directory and the files of a new run, durably; when that is refused, nothing of it stays."""
+    directory = paths.run_dir(run_id)
+    run = None
+    try:
+        make_dir(directory)
+        run = open_run(paths, run_id, file, syncer, durability, clean=True, segment_bytes=segment_bytes)
+        run.save()
+    except OrchestratorError:
+        if run is not None:
+            run.journal.close()
+        with contextlib.suppress(OSError):  # what stays names no run, and is passed over
+            paths.run_json(run_id).unlink(missing_ok=True)
+            paths.broadcast(run_id).unlink(missing_ok=True)
+            directory.rmdir()
+        raise
+    return run
 
 
 def open_runs(

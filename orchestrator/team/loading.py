@@ -163,11 +163,14 @@ def unpublished(entry: Entry, run: Run) -> list[dict[str, Any]]:
     return missing
 
 
-def remove_unborn(paths: Paths, agent_id: str) -> None:
-    """Remove what was made for an agent whose intent was not stored, so that its id is free again."""
+def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
+    """Remove what was made for an agent whose intent was not stored, so that its id is free again.
+
+    A log with anything in it stays, unless it is known that this is but a piece of the intent (``torn``).
+    """
     directory = paths.agent_dir(agent_id)
     logs = [*log_files(paths.inbox(agent_id)), *log_files(paths.outbox(agent_id))]
-    if any(path.stat().st_size for path in logs):
+    if not torn and any(path.stat().st_size for path in logs):
         return
     try:
         if logs:

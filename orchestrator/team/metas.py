@@ -16,6 +16,8 @@ from orchestrator.team.roster import Roster
 from orchestrator.team.views import meta_of
 
 EVERY_S = 0.5
+REFUSED_S = 5.0
+"""What the disk refused is tried again this much later."""
 
 
 class Metas:
@@ -26,6 +28,8 @@ class Metas:
         self._stale: set[str] = set()
         self._writer: asyncio.Task[None] | None = None
         self._due: asyncio.Event = asyncio.Event()
+        self._closing = False
+        self._pause_s = EVERY_S
 
     def changed(self, entry: Entry) -> None:
         """The agent's meta is old now; it is written soon."""
@@ -43,19 +47,21 @@ class Metas:
 
     async def close(self) -> None:
         """Write what is still old, and no more after that."""
+        self._closing = True
+        self._due.set()
         if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+            await self._writer  # not canceled: a thread writes on, and would win over what is written next
         await self._write()
 
     async def _write_when_due(self) -> None:
-        while self._stale:
+        while self._stale and not self._closing:
             self._due.clear()
-            self._roster.clock.timer(EVERY_S, self._due.set)
+            self._roster.clock.timer(self._pause_s, self._due.set)
             await self._due.wait()
             await self._write()
 
     async def _write(self) -> None:
+        refused: set[str] = set()
         for agent_id in sorted(self._stale):
             entry = self._roster.agents.get(agent_id)
             self._stale.discard(agent_id)  # before the file is made: what changes meanwhile is written next time
@@ -64,8 +70,7 @@ class Metas:
             data = orjson.dumps(meta_of(self._roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
             try:
                 await asyncio.to_thread(replace, self._roster.paths.meta(agent_id), data, mode=0o600)
-            except asyncio.CancelledError:
-                self._stale.add(agent_id)
-                raise
             except OrchestratorError:
-                continue
+                refused.add(agent_id)
+        self._stale |= refused
+        self._pause_s = REFUSED_S if refused else EVERY_S

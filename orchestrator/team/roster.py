@@ -23,7 +23,7 @@ from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.claim import claim
-from orchestrator.store.files import Paths, check_id, ensure_agents_dir, failure, make_dir
+from orchestrator.store.files import Paths, check_id, ensure_agents_dir, make_dir, of_the_machine
 from orchestrator.store.segments import log_exists
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run
@@ -74,7 +74,8 @@ class Roster:
     def load(self, *, clean: bool) -> None:
         """Fold every log of the project; a corrupt agent is set aside with file and line.
 
-        Conflict ``daemon_running`` when another daemon writes these files.
+        Conflict ``daemon_running`` when another daemon writes these files; Environment when the disk is full or
+        read-only or the like: that will pass, and no agent is to blame.
         """
         if not (self.paths.agents.is_dir() or self.paths.runs.is_dir()):
             return  # nothing of ours yet: a lock file would be the first thing we litter
@@ -83,6 +84,8 @@ class Roster:
         for run_id, found in self.loading.runs(clean=clean).items():
             if isinstance(found, Run):
                 self.runs[run_id] = found
+            elif of_the_machine(found):
+                raise found
             else:
                 self.corrupt[run_id] = found
         if not self.paths.agents.is_dir():
@@ -107,6 +110,8 @@ class Roster:
         try:
             entry = self.loading.agent(agent_id, self.runs, clean=clean)
         except OrchestratorError as error:
+            if of_the_machine(error):
+                raise
             log.warning("agent set aside", agent=agent_id, **error.as_dict())
             self.corrupt[agent_id] = error
             return
@@ -173,20 +178,19 @@ class Roster:
         ``prepare`` writes what the intent relies on: a crash behind the intent must find it.
         """
         self.begin_writing()
-        directory = self.paths.agent_dir(agent_id)
+        entry: Entry | None = None
         try:
-            for made in (directory, self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)):
+            for made in (
+                self.paths.agent_dir(agent_id), self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)
+            ):  # fmt: skip
                 await asyncio.to_thread(make_dir, made)
-        except OSError as error:
-            raise failure(directory, error) from None
-        entry = self.loading.born(agent_id)
-        self.adopt(entry)
-        try:
+            entry = self.loading.born(agent_id)
+            self.adopt(entry)
             if prepare is not None:
                 await asyncio.to_thread(prepare, entry)
             await self.commit(entry, [starting])
         except OrchestratorError:
-            self._forget(entry)
+            self._forget(agent_id, entry)
             raise
         if "req" in starting.fields:
             self.by_req[starting.fields["req"]] = agent_id
@@ -214,12 +218,15 @@ class Roster:
             self._lock = claim(self.paths)
         self.checkpoints.open()
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, agent_id: str, entry: Entry | None) -> None:
         """Undo an agent whose intent was not stored: nothing of it may be seen."""
-        del self.agents[entry.agent_id]
-        close(entry)
-        self.checkpoints.forget(entry.agent_id)
-        remove_unborn(self.paths, entry.agent_id)
+        if entry is not None:
+            self.agents.pop(agent_id, None)
+            self.by_req.pop(str(entry.state.spec.get("req")), None)
+            close(entry)
+            self.checkpoints.forget(agent_id)
+        if entry is None or not any(journal.last_seq for journal in entry.logs.values()):
+            remove_unborn(self.paths, agent_id, torn=True)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -289,8 +296,12 @@ class Roster:
             self.checkpoints.went_on(run, run.flush())
         except OrchestratorError as error:
             # The disk is full: the records are safe in the outboxes, and told again until there is room.
-            log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
+            if not run.delayed:  # said once: the log may lie on the same disk
+                log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
+            run.delayed = True
             self.clock.timer(1.0, lambda: self._publish(run))
+        else:
+            run.delayed = False
 
     def untold(self, run: Run) -> bool:
         """Whether records of the run's agents are still on their way into what its broadcast shows."""

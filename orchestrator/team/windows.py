@@ -7,6 +7,7 @@ that no two plans are made from the same picture of a window.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -17,13 +18,12 @@ from typing import Any, TypeVar
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import rfc3339
+from orchestrator.clock import elapse, rfc3339
 from orchestrator.core import decide
 from orchestrator.core.screens import Screen, readable
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.store.files import make_dir
 from orchestrator.team import origins
-from orchestrator.team.broadcast import Run, open_run
+from orchestrator.team.broadcast import Run, new_run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.roster import Roster
 from orchestrator.term import borders, panes, paste, screens, splits, tmux
@@ -35,6 +35,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 LOOKED_BACK = 60  # rows, blank ones among them
+SAVED_AGAIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Windows:
         self._roster = roster
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
+        self._late: dict[str, asyncio.Task[None]] = {}  # by run id: its run.json could not be written yet
         self.placing = asyncio.Lock()  # held while agents enter a run, and while it is asked whether a run is empty
 
     # -- finding the window -------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ class Windows:
                 return await self._new_run(place)
             if found.file["master_pane"] != place.pane.pane_id:
                 found.file["master_pane"] = place.pane.pane_id
-                await asyncio.to_thread(found.save)
+                await self._save(found)
             return found
 
     async def _new_run(self, place: Place) -> Run:
@@ -161,20 +163,31 @@ class Windows:
             "ended_at": None,
         }
         roster.begin_writing()
-        make_dir(roster.paths.run_dir(run_id))
         config = roster.config()
-        run = open_run(
-            roster.paths,
-            run_id,
-            file,
-            roster.syncer,
-            config.durability,
-            clean=True,
-            segment_bytes=config.segment_bytes,
+        run = await asyncio.to_thread(
+            new_run, roster.paths, run_id, file, roster.syncer, config.durability, config.segment_bytes
         )
-        await asyncio.to_thread(run.save)
         roster.runs[run_id] = run
         return run
+
+    async def _save(self, run: Run) -> None:
+        """Write run.json, which tells of what tmux has done already; what the disk refuses now is written later."""
+        try:
+            await asyncio.to_thread(run.save)
+        except OrchestratorError as error:
+            log.warning("run.json delayed", run=run.run_id, **error.as_dict())
+            if run.run_id not in self._late:
+                self._late[run.run_id] = asyncio.get_running_loop().create_task(self._save_late(run))
+
+    async def _save_late(self, run: Run) -> None:
+        saved = False
+        while not saved:
+            await elapse(SAVED_AGAIN_S, self._roster.clock)
+            with contextlib.suppress(OrchestratorError):
+                async with self._lock(run):
+                    await asyncio.to_thread(run.save)
+                saved = True
+        del self._late[run.run_id]
 
     @staticmethod
     def socket_of(run: Run) -> Socket:
@@ -292,7 +305,7 @@ class Windows:
             for new, made in zip(wanted, outcome, strict=True):
                 if isinstance(made, str):
                     run.file["agents"][new.agent_id] = made
-            await asyncio.to_thread(run.save)
+            await self._save(run)
             return outcome
 
     async def _borders_on(self, run: Run, count: int) -> None:
@@ -305,7 +318,7 @@ class Windows:
         if not borders.borders_wanted(mode, there, own) or not count:
             return
         run.file["changed"] = await asyncio.to_thread(borders.set_borders, socket, window)
-        await asyncio.to_thread(run.save)
+        await self._save(run)
 
     async def tagged(self, run: Run) -> dict[str, TaggedPane]:
         """The run's panes by agent; empty when its tmux server is gone."""
@@ -328,7 +341,7 @@ class Windows:
         async with self._lock(run):
             await asyncio.to_thread(panes.tag, socket, info.pane_id, entry.agent_id, run.run_id, entry.state.epoch)
             run.file["agents"][entry.agent_id] = info.pane_id
-            await asyncio.to_thread(run.save)
+            await self._save(run)
             await self._arrange(run)
         return info.pane_id
 
@@ -338,7 +351,7 @@ class Windows:
             return
         async with self._lock(run):
             run.file["agents"][agent_id] = pane_id
-            await asyncio.to_thread(run.save)
+            await self._save(run)
             await self._arrange(run)
 
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
@@ -405,7 +418,7 @@ class Windows:
             run.file["agents"].pop(agent_id, None)
             if same and run.file["agents"]:
                 await self._arrange(run)
-            await asyncio.to_thread(run.save)
+            await self._save(run)
 
     async def _arrange(self, run: Run) -> None:
         try:
@@ -446,7 +459,7 @@ class Windows:
             steps.passed("window:restored")
             run.file["changed"] = None
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
-            await asyncio.to_thread(run.save)
+            await self._save(run)
 
     async def end_abandoned(self) -> None:
         """End our session outside tmux when no run lives in it: its daemon died before it could make the run."""
