@@ -32,8 +32,7 @@ def apart(body: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            _unshare()
             _mount("--make-rprivate", "/")
             outcome.append(body())
         except BaseException as error:  # noqa: BLE001  (it is the caller's)
@@ -45,6 +44,11 @@ def apart(body: Callable[[], T]) -> T:
     if failure:
         raise failure[0]
     return outcome[0]
+
+
+def _unshare() -> None:
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _mount(*words: str, command: str = "mount") -> None:

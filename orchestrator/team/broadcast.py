@@ -170,6 +170,7 @@ def new_run(
     file: dict[str, Any],
     syncer: Syncer,
     durability: Literal["fsync", "os"],
+    *,
     segment_bytes: int | None = None,
 ) -> Run:
     """Make the directory and the files of a new run, durably; when that is refused, nothing of it stays."""

@@ -164,9 +164,8 @@ class Windows:
         }
         roster.begin_writing()
         config = roster.config()
-        run = await asyncio.to_thread(
-            new_run, roster.paths, run_id, file, roster.syncer, config.durability, config.segment_bytes
-        )
+        make = partial(new_run, segment_bytes=config.segment_bytes)
+        run = await asyncio.to_thread(make, roster.paths, run_id, file, roster.syncer, config.durability)
         roster.runs[run_id] = run
         return run
 

@@ -176,6 +176,10 @@ def test_a_directory_that_is_read_only_for_a_while_is_told_and_no_agent_is_given
 def no_room_for_the_log(stage, chance, faults):
     team = Team(stage)
     full = [mounts.fill(stage.root), mounts.fill(stage.base / "run")]
+    [log] = (stage.base / "run").glob("*/log")
+    with contextlib.suppress(OSError), log.open("ab", buffering=0) as file:
+        while file.write(b"x"):
+            pass  # what is left of the log's own last block
     team.enqueue(chance, 3)
     assert team.ask("agent_create", name="late", **AGENT) is None
     for filler in full:

@@ -1,9 +1,10 @@
 """An agent of few lines, standard library only: waits for commands through the real relay and does what payloads say.
 
-Payload: ``ledger`` (a file that gets one line per run), ``hold`` (go on once this file exists, or when canceled),
-``exit_on`` (attempts in which it dies), ``stubborn`` (no cancel stops it), ``ignores`` (signals), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a
-real agent would: handed the same one again, it repeats its report only. With ``FAKE_AGENT_IDLE`` it does nothing:
-somebody else speaks for the agent.
+Payload: ``ledger`` (a file that gets one line per run), ``answers`` (one per last report that was answered), ``hold``
+(go on once this file exists, or when canceled), ``exit_on`` (attempts in which it dies), ``stubborn`` (no cancel stops
+it), ``ignores`` (signals), ``end`` (``result`` or ``error``). A task is run once per life and attempt, as a real agent
+would: handed the same one again, it repeats its report only. With ``FAKE_AGENT_IDLE`` it does nothing: somebody else
+speaks for the agent.
 """
 
 import json
@@ -52,13 +53,17 @@ def call(tool, **arguments):
         time.sleep(0.1)
 
 
+def note(file, line):
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
 def run(command):
     payload, task_id, attempt = command["payload"], command["task_id"], command["attempt"]
     if call("emit_event", type="ack", task_id=task_id)["cancel_requested"]:
         return "canceled"
-    fd = os.open(payload["ledger"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(fd, f"{task_id} {attempt}\n".encode())
-    os.close(fd)
+    note(payload["ledger"], f"{task_id} {attempt}\n")
     for name in payload.get("ignores", []):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     if attempt in payload.get("exit_on", []):
@@ -94,5 +99,7 @@ while True:
     if key not in outcomes:
         outcomes[key] = run(command)
     call("emit_event", type=outcomes[key], task_id=command["task_id"], payload={"ran": command["attempt"]})
+    if "answers" in command["payload"]:
+        note(command["payload"]["answers"], f"{command['task_id']} {outcomes[key]}\n")
 relay.stdin.close()
 relay.wait(10)
