@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
-# time, never asks anything. `setup.sh venv` leaves tmux out. PYTHON=... chooses the interpreter.
+# time, never asks anything. `setup.sh venv` leaves tmux out. PYTHON=... chooses the interpreter. On CI strace is
+# installed too, for the tests that make system calls fail; they are skipped where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -84,4 +85,7 @@ if [ "${1:-}" != venv ] && ! has_tmux; then
     if ! { apt_install tmux && has_tmux; }; then
         fail "needs tmux 3.2 or newer; install it with the system's package manager (Debian: apt-get install tmux)"
     fi
+fi
+if [ "${1:-}" != venv ] && [ -n "${CI:-}" ] && ! command -v strace >/dev/null 2>&1; then
+    apt_install strace || echo "setup: no strace; the tests that need it are skipped"
 fi

@@ -13,9 +13,10 @@ import threading
 
 import pytest
 
+from orchestrator.core.events import BROADCAST_TYPES
 from tests import mounts
 from tests.crash.checker import check
-from tests.crash.conftest import Stage
+from tests.crash.conftest import BOUND_S, Stage
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
 
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 CUTS = int(os.environ.get("ORCHESTRATOR_POWER_CUTS", "50"))
 PER_STAGE = 5
+TERMINAL = ("result", "error", "canceled")
 CONFIG = """
 max_restarts = 100
 restart_backoff_s = 0.1
@@ -105,6 +107,23 @@ class Load:
         return [*self.said, *((line.split()[1], "", line.split()[0]) for line in said)]
 
 
+def ended(root):
+    """The tasks that have a terminal event."""
+    places = [d for d in (root / ".agents" / "agents").glob("*") if d.is_dir()]
+    return {r["task_id"] for place in places for r in lines(place, "outbox") if r["type"] in TERMINAL}
+
+
+def told(root):
+    """Whether the digest tells of all that it shall."""
+    seen = {
+        (r["agent_id"], r["ref"]) for run in (root / ".agents" / "run").glob("*") for r in lines(run, "broadcast")
+    }
+    places = [d for d in (root / ".agents" / "agents").glob("*") if d.is_dir()]
+    return seen >= {
+        (place.name, r["seq"]) for place in places for r in lines(place, "outbox") if r["type"] in BROADCAST_TYPES
+    }
+
+
 def lines(place, name):
     """The complete records of a log, its sealed segments among them."""
     found = []
@@ -169,10 +188,9 @@ def recover(stage, said):
     for row in agents:
         if row["agent_id"].startswith("x") and row["status"] != "deleted":
             master.do("agent_delete", agent_id=row["agent_id"], force=True, confirm=row["agent_id"])
-    for kind, _, task in said:
-        if kind == "task":
-            assert stage.ended(task)["type"] in ("result", "canceled")
-    stage.told()
+    accepted = {task for kind, _, task in said if kind == "task"}
+    until(lambda: accepted <= ended(stage.root), BOUND_S)
+    until(lambda: told(stage.root), BOUND_S)
     torn = list(stage.root.glob(".agents/**/*.torn"))
     for file in torn:
         file.unlink()  # a torn tail is what a power cut leaves; the checker knows kill -9 only
