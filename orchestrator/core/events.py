@@ -22,12 +22,12 @@ TERMINAL = frozenset({"result", "error", "canceled"})
 UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
 """May be lost by a power cut: redelivery covers them (design §4). All others are durable before they are seen."""
 
-INBOX_TYPES = frozenset({"task", "cancel", "restart", "stop"})
+INBOX_TYPES = frozenset({"task", "cancel", "restart", "stop", "lost"})
 OUTBOX_TYPES = frozenset(
     {
         "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
         "requeued", "parked", "woken", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted",
-        "failed", "stopped", "deleted",
+        "failed", "stopped", "deleted", "lost",
     }
 )  # fmt: skip
 LIFECYCLE = frozenset(
@@ -74,6 +74,9 @@ class TaskAsked(_Record):
     payload: Any = None
     position: Annotated[int, Field(ge=1, description="1 = head of the agent's unfinished tasks then")]
     timeout_s: Annotated[float | None, Field(gt=0, description="how long one attempt may take")] = None
+    lost: Annotated[
+        bool, Field(description="stands for a damaged line: the task was asked for, how is not known")
+    ] = False
 
 
 class CancelAsked(_Record):
@@ -96,6 +99,13 @@ class StopAsked(_Record):
 
     type: Literal["stop"]
     force: bool = False
+
+
+class AskedAndLost(_Record):
+    """A damaged line stood here; doctor --fix kept it in the quarantined file."""
+
+    type: Literal["lost"]
+    quarantined: Annotated[str, Field(description="name of the file that the line was in")]
 
 
 class _Happened(_Record):
@@ -279,7 +289,16 @@ class Deleted(_Happened):
     type: Literal["deleted"]
 
 
-InboxRecord = Annotated[TaskAsked | CancelAsked | RestartAsked | StopAsked, Field(discriminator="type")]
+class HappenedAndLost(_Happened):
+    """A damaged line stood here; doctor --fix kept it in the quarantined file."""
+
+    type: Literal["lost"]
+    quarantined: Annotated[str, Field(description="name of the file that the line was in")]
+
+
+InboxRecord = Annotated[
+    TaskAsked | CancelAsked | RestartAsked | StopAsked | AskedAndLost, Field(discriminator="type")
+]
 OutboxRecord = Annotated[
     Starting
     | Ready
@@ -295,7 +314,8 @@ OutboxRecord = Annotated[
     | Restarted
     | Failed
     | Stopped
-    | Deleted,
+    | Deleted
+    | HappenedAndLost,
     Field(discriminator="type"),
 ]
 
@@ -397,6 +417,22 @@ class RunFile(BaseModel):
     ended_at: At | None = None
 
 
+class CollectedFile(BaseModel):
+    """collected.json: what gc leaves of a deleted agent or an ended run, so that its id is never used again."""
+
+    model_config = ConfigDict(extra="forbid")
+    run_id: str
+    created_at: str | None
+    collected_at: At
+    agent_id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    engine: str | None = None
+    deleted_at: At | None = None
+    ended_at: At | None = None
+    finished: Annotated[dict[str, int], Field(description="how many tasks had which outcome")] = {}
+
+
 class LaunchFile(BaseModel):
     """engine/launch.json (0600): what the launch stub executes for one epoch."""
 
@@ -419,5 +455,6 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "meta": TypeAdapter(Meta),
     "run": TypeAdapter(RunFile),
     "launch": TypeAdapter(LaunchFile),
+    "collected": TypeAdapter(CollectedFile),
 }
 """File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config`."""

@@ -66,6 +66,12 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("failed", "restarted"): "starting",  # asked for by hand: policy never revives what it has failed
     ("failed", "stopped"): "stopped",
     ("stopped", "deleted"): "deleted",
+    # A damaged line that doctor --fix has replaced: its number stays, and nothing follows from it.
+    ("starting", "lost"): "starting",
+    ("ready", "lost"): "ready",
+    ("exited", "lost"): "exited",
+    ("failed", "lost"): "failed",
+    ("stopped", "lost"): "stopped",
 }
 ENDED_LIVES = frozenset({"failed", "stopped", "deleted"})
 TASK_RECORDS = frozenset(record for _, record in TASK_EDGES)
@@ -112,6 +118,7 @@ class Task:
     seq: int  # of its inbox record
     position: int
     payload: Any
+    lost: bool = False  # its record was damaged, and with it the payload: it is never handed out
     state: str = "queued"
     attempt: int = 1
     cancel_asked: bool = False  # the inbox says so
@@ -121,7 +128,7 @@ class Task:
     overtime: bool = False  # its cancel was asked for because its time was over
     began: str | None = None  # `at` of its very first delivery
     lent: str | None = None  # `at` of this attempt's delivery
-    lost: str = ""  # why the attempt before this one was lost
+    lost_why: str = ""  # why the attempt before this one was lost
 
 
 class Finished(NamedTuple):
@@ -238,7 +245,7 @@ def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
     if task_id in agent.unfinished or agent.ended(task_id) is not None:
         raise _illegal(record, f"task {task_id!r}, which was asked for already")
-    task = Task(task_id, record["seq"], record["position"], record.get("payload"))
+    task = Task(task_id, record["seq"], record["position"], record.get("payload"), record.get("lost", False))
     task.timeout_s = record.get("timeout_s")
     agent.unfinished[task_id] = task
     agent.order.append(task)
@@ -264,7 +271,17 @@ def _restart_asked(agent: Agent, record: dict[str, Any]) -> None:
     agent.proofs["restart"] = Proof("inbox", record["seq"], "restart", record["at"])
 
 
-_INBOX = {"task": _task_asked, "cancel": _cancel_asked, "restart": _restart_asked, "stop": _stop_asked}
+def _asked_and_lost(_agent: Agent, _record: dict[str, Any]) -> None:
+    """Nothing follows from a damaged line."""
+
+
+_INBOX = {
+    "task": _task_asked,
+    "cancel": _cancel_asked,
+    "restart": _restart_asked,
+    "stop": _stop_asked,
+    "lost": _asked_and_lost,
+}
 
 
 def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
@@ -307,7 +324,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         task.state = after
         task.attempt = record["attempt"]
         task.redeliveries = 0
-        task.lost = record.get("reason", "")
+        task.lost_why = record.get("reason", "")
         agent.lease = None
         agent.proofs.pop("lease", None)
     else:

@@ -99,6 +99,11 @@ class Paths:
         """Names the epoch whose launch stub may go on."""
         return self.engine_dir(agent_id) / "go"
 
+    @staticmethod
+    def collected(directory: Path) -> Path:
+        """What gc leaves in the directory of an agent or run whose data it has removed."""
+        return directory / "collected.json"
+
     def run_dir(self, run_id: str) -> Path:
         return self.runs / run_id
 

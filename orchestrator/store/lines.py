@@ -70,6 +70,31 @@ def decode(lines: list[bytes], seq: int, types: frozenset[str], path: Path, file
         seq += 1
 
 
+def intact(line: bytes, types: frozenset[str], path: Path) -> Record | None:
+    """The record of one line wherever it stands in its log; None when the line is damaged.
+
+    Raises ``Corrupt("unknown_version")`` for a line that a newer version wrote: it is not ours to judge.
+    """
+    try:
+        record = loads(line)
+        seq = record["seq"]
+        good = (
+            record["crc"] == crc32(line[:-SEAL_BYTES]).to_bytes(4).hex()
+            and type(seq) is int
+            and seq >= 1
+            and record["v"] == VERSION
+            and record["type"] in types
+        )
+    except (ValueError, KeyError, TypeError):
+        good, seq = False, 0
+    if good:
+        return record  # type: ignore[no-any-return]
+    found = diagnose(line, seq if isinstance(seq, int) else 0, types, path)
+    if found.code == "unknown_version" and _SEALED.search(line) is not None:
+        raise found
+    return None
+
+
 def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path, file_first: int = 1) -> Corrupt:
     """The error for a bad line: what is wrong with it and how that probably happened."""
     code = "corrupt_log"

@@ -206,7 +206,7 @@ def open_runs(
         return found
     for directory in sorted(paths.runs.iterdir()):
         run_id = directory.name
-        if not (directory / "run.json").is_file():
+        if not (directory / "run.json").is_file() or paths.collected(directory).exists():
             continue
         try:
             check_id(run_id, "run id")

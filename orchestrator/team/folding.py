@@ -15,8 +15,7 @@ from orchestrator.store.segments import log_exists
 def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
     """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
     check_id(agent_id, "agent_id")
-    if not log_exists(paths.outbox(agent_id)):
-        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+    must_be_there(paths, agent_id)
     agent, last = state.Agent(agent_id), 0
     for log, path, types in (
         ("inbox", paths.inbox(agent_id), INBOX_TYPES),
@@ -30,6 +29,14 @@ def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
             except Corrupt as error:
                 raise located(error, path) from None
     return agent, last
+
+
+def must_be_there(paths: Paths, agent_id: str) -> None:
+    """BadRequest ``unknown_agent`` unless the agent has an outbox; says when gc has removed it."""
+    if paths.collected(paths.agent_dir(agent_id)).exists():
+        raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
+    if not log_exists(paths.outbox(agent_id)):
+        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
 
 
 def located(error: Corrupt, path: Path) -> Corrupt:

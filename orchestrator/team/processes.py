@@ -196,13 +196,22 @@ def boot_id() -> str:
         return ""
 
 
-async def end_tree(pid: int, grace_s: float, clock: Clock) -> str:
-    """End the process and its descendants: SIGTERM, after ``grace_s`` SIGKILL; the name of the one that did it."""
+async def end_tree(pid: int, grace_s: float, clock: Clock, began: int | None = None) -> str:
+    """End the process and its descendants: SIGTERM, after ``grace_s`` SIGKILL; the name of the one that did it.
+
+    With ``began`` only the process that was started then: another one of that pid is left alone.
+    """
     tree = await asyncio.to_thread(tree_of, pid)
+    if began is not None and (not tree or tree[0] != (pid, began)):
+        return "gone already"
     send(tree, signal.SIGTERM)
     if await _all_gone(tree, grace_s, clock):
         return "SIGTERM"
-    await kill_tree(pid, clock, tree)
+    if began is None or alive(pid, began):
+        await kill_tree(pid, clock, tree)
+    else:
+        send(tree, signal.SIGKILL)
+        await _all_gone(tree, KILLED_S, clock)
     return "SIGKILL"
 
 

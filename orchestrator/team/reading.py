@@ -15,7 +15,7 @@ from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
 from orchestrator.store.segments import log_exists
 from orchestrator.team.broadcast import run_file
-from orchestrator.team.folding import folded
+from orchestrator.team.folding import folded, must_be_there
 from orchestrator.team.tasks import PAGE_BYTES, shown
 from orchestrator.team.views import full_of, row_of
 from orchestrator.team.worktree_facts import look
@@ -62,8 +62,7 @@ def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[s
     """As events_read, without waiting."""
     paths = Paths(root)
     check_id(agent_id, "agent_id")
-    if not log_exists(paths.outbox(agent_id)):
-        raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+    must_be_there(paths, agent_id)
     return {"agent_id": agent_id, **_page(paths.outbox(agent_id), OUTBOX_TYPES, since_seq, max_events)}
 
 
@@ -94,7 +93,7 @@ def runs(root: Path) -> list[dict[str, Any]]:
         return []
     found = []
     for directory in sorted(paths.runs.iterdir()):
-        if not (directory / "run.json").is_file():
+        if not (directory / "run.json").is_file() or paths.collected(directory).exists():
             continue
         try:
             file = run_file(paths, directory.name)
@@ -109,7 +108,9 @@ def _ids(paths: Paths) -> list[str]:
     if not paths.agents.is_dir():
         return []
     return sorted(
-        entry.name for entry in paths.agents.iterdir() if entry.is_dir() and log_exists(entry / "outbox.jsonl")
+        entry.name
+        for entry in paths.agents.iterdir()
+        if entry.is_dir() and log_exists(entry / "outbox.jsonl") and not paths.collected(entry).exists()
     )
 
 

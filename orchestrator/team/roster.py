@@ -91,14 +91,14 @@ class Roster:
         if not self.paths.agents.is_dir():
             return
         for directory in sorted(self.paths.agents.iterdir()):
-            if not directory.is_dir() or directory.is_symlink():
+            if not directory.is_dir() or directory.is_symlink() or self.paths.collected(directory).exists():
                 continue
             if log_exists(directory / "outbox.jsonl"):
                 self._load_agent(directory.name, clean=clean)
             else:
                 remove_unborn(self.paths, directory.name)
         self.checkpoints.only({*self.agents, *self.corrupt}, {*self.runs, *self.corrupt})
-        self._publish_missing()
+        self.publish_missing()
         for entry in self.agents.values():
             try:
                 self.write(entry, [])
@@ -123,8 +123,8 @@ class Roster:
             return
         self.adopt(entry)
 
-    def _publish_missing(self) -> None:
-        """What a crash kept from the broadcast, in order of (`at`, agent, `ref`) (design §4).
+    def publish_missing(self) -> None:
+        """Tell the broadcasts what a crash kept from them, in order of (`at`, agent, `ref`) (design §4).
 
         Where the clock went back, an agent's records keep their order: a later one counts as no earlier.
         """
@@ -141,6 +141,32 @@ class Roster:
         for run in self.runs.values():
             self._publish(run)
 
+    # -- what gc and doctor --fix do to an agent ----------------------------------------------------------------
+
+    def forget_collected(self, agent_id: str) -> None:
+        """Drop an agent from memory and close its logs: its files are about to go, or to be written anew."""
+        entry = self.agents.pop(agent_id, None)
+        self.corrupt.pop(agent_id, None)
+        self.by_req = {req: owner for req, owner in self.by_req.items() if owner != agent_id}
+        if entry is None:
+            return
+        close(entry)
+        self.checkpoints.forget(agent_id)
+        entry.state = state.Agent(agent_id)  # whoever still holds the entry finds nothing to do
+        entry.unpublished.clear()
+        entry.changed.notify()
+
+    def set_aside(self, agent_id: str, error: OrchestratorError) -> None:
+        """Trust the agent's files no more, as if its log had been found damaged at the start."""
+        self.forget_collected(agent_id)
+        self.corrupt[agent_id] = error
+
+    def take_up(self, agent_id: str) -> Entry | None:
+        """Load the agent from its files, as at a start; None, and why in ``corrupt``, when they cannot be trusted."""
+        self.corrupt.pop(agent_id, None)
+        self._load_agent(agent_id, clean=False)
+        return self.agents.get(agent_id)
+
     # -- the agents ---------------------------------------------------------------------------------------------
 
     def entry(self, agent_id: str) -> Entry:
@@ -149,6 +175,8 @@ class Roster:
         if agent_id in self.corrupt:
             raise self.corrupt[agent_id]
         found = self.agents.get(agent_id)
+        if found is None and self.paths.collected(self.paths.agent_dir(agent_id)).exists():
+            raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
         if found is None:
             raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
         return found

@@ -227,8 +227,15 @@ async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> 
         left = [one["name"] for one in files if one["modified_at"] >= (task.began or "")]
     except OrchestratorError as error:
         log.info("the artifacts of a lost attempt were not listed", agent=entry.agent_id, **error.as_dict())
-    lost = {"attempt": task.attempt - 1, "lost": task.lost, "artifacts": entry.artifacts, "files": left[:LEFT_FILES]}
-    note = f"attempt {task.attempt}: the one before was lost ({task.lost}); look at what it did before you redo it"
+    lost = {
+        "attempt": task.attempt - 1,
+        "lost": task.lost_why,
+        "artifacts": entry.artifacts,
+        "files": left[:LEFT_FILES],
+    }
+    note = (
+        f"attempt {task.attempt}: the one before was lost ({task.lost_why}); look at what it did before you redo it"
+    )
     return {**command, "previous": lost, "note": note}
 
 

@@ -1,0 +1,63 @@
+"""Removes files of ours and measures them; never follows a link, and makes the removal durable.
+
+Raises ``Environment`` when the system refuses; what is gone already is no error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.store.files import failure
+from orchestrator.store.sysio import REAL, SysIO
+
+
+def files_below(path: Path) -> Iterator[os.stat_result]:
+    """The stat of every file at or below ``path``, links as themselves, directories left out."""
+    try:
+        found = path.lstat()
+        if not os.path.isdir(path) or path.is_symlink():  # noqa: PTH112  (never raises)
+            yield found
+            return
+        for entry in sorted(path.iterdir()):
+            yield from files_below(entry)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure(path, error) from error
+
+
+def measure(path: Path) -> tuple[int, int]:
+    """How many files there are at or below ``path``, and how many bytes they hold."""
+    sizes = [found.st_size for found in files_below(path)]
+    return len(sizes), sum(sizes)
+
+
+def remove(path: Path, io: SysIO = REAL) -> None:
+    """Remove a file, a link, or a directory with all that is in it."""
+    try:
+        _remove(path, io)
+        io.fsync_dir(path.parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure(path, error) from error
+
+
+def _remove(path: Path, io: SysIO) -> None:
+    if path.is_dir() and not path.is_symlink():
+        for entry in path.iterdir():
+            _remove(entry, io)
+        path.rmdir()
+    else:
+        io.unlink(path)
+
+
+def chmod_private(path: Path) -> None:
+    """Make a file the user's alone; a link is left as it is."""
+    try:
+        if not path.is_symlink():
+            path.chmod(0o600)
+    except OSError as error:
+        raise failure(path, error) from error

@@ -1,0 +1,97 @@
+"""Processes of agents whose life is over: which there are, and that they are ours. Reads /proc; ends what is proven.
+
+Two proofs. ``engine/process.json`` names pid, start time and boot of the CLI of one epoch: all three must be those
+of the process. And a process carries the id of its agent and our project in its environment, which its children
+inherit, also when their parent is gone. A pid alone proves nothing: pids are reused.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.clock import Clock
+from orchestrator.errors import OrchestratorError
+from orchestrator.store.files import Paths, read_json
+from orchestrator.team import processes
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+SPARED = ("tmux",)
+"""Programs that hold other people's work: an agent's child may have started one."""
+
+
+class Proven(NamedTuple):
+    """One living process of an agent: ``epoch`` is the life it was started in, 0 when that is not known."""
+
+    pid: int
+    began: int
+    agent_id: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What engine/process.json says."""
+
+    pid: int
+    start: int
+    boot_id: str
+    epoch: int
+
+
+def boot_id() -> str:
+    """The id of this boot of the machine; a pid with a start time is only one process within it."""
+    try:
+        return BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def recorded(paths: Paths, agent_id: str) -> Recorded | None:
+    """The process that the agent's files name; None when they name none, or not in our form."""
+    try:
+        found = read_json(paths.engine_dir(agent_id) / "process.json")
+        pid, start, boot, epoch = (found[key] for key in ("pid", "start", "boot_id", "epoch"))
+    except (OrchestratorError, KeyError, TypeError):
+        return None
+    numbers = all(type(one) is int and one > 0 for one in (pid, start, epoch))
+    return Recorded(pid, start, boot, epoch) if numbers and isinstance(boot, str) and boot else None
+
+
+def by_record(paths: Paths, agent_id: str) -> list[Proven]:
+    """The agent's recorded process, if just that one still runs."""
+    found = recorded(paths, agent_id)
+    if found is None or found.boot_id != boot_id() or not processes.alive(found.pid, found.start):
+        return []
+    return [Proven(found.pid, found.start, agent_id, found.epoch)]
+
+
+def by_environment(root: Path) -> list[Proven]:
+    """Every living process of this user that was started in an agent of this project."""
+    found = []
+    for item in processes.PROC.iterdir():
+        if not item.name.isdigit() or int(item.name) == os.getpid():
+            continue
+        pid = int(item.name)
+        began = processes.start_time(pid)
+        env = processes.environ_of(pid)
+        agent_id = env.get("ORCHESTRATOR_AGENT_ID")
+        if not agent_id or began is None or env.get("ORCHESTRATOR_PROJECT") != str(root):
+            continue
+        try:
+            ours = item.stat().st_uid == os.geteuid()
+            name = (item / "comm").read_text("utf-8", "replace")
+        except OSError:
+            continue
+        if not ours or name.startswith(SPARED) or not processes.alive(pid, began):
+            continue
+        epoch = env.get("ORCHESTRATOR_AGENT_EPOCH", "")
+        found.append(Proven(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))
+    return sorted(found)
+
+
+async def end(found: Proven, grace_s: float, clock: Clock) -> str:
+    """End that very process and its descendants; how it ended, ``gone already`` when another has its pid."""
+    return await processes.end_tree(found.pid, grace_s, clock, found.began)

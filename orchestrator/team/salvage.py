@@ -1,0 +1,355 @@
+"""What can be saved of an agent whose log is damaged: two logs that fold, in which nothing is made up unsaid.
+
+Pure: lines in, lines out. Every record keeps its number, so that whoever has read up to a number reads on, and the
+broadcast's ``ref`` stays true: an intact line stays as it is; where a line is damaged stands what the broadcast told
+of it, or what later lines prove, or a record `lost`. Then the agent is `failed`: its life cannot be trusted.
+
+What may have been done must not be done a second time unnoticed: a task that was handed out, or may have been in a
+line that is lost, and has no known end, ends in `error` with code ``outcome_unknown``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.core import state
+from orchestrator.core.drafts import asked, ended, happened
+from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
+from orchestrator.errors import Corrupt
+from orchestrator.store.lines import Record, encode, intact
+
+CODE = "corrupt_log"
+UNKNOWN = "outcome_unknown"
+GAP_MAX = 100_000
+"""A line whose number is further away than this from the one before is not this log's."""
+LINE_MIN = 100
+"""No line of ours has fewer bytes: so many lines at most can hide in bytes that cannot be read."""
+
+_HANDED_OUT = frozenset({"delivered", "ack", "progress", "requeued", "result", "error"})
+_WHOLE = re.compile(rb'\{"v":1,"seq":\d+,[^\x00]*,"crc":"[^"]{8}"\}')
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """What a log's files hold: ``lines`` without their newlines, the name they are kept under, the first bad one."""
+
+    lines: list[bytes]
+    quarantined: str
+    where: str
+
+
+@dataclass
+class Salvaged:
+    """The two new logs, and what became of the tasks, for whoever is told."""
+
+    at: str  # of all that is new in them
+    inbox: list[bytes] = field(default_factory=list)
+    outbox: list[bytes] = field(default_factory=list)
+    lost: int = 0  # numbers of which nothing is known
+    rebuilt: list[str] = field(default_factory=list)  # tasks whose record was damaged
+    unknown: list[str] = field(default_factory=list)  # tasks ended because their outcome is not known
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is known of the agent outside its logs.
+
+    ``told`` are the broadcast's intact records of it; ``spec`` the fields of a `starting` record, for when that is
+    lost; ``epoch`` the newest life that anything speaks of.
+    """
+
+    told: list[Record]
+    spec: Record
+    epoch: int = 1
+
+
+def salvage(agent_id: str, inbox: Damaged, outbox: Damaged, beside: Beside, at: str) -> Salvaged:
+    """The logs of the agent as far as they can be saved.
+
+    Raises ``Corrupt("unknown_version")`` when a newer version has written a line.
+    """
+    happenings = _intact(outbox, OUTBOX_TYPES)
+    known = {record["ref"]: record for record in beside.told if record["type"] != "starting"}
+    acts = [(happenings.get(seq) or known[seq]) for seq in sorted({*happenings, *known})]
+    if 1 not in happenings or happenings[1]["type"] != "starting":
+        blank = state.Agent(agent_id)
+        happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **beside.spec).fields
+    made = Salvaged(at)
+    agent = state.Agent(agent_id)
+    _mend_inbox(agent, inbox, acts, made)
+    _Outbox(agent, outbox, (happenings, known), made).mend(beside.epoch)
+    return made
+
+
+def _intact(log: Damaged, types: frozenset[str]) -> dict[int, Record]:
+    """The log's intact records by number; the first of a number counts, and what is far away is not this log's."""
+    found: dict[int, Record] = {}
+    for line in log.lines:
+        record = intact(line, types, Path(log.where))
+        if record is not None:
+            found.setdefault(record["seq"], {**record, "line": line})
+    last = 0
+    for seq in sorted(found):
+        if seq - last > GAP_MAX:
+            return {number: record for number, record in found.items() if number <= last}
+        last = seq
+    return found
+
+
+def _bad_end(log: Damaged, found: dict[int, Record]) -> list[bytes]:
+    """The lines behind the last intact one."""
+    whole = {record["line"] for record in found.values() if "line" in record}
+    behind = list(reversed(log.lines))
+    at = next((n for n, line in enumerate(behind) if line in whole), len(behind))
+    return [line for line in behind[:at] if line]
+
+
+def _length(log: Damaged, found: dict[int, Record]) -> int:
+    """How many numbers the log had, as far as can be seen: readers know them, so none is given away again."""
+    return max((seq for seq, record in found.items() if "line" in record), default=0) + len(_bad_end(log, found))
+
+
+# -- the inbox --------------------------------------------------------------------------------------------------
+
+
+def _mend_inbox(agent: state.Agent, log: Damaged, acts: list[Record], made: Salvaged) -> None:
+    """Every task that was asked for stands once, in an order in which it can have been handed out."""
+    found = _intact(log, INBOX_TYPES)
+    slots: list[Record | None] = [found.get(seq) for seq in range(1, _length(log, found) + 1)]
+    places: dict[str, int] = {}
+    for place, record in enumerate(slots):
+        if record is not None and record["type"] == "task":
+            if record["task_id"] in places:
+                slots[place] = None
+            else:
+                places[record["task_id"]] = place
+    # First those that were handed out: first in, first out tells where each must have stood.
+    mentioned = [r["task_id"] for r in acts if r["type"] in _HANDED_OUT]
+    mentioned += [r["task_id"] for r in acts if r.get("task_id") is not None and r["type"] in state.TASK_RECORDS]
+    behind = -1
+    for task_id in dict.fromkeys(mentioned):
+        if task_id not in places:
+            free = next((p for p in range(behind + 1, len(slots)) if slots[p] is None), len(slots))
+            blank = asked(agent, "task", made.at, None, task_id=task_id, payload=None, position=1, lost=True)
+            slots[free : free + 1] = [blank.fields]
+            places[task_id] = free
+            made.rebuilt.append(task_id)
+        behind = max(behind, places[task_id])
+    for seq, slot in enumerate(slots, 1):
+        record = slot or asked(agent, "lost", made.at, None, quarantined=log.quarantined).fields
+        made.lost += slot is None
+        stamped, line = _written(record, seq)
+        state.apply(agent, "inbox", stamped)
+        made.inbox.append(line)
+
+
+def _written(record: Record, seq: int) -> tuple[Record, bytes]:
+    """The record and its line: the line it was read from, if it stands as it was."""
+    if "line" in record:
+        return record, record["line"] + b"\n"
+    return encode(record, seq)
+
+
+# -- the outbox -------------------------------------------------------------------------------------------------
+
+
+class _Outbox:
+    """The new outbox as it grows: record by record, each legal for the state that the ones before it left."""
+
+    def __init__(
+        self,
+        agent: state.Agent,
+        log: Damaged,
+        records: tuple[dict[int, Record], dict[int, Record]],
+        made: Salvaged,
+    ) -> None:
+        self.agent, self.log, self.made, self.at = agent, log, made, made.at
+        self.found, self.told = found, told = records
+        self.slots: list[Record | None] = []
+        self.free: list[int] = []  # lost numbers of the life that is being read
+        self.last: dict[str, int] = {}  # number of the last record of each task
+        self.act = 0  # number of the last record that shows which task was in hand
+        self.moved = 0  # number of the last record that changed who is at the head of the queue
+        self.ends: dict[str, Record] = {}  # terminal events that do not fit where they stood
+        self.seen: set[str] = set()  # handed out, by records that do not fit
+        ends = [(seq, r) for seq, r in {**told, **found}.items() if r["type"] in TERMINAL]
+        self.end_of = {r["task_id"]: seq for seq, r in ends}
+
+    def mend(self, epoch: int) -> None:
+        """Read every number in order, then end what is open, and the life."""
+        last = max(_length(self.log, self.found), *self.found, *self.told)
+        for seq in range(1, last + 1):
+            record = self.found.get(seq) or self._retold(seq)
+            if record is not None and self._put(seq, record):
+                self.slots.append(record)
+            else:
+                self.slots.append(None)
+                self.free.append(seq)
+        self._end_tasks(self._hidden())
+        self._end_life(epoch)
+        for seq, slot in enumerate(self.slots, 1):
+            self.made.outbox.append(_written(slot or self._lost(seq), seq)[1])
+        self.made.lost += self.slots.count(None)
+
+    def _retold(self, seq: int) -> Record | None:
+        """The record of that number as the broadcast told it, which leaves out a large payload and small facts."""
+        told = self.told.get(seq)
+        if told is None:
+            return None
+        kind = told["type"]
+        record: Record = {}
+        record |= {key: told[key] for key in ("at", "type", "epoch", "task_id", "payload", "by") if key in told}
+        task = self.agent.unfinished.get(told.get("task_id", ""))
+        if "payload_bytes" in told:
+            message = f"the payload of {told['payload_bytes']} bytes was in a damaged line"
+            record["payload"] = {"code": CODE, "message": message, "quarantined": self.log.quarantined}
+        if kind in TERMINAL:
+            record["attempt"] = task.attempt if task is not None else 1
+        elif kind == "requeued":
+            record["attempt"] = task.attempt + 1 if task is not None else 2
+        for key in ("reason", "kind", "until"):
+            if key in told:
+                record[key] = told[key]
+        if kind in ("exited", "requeued", "restarted", "failed"):
+            record.setdefault("reason", "not known: the line was damaged")
+        if kind == "failed":
+            record["code"] = CODE
+        if kind == "stopped":
+            record["how"] = "not known: the line was damaged"
+        return record
+
+    def _put(self, seq: int, record: Record) -> bool:
+        """Fold the record, with what must have come before it in lost lines; whether it stands."""
+        if not self._fits(seq, record):
+            task = self.agent.unfinished.get(record.get("task_id", ""))
+            if task is None or record["epoch"] != self.agent.epoch or not self._make_room(task, record, seq):
+                return self._set_apart(record)
+            if not self._fits(seq, record):
+                return self._set_apart(record)
+        if record["type"] in ("starting", "restarted"):
+            self.free.clear()
+        return True
+
+    def _fits(self, seq: int, record: Record) -> bool:
+        head = self.agent.head()
+        try:
+            state.apply(self.agent, "outbox", {**record, "seq": seq})
+        except (Corrupt, KeyError):
+            return False
+        task_id = record.get("task_id")
+        if task_id is not None and record["type"] in state.TASK_RECORDS:
+            self.last[task_id] = seq
+            if record["type"] in _HANDED_OUT:
+                self.act = max(self.act, seq)
+            if head is not None and head.task_id == task_id and record["type"] in _HANDED_OUT | TERMINAL:
+                self.moved = max(self.moved, seq)
+        return True
+
+    def _set_apart(self, record: Record) -> bool:
+        task_id = record.get("task_id")
+        if task_id in self.agent.unfinished:
+            if record["type"] in TERMINAL:
+                self.ends.setdefault(task_id, record)
+            if record["type"] in _HANDED_OUT:
+                self.seen.add(task_id)
+        return False
+
+    def _make_room(self, task: state.Task, record: Record, seq: int) -> bool:
+        """Put the ends and the hand-out that the record proves into the lost lines before it."""
+        agent = self.agent
+        while (head := agent.head()) is not None and head is not task:
+            if self.end_of.get(head.task_id, 0) > seq:
+                return False  # its end is known, and comes later
+            if not self._fill(self._unknown(head)):
+                return False
+        if task.state == "queued" and record["type"] in ("ack", "progress", "requeued"):
+            out = happened(agent, "delivered", self.at, by="orchestrator", task_id=task.task_id, attempt=task.attempt)
+            return self._fill(out)
+        return True
+
+    def _fill(self, draft: Draft) -> bool:
+        """Write the record in the first lost line behind all that is known of the queue until then."""
+        before = self.moved
+        if draft.type != "delivered":
+            before = max(before, self.last.get(draft.fields["task_id"], 0))
+        place = next((seq for seq in self.free if seq > before), None)
+        if place is None or not self._fits(place, draft.fields):
+            return False
+        self.free.remove(place)
+        self.slots[place - 1] = draft.fields
+        self._note(draft)
+        return True
+
+    def _note(self, draft: Draft) -> None:
+        if draft.type == "error" and draft.fields["by"] == "orchestrator":
+            payload = draft.fields.get("payload")
+            if isinstance(payload, dict) and payload.get("code") == UNKNOWN:
+                self.made.unknown.append(draft.fields["task_id"])
+
+    def _unknown(self, task: state.Task) -> Draft:
+        message = f"{self.log.where}: damaged; whether the task was done is not known, so it is not run again"
+        told = {"code": UNKNOWN, "message": message, "quarantined": self.log.quarantined}
+        return ended(self.agent, task, "error", self.at, told)
+
+    def _lost(self, seq: int) -> Record:
+        epochs = [slot["epoch"] for slot in self.slots[:seq] if slot is not None]
+        draft = happened(
+            self.agent, "lost", self.at, by="orchestrator", epoch=epochs[-1], quarantined=self.log.quarantined
+        )
+        return draft.fields
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _hidden(self) -> int:
+        """How many tasks may have been handed out in lines that are lost and that nothing later speaks of."""
+        behind = _bad_end(self.log, self.found)
+        bad = sum(1 if _WHOLE.fullmatch(line) else len(line) // LINE_MIN + 1 for line in behind)
+        last = max((seq for seq, record in self.found.items() if "line" in record), default=0)
+        short = 1 if max(self.told, default=0) > last else 0  # cut off: one more line may have been there
+        lines = sum(1 for seq in self.free if seq > self.act) + max(0, bad - len(behind)) + short
+        # Each hand-out is a line, and between two of them stands the end of the first.
+        return (lines + (self.agent.lease is None)) // 2
+
+    def _end_tasks(self, hidden: int) -> None:
+        order = list(self.agent.unfinished.values())
+        lease = self.agent.lease
+        out = [n for n, task in enumerate(order) if task is lease or task.task_id in self.seen]
+        reached = max(out, default=-1)
+        for place, task in enumerate(order):
+            end = self.ends.get(task.task_id)
+            if place > reached and end is None and hidden > 0:
+                reached, hidden = place, hidden - 1
+            if end is not None:
+                self._add_end(task, end)
+            elif place <= reached:
+                self._add(self._unknown(task))
+            elif task.lost:
+                why = {"reason": "its record was damaged, so it cannot be handed out"}
+                self._add(ended(self.agent, task, "canceled", self.at, why))
+
+    def _add_end(self, task: state.Task, end: Record) -> None:
+        more = {"payload": end["payload"]} if "payload" in end else {}
+        draft = happened(
+            self.agent, end["type"], end["at"], by=end["by"], task_id=task.task_id, attempt=task.attempt, **more
+        )
+        self._add(draft)
+
+    def _end_life(self, epoch: int) -> None:
+        """`failed` in the newest life there was, so that the next one gets a number that no process has had."""
+        agent = self.agent
+        epoch = max([epoch, agent.epoch, *(r["epoch"] for r in (*self.found.values(), *self.told.values()))])
+        reason = f"{self.log.where}: damaged; kept as {self.log.quarantined}"
+        if agent.life == "ready" or (agent.life == "starting" and epoch > agent.epoch):
+            draft = happened(agent, "exited", self.at, by="orchestrator", reason=reason, code=None, signal=None)
+            self._add(draft)
+        if epoch > agent.epoch and (agent.life, "restarted") in state.LIFE_EDGES:
+            self._add(happened(agent, "restarted", self.at, by="orchestrator", epoch=epoch, reason=reason))
+        if agent.life in ("starting", "exited"):
+            self._add(happened(agent, "failed", self.at, by="orchestrator", reason=reason, code=CODE))
+
+    def _add(self, draft: Draft) -> None:
+        state.apply(self.agent, "outbox", {**draft.fields, "seq": len(self.slots) + 1})
+        self.slots.append(draft.fields)
+        self._note(draft)
