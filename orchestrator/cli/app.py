@@ -22,6 +22,7 @@ from orchestrator.cli import (
     daemon,
     doctor,
     events,
+    gc,
     options,
     output,
     schema,
@@ -134,6 +135,7 @@ setup.add_to(app)
 doctor.add_to(app)
 verify.add_to(app)
 why.add_to(app)
+gc.add_to(app)
 schema.add_to(app)
 
 

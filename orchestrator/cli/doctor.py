@@ -18,13 +18,14 @@ from orchestrator import project
 from orchestrator.cli import doctor_clis, doctor_stale, options, output
 from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.finding import Finding, of_error
-from orchestrator.cli.link import failed_start, project_here
+from orchestrator.cli.link import Link, failed_start, project_here
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.project import Project
 
 PYTHON = (3, 11)
 TMUX = (3, 2)
+FIX_S = 600.0
 OWN_ENV = {*project.AGENT_ENV, "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_AGENT_MCP", "ORCHESTRATOR_RUN_BASE"}
 
 
@@ -35,13 +36,17 @@ def doctor(
     live: Annotated[
         bool, typer.Option("--live", help="Also start each installed CLI as an agent; costs a few model turns.")
     ] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First mend what can be mended: damaged logs, leftovers of crashes, modes.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check everything a team needs.
 
     Python, tmux, project, run directory, daemon, settings, engines, each CLI's login and registration, permissions,
-    every line of every log, and what crashes left. Changes nothing. With --live each CLI also works off two tasks
-    in a throw-away project. Exit 6 if a log is corrupt, 5 if something else is wrong.
+    every line of every log, and what crashes left. Changes nothing without --fix, which keeps each damaged file in
+    quarantine. With --live each CLI also works off two tasks in a throw-away project. Exit 6 if a log is corrupt,
+    5 if something else is wrong.
     """
     if engines and not live:
         raise BadRequest("bad_argument", "engines are named with --live only", "orchestrator doctor --live ENGINE")
@@ -52,6 +57,7 @@ def doctor(
         from orchestrator.cli import doctor_live  # noqa: PLC0415
 
         doctor_live.chosen(engines or [])
+    mended = _fix(place, as_json=as_json) if fix else None
     for check in CHECKS:
         try:
             found.extend(check(place))
@@ -68,11 +74,33 @@ def doctor(
             _show(tried)
     bad = [one for one in found if one.level == "bad"]
     if as_json:
-        output.print_json({"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]})
+        told = {"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]}
+        output.print_json(told if mended is None else {**told, "fixed": mended["done"], "not_fixed": mended["left"]})
     else:
         output.say("nothing is wrong" if not bad else f"{len(bad)} wrong")
     if bad:
         raise typer.Exit(EXIT_CODES[Corrupt if any(one.corrupt for one in bad) else Environment])
+
+
+def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
+    """Let the daemon mend the files, for it is their only writer, and say what it did."""
+    options.refuse_agents()
+    with Link(place, start=True) as link:
+        notes = link.ask("orchestrator/status", {}).get("notes") or []
+        mended = link.ask("orchestrator/fix", {}, wait_s=FIX_S)
+    if not as_json:
+        for one in mended["done"]:
+            output.say(f"mended {one['what']} {one['file']}: {one['did']}")
+            if one.get("kept_in"):
+                output.say(f"    kept in {one['kept_in']}")
+        for note in notes:
+            output.say(f"mended at the daemon's start: {note}")
+        for error in mended["left"]:
+            output.say(f"not mended: {error['message']}")
+            output.say(f"    {error['next_step']}")
+        if not (mended["done"] or mended["left"]):
+            output.say("nothing to mend")
+    return mended
 
 
 def _show(found: list[Finding]) -> None:
@@ -87,7 +115,8 @@ def _show(found: list[Finding]) -> None:
 def add_to(app: Any) -> None:
     """Declare the command on the top-level app."""
     example = (
-        "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'\norchestrator doctor --live codex"
+        "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'\n"
+        "orchestrator doctor --live codex\norchestrator doctor --fix"
     )
     options.command(app, "doctor", example)(doctor)
 
@@ -181,19 +210,19 @@ def _config(place: Project) -> Iterator[Finding]:
 
 
 def _logs(place: Project) -> Iterator[Finding]:
-    from orchestrator.team import reading  # noqa: PLC0415
+    from orchestrator.team import mendable, reading  # noqa: PLC0415
 
     count = 0
     for row in reading.agents(place.root):
         count += 1
-        try:
-            reading.agent(place.root, row["agent_id"])  # folds inbox and outbox: every line is verified
-        except OrchestratorError as error:
+        error = mendable.of_agent(place.root, row["agent_id"])
+        if error is not None:
             yield of_error("logs", error)
     for run in _runs(place):
         count += 1
         try:
             reading.verify_broadcast(place.root, run)
+            mendable.check_run(place.root, run)
         except OrchestratorError as error:
             yield of_error("logs", error)
     yield Finding("logs", "ok", f"{count} agents and team runs looked through")

@@ -27,7 +27,9 @@ def permissions(place: Project) -> Iterator[Finding]:
         if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
             open_to_others.append(path)
     for path in open_to_others[:SHOWN]:
-        yield Finding("permissions", "bad", f"{path} is open to other users", f"chmod go= {path}", str(path))
+        yield Finding(
+            "permissions", "bad", f"{path} is open to other users", f"chmod go= {path}, or doctor --fix", str(path)
+        )
     if not open_to_others:
         yield Finding("permissions", "ok", "run directory and launch files are yours alone")
 
@@ -54,7 +56,7 @@ def _sockets(place: Project) -> Iterator[Finding]:
             yield Finding("leftovers", "note", f"{path}: its daemon was killed; the next one replaces it")
     others = [path for path in dead if path.parent != here]
     if others:
-        step = f"remove them at will: rm -r {others[0].parent}" + (" ..." if len(others) > 1 else "")
+        step = "orchestrator gc --apply removes those that nobody has touched for long"
         yield Finding("leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step)
 
 
@@ -85,16 +87,22 @@ def _panes(place: Project) -> Iterator[Finding]:
             continue  # the server is gone, and its panes with it
         for pane in tagged:
             if pane.run_id in runs and pane.agent_id not in live:
-                step = f"look at it, then: tmux -S {socket} kill-pane -t {pane.pane_id}"
+                step = f"look at it, then: orchestrator gc --apply, or tmux -S {socket} kill-pane -t {pane.pane_id}"
                 what = f"pane {pane.pane_id} of agent {pane.agent_id}, which has ended"
                 yield Finding("leftovers", "note", what, step)
 
 
 def _unfinished(place: Project) -> Iterator[Finding]:
+    from orchestrator.team import mendable  # noqa: PLC0415
+
     home = place.root / ".agents"
     for path in sorted(home.glob("*/*/*.torn")):
         yield Finding("leftovers", "note", f"{path}: an unfinished last line, kept after a crash; nobody ever saw it")
-    half = [path for path in home.rglob(".*.tmp") if path.is_file()]
+    for path in sorted(home.glob("*/*/*.quarantine-*")):
+        yield Finding(
+            "leftovers", "note", f"{path}: a damaged file, kept by doctor --fix", "look at it, then remove it"
+        )
+    half = mendable.half_written_of(place.root)
     if half:
-        step = "remove them while no daemon runs"
+        step = "orchestrator doctor --fix removes them"
         yield Finding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)

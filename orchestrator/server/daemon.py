@@ -42,10 +42,12 @@ from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL
 from orchestrator.team import trees
+from orchestrator.team.collecting import Collecting
 from orchestrator.team.entry import Origin
 from orchestrator.team.leading import Leader, Leading
 from orchestrator.team.parking import Parking
 from orchestrator.team.processes import environ_of
+from orchestrator.team.repairing import Repairing
 from orchestrator.team.roster import PUT_BACK, Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.wake import Waker
@@ -78,6 +80,8 @@ class Daemon:
         self.roster = Roster(root, Paths(root), self.clock, self.syncer, lambda: state.current.config)
         self.windows = Windows(self.roster)
         self.supervisor = Supervisor(self.roster, self.windows)
+        self.collecting = Collecting(self.supervisor)
+        self.repairing = Repairing(self.supervisor)
         self.waker = Waker(self.roster, self.windows)
         self.parking = Parking(self.roster, self.waker.seen)
         self.leading = Leading(self.roster, self.windows, self._leaders)
@@ -336,7 +340,13 @@ class Daemon:
             return
         admin: dict[str, Callable[..., Any]] = {}
         if client.kind == "cli" and client.role == "master":
-            admin = {"status": self.status, "stop": self.stop, "worktree": partial(trees.remove, self.supervisor)}
+            admin = {
+                "status": self.status,
+                "stop": self.stop,
+                "worktree": partial(trees.remove, self.supervisor),
+                "gc": self.gc,
+                "fix": self.repairing.run,
+            }
         server, resources = build(client, self.roster, self._tools(client), admin)
         if resources is not None:
             self.roster.listeners.append(resources.changed)
@@ -349,7 +359,7 @@ class Daemon:
 
     # -- what only the command line asks ------------------------------------------------------------------------
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self, _given: dict[str, Any]) -> dict[str, Any]:
         """`orchestrator daemon status`."""
         error = self.configured.error
         return {
@@ -386,10 +396,17 @@ class Daemon:
             "log": str(self.door.directory / "log"),
         }
 
-    async def stop(self) -> dict[str, Any]:
+    async def stop(self, _given: dict[str, Any]) -> dict[str, Any]:
         """`orchestrator daemon stop`: the answer leaves before the sockets are aborted."""
         asyncio.get_running_loop().call_later(0.05, self.end, "asked to stop")
         return {"ok": True}
+
+    async def gc(
+        self, *, apply: bool = False, older_than_s: float | None = None, artifacts: bool = False
+    ) -> dict[str, Any]:
+        """`orchestrator gc`; ``older_than_s`` None: as configured."""
+        age_s = self.configured.current.config.gc_after_s if older_than_s is None else float(older_than_s)
+        return await self.collecting.run(apply=bool(apply), age_s=age_s, artifacts=bool(artifacts))
 
 
 def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:

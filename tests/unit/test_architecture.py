@@ -39,7 +39,7 @@ LAYERS = {
     },
     "cli": {
         "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
-        "worker", "relay", "launch", "reach", "wire", "setup",
+        "worker", "relay", "launch", "reach", "wire", "setup", "steps",
     },
     "__main__": {"cli", "relay", "launch", "hook", "project", "worker", "server"},
 }  # fmt: skip

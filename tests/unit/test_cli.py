@@ -18,8 +18,8 @@ from orchestrator.cli import agents, app, facts, output, tasks
 from orchestrator.errors import CODES, EXIT_CODES, BadRequest
 
 COMMANDS = [
-    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["schema"],
-    ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
+    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["gc"],
+    ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"],
 ]  # fmt: skip
@@ -28,7 +28,7 @@ CHANGING = [
     ["agent", "create", "a", "--role", "r"], ["agent", "restart", "a"], ["agent", "delete", "a"],
     ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
-    ["setup", "gemini"], ["doctor", "--live"],
+    ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"],
 ]  # fmt: skip
 
 

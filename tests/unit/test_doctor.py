@@ -166,7 +166,7 @@ def test_leftovers_of_crashes_are_told_and_left(tmp_path, capsys):
             dead.bind(str(folder / "socket"))
     agent = tmp_path / "p" / ".agents" / "agents" / "a"
     agent.mkdir(parents=True)
-    (agent / ".meta.json.12-1.tmp").write_text("{")
+    (agent / ".meta.json.9999999-1.tmp").write_text("{")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(live / "socket"))
         listening.listen()
@@ -174,7 +174,7 @@ def test_leftovers_of_crashes_are_told_and_left(tmp_path, capsys):
     assert len(told) == 3
     assert any(str(here) in one for one in told) and any("half-written" in one for one in told)
     assert any(one.startswith("1 run directories") for one in told)
-    assert (here / "socket").exists() and (agent / ".meta.json.12-1.tmp").exists()
+    assert (here / "socket").exists() and (agent / ".meta.json.9999999-1.tmp").exists()
 
 
 def test_the_package_of_something_else_tells_no_version(tmp_path):

@@ -1,0 +1,99 @@
+"""Run directories of dead daemons: which there are, and their removal. Touches the run base of this user only.
+
+A living daemon holds the lock in its directory for life. Whoever removes one holds that lock meanwhile, so that no
+daemon starts in it; a starter that was waiting finds the directory gone and makes it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from orchestrator import project, steps
+from orchestrator.errors import Environment
+from orchestrator.project import Project
+
+_KNOWN = re.compile(rf"{project.LOCK}|{project.SOCKET}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?")
+_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]]:
+    """The run directories that no daemon of this user needs; removed with ``apply``. Rows as those of gc.
+
+    Left alone: what a living daemon holds, what was touched within ``age_s`` or in the future, what holds the word
+    that a daemon was stopped by hand, and whatever has a file that is not ours.
+    """
+    here = project.run_dir(place.root)
+    rows: list[dict[str, Any]] = []
+    for directory in sorted(here.parent.iterdir()):
+        if directory == here or not _NAME.fullmatch(directory.name):
+            continue
+        lock = _claimed(directory)
+        if lock is None:
+            continue
+        try:
+            sizes = _unused(directory, age_s)
+            if sizes is not None:
+                rows.append(_one(directory, sizes, apply=apply))
+        finally:
+            os.close(lock)
+    return rows
+
+
+def _claimed(directory: Path) -> int | None:
+    """The lock of a directory of ours without a living daemon; None when it is not, or has never had one."""
+    try:
+        found = directory.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return None
+        lock = os.open(directory / project.LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
+    """How many files and bytes it has, when all of them are known and old enough."""
+    found = []
+    try:
+        for path in directory.iterdir():
+            if not _KNOWN.fullmatch(path.name) or path.is_dir():
+                return None
+            found.append(path.lstat())
+        # Not the directory's own time: a removal that was cut off has changed it.
+        age = time.time() - max(one.st_mtime for one in found)
+    except OSError:
+        return None
+    if age < 0 or age < age_s:
+        return None
+    return len(found), sum(one.st_size for one in found)
+
+
+def _one(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "kind": "run directory", "name": str(directory), "why": "no daemon lives in it", "files": sizes[0],
+        "bytes": sizes[1], "note": "", "done": False,
+    }  # fmt: skip
+    if not apply:
+        return row
+    try:
+        # The lock last: while it has its name, nobody else gets in.
+        for path in sorted(directory.iterdir(), key=lambda path: path.name == project.LOCK):
+            path.unlink()
+            steps.passed("gc:run-directory-file")
+        with contextlib.suppress(FileNotFoundError):
+            directory.rmdir()
+    except OSError as error:
+        return row | {"error": Environment("io_failed", f"{directory}: {error.strerror}").as_dict()}
+    return row | {"done": True}
