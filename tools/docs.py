@@ -203,7 +203,7 @@ def keys(schema: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
 
 def master() -> dict[str, Tool]:
     # The table is built over a supervisor that only a call would use.
-    return master_tools.build(None)  # type: ignore[arg-type]
+    return master_tools.build(None, None)  # type: ignore[arg-type]
 
 
 def tools(rows: dict[str, Tool]) -> str:

@@ -12,6 +12,8 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,7 +98,7 @@ class Link:
         self._last_id = 1
         self._sock: socket.socket | None = None
         self._rest = b""
-        self._open(None, time.monotonic() + self._return_s)
+        self._open((), time.monotonic() + self._return_s)
 
     def __enter__(self) -> Self:
         return self
@@ -112,39 +114,58 @@ class Link:
 
     def tool(self, name: str, arguments: dict[str, Any], *, wait_s: float = 0.0) -> dict[str, Any]:
         """Call a tool that may take ``wait_s`` by its own terms; its structured answer."""
-        answer = self.ask("tools/call", {"name": name, "arguments": arguments}, wait_s=wait_s)
-        found = answer.get("structuredContent")
-        if not isinstance(found, dict):
-            texts = [str(block.get("text", "")) for block in answer.get("content", []) if isinstance(block, dict)]
-            found = {"error": {"message": " ".join(texts)}} if answer.get("isError") else {}
-        if answer.get("isError"):
-            error = found.get("error")
-            raise error_from(error if isinstance(error, dict) else found)
-        return found
+        return _structured(self.ask("tools/call", {"name": name, "arguments": arguments}, wait_s=wait_s))
+
+    def tools(
+        self, name: str, calls: Sequence[dict[str, Any]], *, wait_s: float = 0.0
+    ) -> Iterator[tuple[int, dict[str, Any] | OrchestratorError]]:
+        """Call a tool several times at once; (place in ``calls``, structured answer or error) as each is answered."""
+        asked = [("tools/call", {"name": name, "arguments": arguments}) for arguments in calls]
+        for at, answer in self._ask_all(asked, wait_s):
+            try:
+                yield at, _structured(answer())
+            except OrchestratorError as error:
+                yield at, error
 
     def ask(self, method: str, params: dict[str, Any], *, wait_s: float = 0.0) -> dict[str, Any]:
         """Send one request and return its result, across restarts of the daemon unless ``survive`` is off."""
-        self._last_id += 1
-        request = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
-        asked = time.monotonic()
-        deadline = asked + wait_s + ANSWER_S
-        while True:
+        [(_, answer)] = self._ask_all([(method, params)], wait_s)
+        return answer()
+
+    def _ask_all(
+        self, asked: Sequence[tuple[str, dict[str, Any]]], wait_s: float
+    ) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+        """Send requests together; for each its place and what gives its result, or raises its error, as it comes."""
+        begun = time.monotonic()
+        deadline = begun + wait_s + ANSWER_S
+        open_: dict[int, tuple[int, dict[str, Any]]] = {}
+        for at, (method, params) in enumerate(asked):
+            self._last_id += 1
+            open_[self._last_id] = at, {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        sent = False
+        while open_:
             try:
                 if self._sock is None:
-                    age_ms = int((time.monotonic() - asked) * 1000)
-                    self._open((self._last_id, age_ms), time.monotonic() + self._return_s)
-                self._send(request)
-                return self._answer(self._last_id, deadline)
+                    age_ms = int((time.monotonic() - begun) * 1000)
+                    self._open([(key, age_ms) for key in open_], time.monotonic() + self._return_s)
+                    sent = False
+                if not sent:
+                    self._send(*(request for _, request in open_.values()))
+                    sent = True
+                message = self._answer(open_, deadline)
             except _Gone:
                 self.close()
                 if not self._survive:
                     raise NotReady("daemon_down", "the daemon ended before it answered") from None
                 if time.monotonic() >= deadline:
                     raise NotReady("daemon_down", "the daemon ends again and again without an answer") from None
+            else:
+                at, _ = open_.pop(message["id"])
+                yield at, partial(_result, message)
 
     # -- one connection -----------------------------------------------------------------------------------------
 
-    def _open(self, pending: tuple[int, int] | None, deadline: float) -> None:
+    def _open(self, pending: Sequence[tuple[int, int]], deadline: float) -> None:
         """Connect, say hello, initialize; starts the daemon if that is asked for."""
         while True:
             try:
@@ -161,7 +182,7 @@ class Link:
                     first=self._hello(pending),
                 )
                 self.daemon = self._welcomed(deadline)
-                self._answer(1, deadline)
+                _result(self._answer((1,), deadline))
             except _Gone:
                 # A daemon that is just ending or starting: its socket exists for a moment longer or earlier.
                 self.close()
@@ -174,10 +195,9 @@ class Link:
             else:
                 return
 
-    def _hello(self, pending: tuple[int, int] | None) -> bytes:
-        waiting = [] if pending is None else [pending]
+    def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
         return reach.hello(
-            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team"], pending=waiting
+            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team"], pending=pending
         )
 
     def _welcomed(self, deadline: float) -> dict[str, Any]:
@@ -229,15 +249,11 @@ class Link:
         except OSError as error:
             raise _Gone from error
 
-    def _answer(self, wanted: int, deadline: float) -> dict[str, Any]:
+    def _answer(self, wanted: Collection[int], deadline: float) -> dict[str, Any]:
         while True:
             message = self._line(deadline)
-            if message.get("id") != wanted or "method" in message:
-                continue  # progress, notifications, and the answers of an earlier connection
-            if isinstance(message.get("error"), dict):
-                raise _of_protocol(message["error"])
-            result = message.get("result")
-            return result if isinstance(result, dict) else {}
+            if message.get("id") in wanted and "method" not in message:
+                return message  # the rest is progress, notifications, and the answers of an earlier connection
 
     def _line(self, deadline: float) -> dict[str, Any]:
         assert self._sock is not None
@@ -262,6 +278,26 @@ class Link:
         except ValueError:
             found = {}
         return found if isinstance(found, dict) else {}
+
+
+def _result(message: dict[str, Any]) -> dict[str, Any]:
+    """What a message answers; raises the error behind a JSON-RPC error."""
+    if isinstance(message.get("error"), dict):
+        raise _of_protocol(message["error"])
+    result = message.get("result")
+    return result if isinstance(result, dict) else {}
+
+
+def _structured(answer: dict[str, Any]) -> dict[str, Any]:
+    """The structured content of a tool's result; raises the error it tells."""
+    found = answer.get("structuredContent")
+    if not isinstance(found, dict):
+        texts = [str(block.get("text", "")) for block in answer.get("content", []) if isinstance(block, dict)]
+        found = {"error": {"message": " ".join(texts)}} if answer.get("isError") else {}
+    if answer.get("isError"):
+        error = found.get("error")
+        raise error_from(error if isinstance(error, dict) else found)
+    return found
 
 
 def _of_protocol(error: dict[str, Any]) -> OrchestratorError:

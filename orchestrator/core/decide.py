@@ -108,11 +108,16 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
     return Decision([asked(agent, "cancel", at, req, task_id=task_id)], answer)
 
 
-def stop(agent: Agent, *, force: bool, req: str | None, at: str) -> list[Draft]:
-    """Ask the agent to end; repeated calls only wait on the first, unless they add force."""
+def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "") -> list[Draft]:
+    """Ask the agent to end; repeated calls only wait on the first, unless they add force.
+
+    ``reason`` is told where it was not a caller that asked.
+    """
     if agent.life == "deleted" or (agent.stop_asked and (agent.stop_force or not force)):
         return []
-    fields = {"force": True} if force else {}
+    fields: dict[str, Any] = {"force": True} if force else {}
+    if reason:
+        fields["reason"] = reason
     return [asked(agent, "stop", at, req, **fields)]
 
 

@@ -99,6 +99,7 @@ class StopAsked(_Record):
 
     type: Literal["stop"]
     force: bool = False
+    reason: Annotated[str | None, Field(description="why, where nobody asked for it by a call")] = None
 
 
 class AskedAndLost(_Record):
@@ -389,12 +390,22 @@ class Meta(BaseModel):
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do unasked: ask, edits, all")] = "ask"
+    command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
     session: Annotated[str | None, Field(description="the CLI's own session id, where it is known")] = None
     worktree: Annotated[
         dict[str, Any] | None,
         Field(description="its own git worktree: path, branch, and base, the commit it began with"),
     ] = None
     engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
+
+
+class MasterProcess(BaseModel):
+    """The CLI that leads a team run; a pid alone may be reused."""
+
+    model_config = ConfigDict(extra="forbid")
+    pid: int
+    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    client: Annotated[str, Field(description="its name, as it told it to our server; may be empty")]
 
 
 class RunFile(BaseModel):
@@ -410,6 +421,7 @@ class RunFile(BaseModel):
     server_start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
     window_id: str
     master_pane: str
+    master: Annotated[MasterProcess | None, Field(description="none: the run was made from the command line")] = None
     session: str
     detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
     changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None

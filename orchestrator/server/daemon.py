@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,11 @@ from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, Too
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL
-from orchestrator.team import trees
+from orchestrator.team import agents, trees
 from orchestrator.team.collecting import Collecting
 from orchestrator.team.entry import Origin
-from orchestrator.team.leading import Leader, Leading
+from orchestrator.team.leading import Leading
+from orchestrator.team.masters import GONE, Leader, Masters
 from orchestrator.team.parking import Parking
 from orchestrator.team.processes import environ_of
 from orchestrator.team.repairing import Repairing
@@ -87,7 +89,9 @@ class Daemon:
         self.leading = Leading(self.roster, self.windows, self._leaders)
         self.supervisor.watching.on_human = self.parking.human
         self.supervisor.watching.on_stale = self.parking.stale
-        self.master_tools = master_tools.build(self.supervisor)
+        stop = partial(agents.end, self.supervisor, force=False, req=None, reason=GONE)
+        self.masters = Masters(self.roster, self.windows, self._leaders, stop)
+        self.master_tools = master_tools.build(self.supervisor, self.masters)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -110,6 +114,7 @@ class Daemon:
         self.roster.listeners.append(self.waker.seen)
         for entry in self.roster.agents.values():
             self.waker.seen(entry)
+        self.masters.begin()
         listener = await asyncio.start_unix_server(
             self._accept, sock=self.door.listener, limit=BUFFER, backlog=BACKLOG
         )
@@ -130,6 +135,7 @@ class Daemon:
         await self.parking.close()
         await self.waker.close()
         await self.leading.close()
+        await self.masters.close()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
         # and the relays would pass it on instead of re-sending (relay.md §2).
         for writer in self.clients.values():
@@ -311,14 +317,12 @@ class Daemon:
         elif self._inside_agent(hello.pids):
             client.role = "refused"
             client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
+        if client.role == "master" and client.kind == "relay" and "team" in client.toolsets:
+            client.origin = replace(origin, leads=True)
         return client
 
     def _leaders(self) -> list[Leader]:
-        return [
-            Leader(client.name, client.origin)
-            for client in self.clients
-            if client.role == "master" and client.kind == "relay" and "team" in client.toolsets
-        ]
+        return [Leader(client.name, client.origin) for client in self.clients if client.origin.leads]
 
     def _inside_agent(self, pids: tuple[int, ...] | list[int]) -> bool:
         """Whether the connection's process descends from one of our panes (design §3)."""

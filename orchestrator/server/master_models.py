@@ -77,6 +77,9 @@ class CreateManyArguments(Arguments):
     """Arguments of agents_create."""
 
     agents: Annotated[list[NewAgent], Field(min_length=1, max_length=MAX_AGENTS_PER_CALL, description="the team")]
+    only_missing: Annotated[
+        bool, Field(description="make none whose name an agent of your window has already; its row says existing")
+    ] = False
     ready_wait_ms: Annotated[
         int | None, Field(ge=0, le=110_000, description="how long to wait for ready; default 45 s")
     ] = None

@@ -32,6 +32,7 @@ from orchestrator.server.master_models import (
 )
 from orchestrator.server.toolset import Call, Tool
 from orchestrator.team import agents, tasks
+from orchestrator.team.masters import Leader, Masters
 from orchestrator.team.supervisor import Supervisor
 
 
@@ -51,8 +52,15 @@ def spec_of(given: NewAgent) -> agents.Spec:
     )
 
 
-def build(supervisor: Supervisor) -> dict[str, Tool]:
-    """The master's toolset over one supervisor."""
+def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
+    """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
+
+    async def leads(call: Call, run_id: str | None) -> None:
+        await masters.used(Leader(call.client.name, call.client.origin), call.roster.runs.get(run_id or ""))
+
+    async def leads_agent(call: Call, agent_id: str) -> None:
+        entry = call.roster.agents.get(agent_id)
+        await leads(call, entry.run_id if entry is not None else None)
 
     def poll(call: Call, wait_ms: int) -> float:
         return max(0.0, min(wait_ms, call.roster.config().poll_cap_ms) / 1000 - call.age_s)
@@ -88,6 +96,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
             wait_s=ready_wait(call, given.ready_wait_ms),
             tell=call.tell,
             many=True,
+            only_missing=given.only_missing,
         )
         rows = [
             {"name": one.name, "error": answer.as_dict()} if isinstance(answer, Exception) else answer
@@ -97,15 +106,20 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
 
     async def get(call: Call, given: GetArguments) -> dict[str, Any]:
         wait_s = poll(call, given.wait_ms)
+        await leads_agent(call, given.agent_id)
         meta = await agents.get(call.roster, given.agent_id, wait_s=wait_s, since_seq=given.since_seq)
         return polled({"meta": meta}, given.wait_ms)
 
     async def list_(call: Call, given: ListArguments) -> dict[str, Any]:
-        return {"agents": await agents.listed(supervisor, call.client.origin, given.scope, given.run_id)}
+        rows = await agents.listed(supervisor, call.client.origin, given.scope, given.run_id)
+        if given.scope == "current_window" and rows:
+            await leads(call, rows[0]["run_id"])
+        return {"agents": rows}
 
     async def delete(call: Call, given: DeleteArguments) -> dict[str, Any]:
         if given.force and given.confirm != given.agent_id:
             raise BadRequest("confirm_needed", f"force ends {given.agent_id} at once; its work is lost")
+        await leads_agent(call, given.agent_id)
         return await agents.delete(supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell)
 
     async def restart(call: Call, given: RestartArguments) -> dict[str, Any]:
@@ -120,6 +134,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
         )
 
     async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
+        await leads_agent(call, given.agent_id)
         return await tasks.enqueue(
             call.roster,
             given.agent_id,
@@ -130,9 +145,11 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
         )
 
     async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
+        await leads_agent(call, given.agent_id)
         return await tasks.cancel(call.roster, given.agent_id, task_id=given.task_id, req=call.req)
 
     async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
+        await leads_agent(call, given.agent_id)
         page = await tasks.events_read(
             call.roster,
             given.agent_id,
@@ -147,6 +164,7 @@ def build(supervisor: Supervisor) -> dict[str, Tool]:
 
     async def broadcast(call: Call, given: BroadcastArguments) -> dict[str, Any]:
         run = await agents.run_of(supervisor, call.client.origin, given.run_id)
+        await leads(call, run.run_id)
         page = await tasks.broadcast_read(
             call.roster,
             run,

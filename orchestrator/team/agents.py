@@ -16,10 +16,12 @@ from orchestrator.store.files import confine
 from orchestrator.team import launches, trees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
+from orchestrator.team.masters import master_of
 from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.views import meta_of, paths_of, row, row_of, status_of
+from orchestrator.team.windows import Place
 
 Tell = Callable[[str], None]
 
@@ -54,16 +56,18 @@ async def create(
     wait_s: float,
     tell: Tell,
     many: bool = False,
+    only_missing: bool = False,
 ) -> list[dict[str, Any] | OrchestratorError]:
     """Create agents: intents, panes, then all programs in parallel (R-AC1); answers in input order.
 
     Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
-    an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first.
+    an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first. With ``only_missing``
+    none is made where an agent of that name lives in the window's run already; it is answered, as ``existing``.
     """
     making = supervisor.making.get(req)  # a call re-sent to this same daemon finds the first one still at work
     if making is None:
         making = asyncio.get_running_loop().create_task(
-            _make(supervisor, origin, specs, req=req, client_name=client_name, many=many)
+            _make(supervisor, origin, specs, req=req, client_name=client_name, many=many, only_missing=only_missing)
         )
         supervisor.making[req] = making
         making.add_done_callback(lambda _done: supervisor.making.pop(req))
@@ -74,10 +78,17 @@ async def create(
 
 
 async def _make(
-    supervisor: Supervisor, origin: Origin, specs: Sequence[Spec], *, req: str, client_name: str, many: bool
-) -> list[Entry | OrchestratorError]:
+    supervisor: Supervisor,
+    origin: Origin,
+    specs: Sequence[Spec],
+    *,
+    req: str,
+    client_name: str,
+    many: bool,
+    only_missing: bool,
+) -> list[_Made]:
     roster = supervisor.roster
-    made: list[Entry | OrchestratorError | None] = []
+    made: list[_Made | None] = []
     plans: list[tuple[int, str, dict[str, Any], Spec]] = []
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
     for at, spec in enumerate(specs):
@@ -94,7 +105,8 @@ async def _make(
                 made[at] = error
     if plans:
         try:
-            await _place(supervisor, origin, plans, made, inherited)
+            asked = _Asked(origin, master_of(origin, client_name), inherited, only_missing)
+            await _place(supervisor, asked, plans, made)
         except OrchestratorError as error:
             for at, *_ in plans:
                 made[at] = made[at] or error
@@ -139,39 +151,70 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
     return fields | {name: value for name, value in wishes.items() if value is not None}
 
 
-async def _place(
-    supervisor: Supervisor,
-    origin: Origin,
-    plans: list[tuple[int, str, dict[str, Any], Spec]],
-    made: list[Entry | OrchestratorError | None],
-    inherited: dict[str, str],
-) -> None:
+@dataclass(frozen=True)
+class _Existing:
+    """An agent that was there before the call."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What holds for all agents of one call."""
+
+    origin: Origin
+    master: dict[str, Any] | None  # the caller, where it is a CLI that leads
+    inherited: dict[str, str]
+    only_missing: bool
+
+
+_Made = Entry | _Existing | OrchestratorError
+_Plans = list[tuple[int, str, dict[str, Any], Spec]]
+
+
+async def _place(supervisor: Supervisor, asked: _Asked, plans: _Plans, made: list[_Made | None]) -> None:
     roster, windows = supervisor.roster, supervisor.windows
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
     async with windows.placing:
-        run, entries = await _enter(supervisor, origin, plans, made, inherited)
+        place = await windows.place_of(asked.origin, make=True)
+        assert place is not None
+        here = await windows.run_at(place)
+        if asked.only_missing and here is not None:
+            # Under the lock: whoever makes the same team at the same time, or did when he was killed, has entered it.
+            plans = _missing(roster, here, plans, made)
+            if not plans:
+                return
+        run, entries = await _enter(supervisor, asked, (place, here), plans, made)
         if not entries:
             await windows.end_run_of_nobody(run)
             return
     await supervisor.launch(run, entries)
 
 
+def _missing(roster: Roster, run: Run, plans: _Plans, made: list[_Made | None]) -> _Plans:
+    """The plans of whose name no agent lives in the run; the living ones are answered."""
+    living = {
+        entry.state.spec["name"]: entry
+        for entry in roster.agents.values()
+        if entry.run_id == run.run_id and entry.live and not entry.state.stop_asked
+    }
+    for at, _, fields, _ in plans:
+        if fields["name"] in living:
+            made[at] = _Existing(living[fields["name"]])
+    return [plan for plan in plans if plan[2]["name"] not in living]
+
+
 async def _enter(
-    supervisor: Supervisor,
-    origin: Origin,
-    plans: list[tuple[int, str, dict[str, Any], Spec]],
-    made: list[Entry | OrchestratorError | None],
-    inherited: dict[str, str],
+    supervisor: Supervisor, asked: _Asked, where: tuple[Place, Run | None], plans: _Plans, made: list[_Made | None]
 ) -> tuple[Run, list[Entry]]:
     """The intents of agents that fit into the master's window, durable, in its run."""
     roster, windows = supervisor.roster, supervisor.windows
-    place = await windows.place_of(origin, make=True)
-    assert place is not None
-    fits, why = await windows.room(place, await windows.run_at(place), len(plans))
+    place, here = where
+    fits, why = await windows.room(place, here, len(plans))
     if not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
-    run = await windows.run_for(place)
+    run = await windows.run_for(place, asked.master)
     entries: list[Entry] = []
     for count, (at, key, fields, spec) in enumerate(plans):
         if count >= fits:
@@ -186,7 +229,7 @@ async def _enter(
                 agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**whole, "run_id": run.run_id}
             )
             prepare = partial(
-                launches.write, roster, spec=whole, epoch=1, base=engines.passed_on(inherited, spec.env)
+                launches.write, roster, spec=whole, epoch=1, base=engines.passed_on(asked.inherited, spec.env)
             )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:
@@ -199,11 +242,12 @@ async def _enter(
 
 
 async def _answer(
-    supervisor: Supervisor, made: Entry | OrchestratorError, deadline: float, tell: Tell
+    supervisor: Supervisor, made: _Made, deadline: float, tell: Tell
 ) -> dict[str, Any] | OrchestratorError:
     if isinstance(made, OrchestratorError):
         return made
-    roster, clock, entry = supervisor.roster, supervisor.roster.clock, made
+    roster, clock, existing = supervisor.roster, supervisor.roster.clock, isinstance(made, _Existing)
+    entry = made.entry if isinstance(made, _Existing) else made
 
     def look() -> bool | None:
         life = entry.state.life
@@ -212,12 +256,12 @@ async def _answer(
     tell(f"{entry.agent_id}: starting {entry.state.spec['engine']} in pane {entry.pane_id}")
     await wait_until(look, entry.changed, deadline, clock)
     agent = entry.state
-    if agent.life == "failed":
+    if agent.life == "failed" and not existing:
         failure, ended = agent.failure or {}, agent.exited or {}
         error = _as_error(entry, failure, failure.get("last_lines") or ended.get("last_lines", []))
         await end(supervisor, entry, force=True, req=None)
         return error
-    if agent.life in ("stopped", "deleted") and agent.ready_at is None:
+    if agent.life in ("stopped", "deleted") and agent.ready_at is None and not existing:
         return _as_error(entry, agent.failure or {}, (agent.exited or {}).get("last_lines", []))
     await roster.durable(entry)
     ready = agent.life == "ready"
@@ -235,8 +279,11 @@ async def _answer(
     }
     if "worktree" in agent.spec:
         answer["worktree"] = {key: value for key, value in agent.spec["worktree"].items() if key != "tree"}
+    if existing:
+        answer["existing"] = True
     if not ready:
-        what = f"blocked: {reason}; somebody must see to its pane" if status == "blocked" else "still starting"
+        what = "still starting" if status == "starting" else f"{status}: {reason}"
+        what += "; somebody must see to its pane" if status == "blocked" else ""
         answer["note"] = f"{what}; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
         if reason:
             answer["reason"] = reason
@@ -259,11 +306,11 @@ def _as_error(entry: Entry, failure: dict[str, Any], last_lines: list[str]) -> O
     return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)
 
 
-async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | None) -> None:
-    """Write the stop and let the supervisor carry it out."""
+async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | None, reason: str = "") -> None:
+    """Write the stop, with its ``reason`` where no caller asked, and let the supervisor carry it out."""
     roster = supervisor.roster
     at = rfc3339(roster.clock.now())
-    roster.write(entry, decide.stop(entry.state, force=force, req=req, at=at))
+    roster.write(entry, decide.stop(entry.state, force=force, req=req, at=at, reason=reason))
     supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop the end
     await roster.durable(entry)
 
@@ -395,7 +442,7 @@ async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str
 
 
 async def run_of(supervisor: Supervisor, origin: Origin, run_id: str | None) -> Run:
-    """The named run, else the one of the caller's window, else the only live one, else the newest."""
+    """The named run, else the live one of the caller's window, else the newest that window has had."""
     roster = supervisor.roster
     if run_id is not None:
         found = roster.runs.get(run_id)
@@ -407,10 +454,7 @@ async def run_of(supervisor: Supervisor, origin: Origin, run_id: str | None) -> 
     except Environment:
         place = None
     if place is not None:
-        here = await supervisor.windows.run_at(place)
-        if here is not None:
-            return here
-        past = [run for run in roster.runs.values() if run.file["window_id"] == place.pane.window_id]
-        if past:
-            return max(past, key=lambda run: str(run.file["created_at"]))
+        runs = await supervisor.windows.runs_at(place)
+        if runs:
+            return max(runs, key=lambda run: (run.live, str(run.file["created_at"])))
     raise BadRequest("unknown_run", "there is no team run in this window", "create an agent first, or pass run_id")

@@ -38,10 +38,16 @@ class Run:
     delayed: bool = False  # its digest found no room, and is tried again
     read: int = 0  # up to which seq its master has read, in this daemon's life
     read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
+    woken: int = 0  # up to which seq its master was woken, in this daemon's life
 
     @property
     def live(self) -> bool:
         return self.file.get("ended_at") is None
+
+    def new_master(self) -> None:
+        """Another CLI leads the run from now on: it has been told nothing yet."""
+        self.read = self.woken = 0
+        self.read_of.clear()
 
     def save(self) -> None:
         """Write run.json atomically and durably."""

@@ -28,6 +28,7 @@ class Origin:
     tmux_pane: str | None = None
     tty: str | None = None
     pids: tuple[int, ...] = ()
+    leads: bool = False  # the relay of a CLI that may lead a team: no command line, no hook, no agent
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """A master that has ended its turn: its turn-end hook is held until its team has news, instead of a model turn.
 
 Only for the CLI that leads a live run: everybody else's hooks are answered at once. What the master has been told is
-kept in memory and per run; after a restart it may be told twice, never not at all.
+kept in memory and per run; after a restart it may be told twice, never not at all, and a new master is told all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from orchestrator.core.screens import Screen
 from orchestrator.errors import OrchestratorError
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Origin
+from orchestrator.team.masters import Leader, master_of
 from orchestrator.team.parking import Channel, Heard
 from orchestrator.team.roster import Roster
 from orchestrator.team.windows import Windows
@@ -32,14 +33,6 @@ NEWS = TERMINAL | {"failed", "blocked", "exited"}
 """What a master is woken for; the rest it reads when it looks."""
 LOOK_EVERY_S = 2.0
 HOLD_S = 12 * 3600.0
-
-
-@dataclass(frozen=True)
-class Leader:
-    """A master's connection: the name of its CLI and the processes above its relay, nearest first."""
-
-    name: str
-    origin: Origin
 
 
 @dataclass(eq=False)
@@ -58,7 +51,6 @@ class Leading:
         self._windows = windows
         self._leaders = leaders
         self._held: dict[str, _Held] = {}
-        self._told: dict[str, int] = {}  # run -> the broadcast seq up to which its master was woken
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -103,7 +95,10 @@ class Leading:
     async def _run_of(self, leader: Leader) -> Run | None:
         try:
             place = await self._windows.place_of(leader.origin, make=False)
-            return await self._windows.run_at(place) if place is not None else None
+            run = await self._windows.run_at(place) if place is not None else None
+            if place is not None and run is not None:
+                await self._windows.led_from(run, place, master_of(leader.origin, leader.name))
+            return run
         except OrchestratorError as error:
             log.warning("a master's hook was answered at once: its run was not found", **error.as_dict())
             return None
@@ -134,7 +129,7 @@ class Leading:
 
     def _news(self, run: Run) -> dict[str, Any] | None:
         """The first record behind what the master knows that is worth a turn."""
-        seq = max(run.read, self._told.get(run.run_id, 0))
+        seq = max(run.read, run.woken)
         while True:
             records, more = run.journal.since(seq, 200, 1 << 20)
             for record in records:
@@ -175,9 +170,7 @@ class Leading:
         return screen is not None and wants_out(row, screen)
 
     def _wake(self, run: Run, channel: Channel, news: dict[str, Any]) -> None:
-        self._told[run.run_id] = (
-            run.journal.visible_seq
-        )  # woken once for it: a model that will not read must not spin
+        run.woken = run.journal.visible_seq  # once for it: a model that will not read must not spin
         log.info("a master is woken", run=run.run_id, seq=news["seq"])
         channel.wake(news_message(run.run_id, run.read, news))
 

@@ -55,6 +55,7 @@ def full_of(
         "evidence": evidence_of(agent, status[0], paths),
         "model": agent.spec.get("model"),
         "approval": agent.spec.get("approval", "ask"),
+        "command": agent.spec.get("command"),
         "session": agent.session,
         "engine_version": None,
         "cwd": agent.spec.get("cwd", ""),

@@ -113,29 +113,49 @@ class Windows:
 
     async def run_at(self, place: Place) -> Run | None:
         """The live run of that window, on that life of the tmux server."""
-        server = await asyncio.to_thread(tmux.server_identity, place.socket)
-        for run in self._roster.runs.values():
-            file = run.file
-            if (
-                run.live
-                and file["window_id"] == place.pane.window_id
-                and (file["server_pid"], file["server_start"]) == (server.pid, server.start_time)
-            ):
-                return run
-        return None
+        return next((run for run in await self.runs_at(place) if run.live), None)
 
-    async def run_for(self, place: Place) -> Run:
-        """The live run of that window, or a new one; the master's pane in it is the caller's."""
+    async def runs_at(self, place: Place) -> list[Run]:
+        """All runs that window has had: a restarted tmux server numbers its windows anew."""
+        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
+        return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
+
+    async def run_for(self, place: Place, master: dict[str, Any] | None) -> Run:
+        """The live run of that window, or a new one; the caller's pane, and its CLI if it is one, lead it now."""
         async with self._making:
             found = await self.run_at(place)
             if found is None:
-                return await self._new_run(place)
-            if found.file["master_pane"] != place.pane.pane_id:
-                found.file["master_pane"] = place.pane.pane_id
-                await self._save(found)
+                return await self._new_run(place, master)
+            await self.led_from(found, place, master)
             return found
 
-    async def _new_run(self, place: Place) -> Run:
+    async def led_from(self, run: Run, place: Place, master: dict[str, Any] | None) -> None:
+        """Enter into run.json from which pane, and by which CLI (`masters.master_of`), the run is led from now on.
+
+        Without a CLI only the pane changes. Written when something has changed; another CLI than before has been told
+        nothing. What cannot be written is not so: raises as the disk does.
+        """
+        now: dict[str, Any] = {"master_pane": place.pane.pane_id}
+        before = run.file.get("master") or {}
+        other = master is not None and any(master[key] != before.get(key) for key in ("pid", "start"))
+        if master is not None:
+            now["master"] = {**master, "client": master["client"] or ("" if other else before.get("client", ""))}
+        if all(run.file.get(key) == value for key, value in now.items()):
+            return
+        async with self._lock(run):
+            old = run.file
+            run.file = {**old, **now}
+            try:
+                await asyncio.to_thread(run.save)
+            except OrchestratorError:
+                run.file = old
+                raise
+        if other:
+            log.info("a master leads", run=run.run_id, **now)
+            run.new_master()
+
+    async def _new_run(self, place: Place, master: dict[str, Any] | None) -> Run:
         roster = self._roster
         version = await asyncio.to_thread(tmux.version, place.socket)
         if not tmux.supported(version):
@@ -156,6 +176,7 @@ class Windows:
             "server_start": server.start_time,
             "window_id": place.pane.window_id,
             "master_pane": place.pane.pane_id,
+            "master": master,
             "session": place.pane.session_name,
             "detached": place.detached,
             "changed": None,
@@ -300,6 +321,7 @@ class Windows:
                 wanted,
                 self.limits(),
                 overflow=self._roster.config().overflow == "window",
+                window_id=run.file["window_id"],
             )
             for new, made in zip(wanted, outcome, strict=True):
                 if isinstance(made, str):

@@ -89,19 +89,23 @@ def create_agents(
     limits: Limits,
     *,
     overflow: bool = False,
+    window_id: str = "",
 ) -> list[str | Environment]:
     """Make agent panes beside the master's, in its window as it is now; a pane id or the error for each.
 
     Room is checked before anything changes: those that do not fit are ``no_room`` or, with ``overflow``, go to
     further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when
-    this returns. ``existing`` are the panes of the agents there are, in any window. Raises as ``tmux.run``,
-    fact ``missing`` if the master's pane is gone.
+    this returns. ``existing`` are the panes of the agents there are, in any window. Where the master's pane is
+    closed, they join the agents in ``window_id``. Raises as ``tmux.run``, fact ``missing`` if that is gone too.
     """
     with _planning[socket]:
-        agents = list(existing)
-        outcome, refusal = _add(socket, master_pane, _Team(master_pane, agents, limits), wanted)
-        if overflow and len(outcome) < len(wanted):
-            outcome += _add_elsewhere(socket, _Team(master_pane, agents, limits), wanted[len(outcome) :])
+        team = _Team(master_pane, list(existing), limits)
+        there = {info.pane_id: info for info in list_panes(socket)}
+        home = there.get(master_pane) or next((info for info in there.values() if info.window_id == window_id), None)
+        target = home.pane_id if home is not None else master_pane
+        outcome, refusal = _add(socket, target, team, wanted)
+        if overflow and home is not None and len(outcome) < len(wanted):
+            outcome += _add_elsewhere(socket, team, home, wanted[len(outcome) :])
         return outcome + [Environment("no_room", refusal) for _ in wanted[len(outcome) :]]
 
 
@@ -190,19 +194,18 @@ def _adopt(socket: Socket, pane_id: str, team: _Team, new: NewPane) -> str:
     return pane_id
 
 
-def _add_elsewhere(socket: Socket, team: _Team, wanted: Sequence[NewPane]) -> list[str | Environment]:
-    """Put agents into the other windows that hold some of the team, then into new ones."""
+def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence[NewPane]) -> list[str | Environment]:
+    """Put agents into the windows other than ``home``'s that hold some of the team, then into new ones."""
     every = {info.pane_id: info for info in list_panes(socket)}
-    master = every[team.master_pane]
     others = [every[pane_id].window_id for pane_id in team.agents if pane_id in every]
     outcome: list[str | Environment] = []
     for window_id in dict.fromkeys(others):
-        if window_id != master.window_id:
+        if window_id != home.window_id:
             outcome += _add(socket, window_id, team, wanted[len(outcome) :])[0]
     while len(outcome) < len(wanted):
         new = wanted[len(outcome)]
         # No -a: inserting after the master's window would renumber the user's windows.
-        command = ["new-window", "-d", "-n", "agents", "-t", f"{master.session_id}:", "-P", "-F", "#{pane_id}"]
+        command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", "#{pane_id}"]
         try:
             pane_id = tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
             outcome.append(_adopt(socket, pane_id, team, new))

@@ -317,7 +317,9 @@ async def test_a_kill_at_any_step_leaves_what_the_next_run_finishes(tmp_path, mo
         root = tmp_path / str(at)
         await story(root, at)
         life = Life(root)
-        assert "a1" not in life.roster.agents or which in ("broadcast", "run") or at == count, "half-mended is damaged"
+        assert "a1" not in life.roster.agents or which in ("broadcast", "run") or at == count, (
+            "half-mended is damaged"
+        )
         told = await life.repairing.run()
         assert told["left"] == []
         await life.end()

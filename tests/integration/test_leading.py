@@ -36,6 +36,9 @@ class FakeWindows:
         run = self.team.roster.runs["run-1"]
         return run if run.live else None
 
+    async def led_from(self, run, place, master):
+        self.led = (run.run_id, place, master)
+
     async def look_at_master(self, run):
         self.looks += 1
         return self.screen
