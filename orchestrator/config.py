@@ -254,12 +254,13 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = _NONE, h
     return Loaded(config=Config.model_validate(values), sources=sources)
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any] | None:
+    """What a TOML file of the user's says; None without one. BadRequest ``bad_config`` with file and line."""
     data = _bytes_of(path)
     if data is None:
-        return {}
+        return None
     try:
-        found = tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadRequest(
@@ -276,8 +277,11 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise BadRequest(
             "bad_config", f"{path}: not valid TOML: {type(error).__name__}", "see its values", file=str(path)
         ) from error
+
+
+def _read_file(path: Path) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in (read_toml(path) or {}).items():
         _refuse_unknown(key, str(path), file=str(path))
         out[key] = _checked(key, value, str(path), file=str(path))
     return out

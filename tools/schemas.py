@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, the checkout's own package count
 
 from orchestrator.config import Config  # noqa: E402
 from orchestrator.core.events import SCHEMAS  # noqa: E402
+from orchestrator.team.teamfile import TeamFile  # noqa: E402
 
 PLACE = ROOT / ".agents-schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,6 +28,7 @@ ABOUT = {
     "run": ".agents/run/<run_id>/run.json: the tmux window of a team run, and what was changed of it.",
     "launch": ".agents/agents/<agent_id>/engine/launch.json (0600): what the launch stub executes.",
     "config": ".agents/config.toml and the user's config.toml, as JSON.",
+    "team": ".agents/team.toml, as JSON: the team that orchestrator up brings about.",
 }
 
 
@@ -34,6 +36,7 @@ def schemas() -> dict[str, str]:
     """The text of every schema file: name without its suffix -> JSON."""
     models: dict[str, dict[str, Any]] = {name: adapter.json_schema() for name, adapter in SCHEMAS.items()}
     models["config"] = Config.model_json_schema()
+    models["team"] = TeamFile.model_json_schema()
     return {
         name: json.dumps({"$schema": DIALECT, "title": name, "description": ABOUT[name], **_body(model)}, indent=2)
         + "\n"

@@ -29,6 +29,7 @@ from orchestrator.cli import (
     setup,
     status,
     tasks,
+    team,
     verify,
     why,
     worktree,
@@ -124,6 +125,7 @@ def demo(
     raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))
 
 
+team.add_to(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")

@@ -73,7 +73,7 @@ def stop(as_json: Json = False) -> None:
     """
     options.refuse_agents()
     place = project_here()
-    pid = _stop(place)
+    pid = stop_by_hand(place)
     if as_json:
         output.print_json({"ok": True, "was_running": pid is not None, "pid": pid, "project": str(place.root)})
     else:
@@ -90,7 +90,7 @@ def restart(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B0
     options.refuse_agents()
     place = project_here()
     _apply(place, settings)
-    _stop(place)
+    stop_by_hand(place)
     _show_start(_start(place), as_json=as_json)
 
 
@@ -148,7 +148,7 @@ def _show_start(found: dict[str, Any], *, as_json: bool) -> None:
         output.say(f"the daemon runs: pid {found.get('pid')}, project {found.get('project')}")
 
 
-def _stop(place: Project) -> int | None:
+def stop_by_hand(place: Project) -> int | None:
     """Stop the daemon and leave the marker; the pid of the one that ran, None without any."""
     mark = marker(place, project.STOPPED)
     lock = marker(place, project.LOCK)

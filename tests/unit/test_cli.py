@@ -21,14 +21,16 @@ COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["gc"],
     ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
-    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"],
+    ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
     ["agent", "create", "a", "--role", "r"], ["agent", "restart", "a"], ["agent", "delete", "a"],
     ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
-    ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"],
+    ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"], ["up"], ["down"],
+    ["worktree", "remove", "a"],
 ]  # fmt: skip
 
 

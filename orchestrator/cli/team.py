@@ -1,0 +1,327 @@
+"""Commands about the team as a whole: bring it to the state its file describes, and end it.
+
+Every change is a tool call to the daemon, and harmless when it is made again: after a kill -9 at any moment the same
+command brings the same team.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import daemon, options, output
+from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
+from orchestrator.cli.facts import facts
+from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.options import Json, RunId
+from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.project import Project
+
+if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
+    from orchestrator.team.teamfile import Step
+
+START_WAIT_MS = 45_000
+TEAM_FILE = Path(".agents") / "team.toml"
+DONE = {
+    "keep": "kept",
+    "create": "created",
+    "restart": "restarted",
+    "recreate": "recreated",
+    "end": "ended",
+    "leave": "left alone",
+    "refuse": "left alone",
+}
+NOT_THERE = ("exited", "failed", "stopping", "deleted")
+
+
+def up(
+    *,
+    file: Annotated[str, typer.Option(metavar="FILE", help="The team file; default: .agents/team.toml.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="Delete and make anew what differs from its description.")
+    ] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="End the agents that are not in the file.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Let --recreate and --prune cancel unfinished tasks.")
+    ] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until agents are ready.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring the team of this window to the state that its file describes.
+
+    Makes what is missing, launches again what has failed, changes nothing the second time. Exit 0: it is as
+    described; 1: it is not, and each line says why.
+    """
+    options.refuse_agents()
+    from orchestrator.team import teamfile  # noqa: PLC0415
+
+    place = project_here()
+    path = Path(file).absolute() if file else place.root / TEAM_FILE
+    described = teamfile.load(path, place.root)
+    told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
+    with Link(place, start=True) as link:
+        steps = teamfile.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
+        making = {step.name for step in steps if step.do in ("create", "recreate")}
+        # Before anything is changed: a variable that is not set must not leave half a team.
+        arguments = {one.name: one.arguments(os.environ) for one in described if one.name in making}
+        if dry_run:
+            rows = [_intended(step) for step in steps]
+        else:
+            errors, told["attach"] = _carry_out(link, steps, arguments, wait=not no_wait)
+            # What was made has been waited for.
+            old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
+            metas = _living(link, wait_for=old)
+            after = teamfile.plan(described, metas, place.root)
+            seen = {str(meta["agent_id"]): meta for meta in metas}
+            rows = [
+                _outcome(step, _same(step, after), seen, errors.get(step, ""), may_start=no_wait) for step in steps
+            ]
+        ours = {row["agent_id"] for row in rows}
+        told["elsewhere"] = [row["agent_id"] for row in _every(link) if row["agent_id"] not in ours]
+    told["as_described"] = all(row["ok"] for row in rows)
+    told["changed"] = not dry_run and any(step.do not in ("keep", "leave", "refuse") for step in steps)
+    if as_json:
+        output.print_json({**told, "agents": rows})
+    else:
+        _show_up(rows, told)
+    raise typer.Exit(0 if told["as_described"] else 1)
+
+
+def down(
+    *,
+    run: RunId = "",
+    force: Annotated[bool, typer.Option("--force", help="Kill the agents; what they do is lost.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    stop_daemon: Annotated[
+        bool, typer.Option("--stop-daemon", help="Stop the daemon too, as daemon stop does.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """End the whole team.
+
+    Every agent is stopped and its pane closed; unfinished tasks end in canceled, files stay. Exit 0 only if nothing
+    of the team lives any more.
+    """
+    options.refuse_agents()
+    place = project_here()
+    rows, left = _end_team(place, run, force=force, yes=yes, as_json=as_json)
+    stopped = stop_daemon and not left
+    if stopped:
+        daemon.stop_by_hand(place)
+    if as_json:
+        output.print_json({"ended": not left, "agents": rows, "left": left, "daemon_stopped": stopped})
+    else:
+        for agent_id in left:
+            output.warn(f"{agent_id} still lives; run it again")
+        if not left:
+            output.say("the team has ended" if rows else "no agent lives: there is nothing to end")
+        if stopped:
+            output.say("the daemon has stopped, until: orchestrator daemon start")
+    raise typer.Exit(1 if left else 0)
+
+
+# -- up ---------------------------------------------------------------------------------------------------------
+
+
+def _living(link: Link, wait_for: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The metas of this window's agents that are not deleted; those of these names not before they have started."""
+    rows = link.tool("agent_list", {})["agents"]
+    waits = [row["name"] in wait_for and row["status"] == "starting" for row in rows]
+    asked = [
+        {"agent_id": row["agent_id"], **({"wait_ms": START_WAIT_MS} if wait else {})}
+        for row, wait in zip(rows, waits, strict=True)
+    ]
+    metas: list[dict[str, Any]] = [{} for _ in rows]
+    for at, answer in link.tools("agent_get", asked, wait_s=START_WAIT_MS / 1000):
+        if isinstance(answer, OrchestratorError):
+            metas[at] = {**rows[at], "unreadable": _sentence(answer)}
+        else:
+            metas[at] = answer["meta"]
+    return [meta for meta in metas if meta["status"] != "deleted"]
+
+
+def _every(link: Link) -> list[dict[str, Any]]:
+    """The rows of all agents of the project that are not deleted."""
+    return [row for row in link.tool("agent_list", {"scope": "all"})["agents"] if row["status"] != "deleted"]
+
+
+def _carry_out(
+    link: Link, steps: Sequence[Step], arguments: dict[str, dict[str, Any]], *, wait: bool
+) -> tuple[dict[Step, str], str | None]:
+    """Take the steps, ends first because they make room; what each failed with, and how to attach."""
+    errors: dict[Step, str] = {}
+    ending = [step for step in steps if step.do in ("end", "recreate") or (step.do == "create" and step.agent_id)]
+    restarting = [step for step in steps if step.do == "restart"]
+    for tool, those, wait_s in (
+        ("agent_delete", ending, DELETE_WAIT_S),
+        ("agent_restart", restarting, READY_WAIT_S),
+    ):
+        for at, answer in link.tools(tool, [{"agent_id": step.agent_id} for step in those], wait_s=wait_s):
+            if isinstance(answer, OrchestratorError):
+                errors[those[at]] = _sentence(answer)
+    making = [step for step in steps if step.do in ("create", "recreate") and step not in errors]
+    if not making:
+        return errors, None
+    given: dict[str, Any] = {"agents": [arguments[step.name] for step in making], "only_missing": True}
+    if not wait:
+        given["ready_wait_ms"] = 0
+    try:
+        made = link.tool("agents_create", given, wait_s=READY_WAIT_S)["agents"]
+    except OrchestratorError as error:
+        return errors | dict.fromkeys(making, _sentence(error)), None
+    for step, row in zip(making, made, strict=True):
+        if "error" in row:
+            lines = [f"| {line}" for line in row["error"].get("last_lines", [])[-3:]]
+            errors[step] = "; ".join([row["error"]["message"], row["error"]["next_step"], *lines])
+    return errors, next((row["attach"] for row in made if row.get("attach")), None)
+
+
+def _same(step: Step, after: Sequence[Step]) -> Step | None:
+    """What the second look says of the step's agent; None when it is gone."""
+    if step.do in ("leave", "end") or (step.do == "refuse" and not step.differs):
+        return next((one for one in after if one.agent_id == step.agent_id), None)
+    return next((one for one in after if one.name == step.name and one.do != "leave"), None)
+
+
+def _intended(step: Step) -> dict[str, Any]:
+    """A row of a dry run."""
+    ok = step.do in ("keep", "leave") and not step.differs
+    return {
+        "name": step.name,
+        "agent_id": step.agent_id,
+        "do": step.do,
+        "ok": ok,
+        "differs": list(step.differs),
+        "why": _why(step),
+    }
+
+
+def _outcome(
+    step: Step, now: Step | None, seen: dict[str, dict[str, Any]], error: str, *, may_start: bool
+) -> dict[str, Any]:
+    """A row of what was done: ``ok`` only when the second look finds the agent as it shall be."""
+    agent_id = now.agent_id if now is not None else step.agent_id
+    meta = seen.get(str(agent_id), {})
+    status = str(meta.get("status", "deleted" if agent_id else "missing"))
+    row = {"name": step.name, "agent_id": agent_id, "do": step.do, "did": DONE[step.do], "status": status}
+    differs = list(now.differs) if now is not None else []
+    why = error or _why(step if step.do == "refuse" else now)
+    if step.do == "leave":
+        ok = True
+        why = "not in the file"
+    elif step.do == "end":
+        ok = status == "deleted"
+    else:
+        there = now is not None and now.do == "keep" and status not in NOT_THERE
+        waits = status == "starting" or (status == "blocked" and not meta.get("ready_at"))
+        ok = not error and step.do != "refuse" and there and not differs and (may_start or not waits)
+        why = why or ("" if ok and status != "blocked" else str(meta.get("reason") or ""))
+    if error:
+        row["did"] = "failed"
+    return {**row, "ok": ok, "differs": differs, "why": why}
+
+
+def _why(step: Step | None) -> str:
+    if step is None:
+        return ""
+    hint = "; --recreate makes it so" if step.differs and step.do in ("keep", "restart") else ""
+    return "; ".join([*step.differs, *([step.why] if step.why else [])]) + hint
+
+
+def _sentence(error: OrchestratorError) -> str:
+    return f"{error.message}; {error.next_step}" if error.next_step else error.message
+
+
+def _show_up(rows: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    dry = told["dry_run"]
+    titles = ["NAME", "AGENT", "TO DO", "WHY"] if dry else ["NAME", "AGENT", "DONE", "STATUS", "WHY"]
+    output.table(
+        titles,
+        [
+            [
+                row["name"],
+                row["agent_id"] or "-",
+                row["do"] if dry else row["did"],
+                *([] if dry else [output.status_word(row["status"])]),
+                output.short(row["why"], 200),
+            ]
+            for row in rows
+        ],
+        status_column=None if dry else 3,
+    )
+    if told.get("attach"):
+        output.say(f"watch it: {told['attach']}")
+    state = "as described" if told["as_described"] else "not as described"
+    output.say(f"the team is {state}" + ("" if dry or told["changed"] else "; nothing was changed"))
+    if told["elsewhere"]:
+        output.warn(f"of other windows, and left alone: {', '.join(told['elsewhere'])}")
+
+
+# -- down -------------------------------------------------------------------------------------------------------
+
+
+def _end_team(
+    place: Project, run: str, *, force: bool, yes: bool, as_json: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """End every living agent (of that run); a row for each, and the ids of those that live all the same."""
+    source = facts(place)
+    if run:
+        _known_run(place, run)
+    if not _of(source.agents(), run):
+        return [], []
+    with Link(place, start=True) as link:
+        living = _of(_every(link), run)
+        _ask(sum(row["queue_depth"] + (row["running_task_id"] is not None) for row in living), force, yes, as_json)
+        calls = [
+            {"agent_id": row["agent_id"], **({"force": True, "confirm": row["agent_id"]} if force else {})}
+            for row in living
+        ]
+        rows: list[dict[str, Any]] = []
+        for at, answer in link.tools("agent_delete", calls, wait_s=DELETE_WAIT_S):
+            row = {"agent_id": calls[at]["agent_id"], "status": living[at]["status"], "canceled_tasks": []}
+            if isinstance(answer, OrchestratorError):
+                row["error"] = answer.as_dict()
+                shown = f"not ended: {_sentence(answer)}"
+            else:
+                row |= {key: answer[key] for key in ("status", "canceled_tasks")}
+                canceled = ", ".join(answer["canceled_tasks"])
+                shown = f"{answer['status']}" + (f", canceled: {canceled}" if canceled else "")
+            rows.append(row)
+            if not as_json:
+                output.say(f"{row['agent_id']}: {shown}")
+        return rows, [row["agent_id"] for row in _of(_every(link), run)]
+
+
+def _of(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
+
+
+def _known_run(place: Project, run: str) -> None:
+    from orchestrator.team import reading  # noqa: PLC0415
+
+    if run not in {one["run_id"] for one in reading.runs(place.root)}:
+        raise BadRequest("unknown_run", f"no team run is called {run!r}", "orchestrator agent list shows them")
+
+
+def _ask(unfinished: int, force: bool, yes: bool, as_json: bool) -> None:
+    """Make sure that the loss is meant: of unfinished tasks, and with ``force`` of what agents do right now."""
+    if yes or not (unfinished or force):
+        return
+    tasks = f"{unfinished} unfinished task{'s' * (unfinished != 1)}"
+    loss = f"this cancels {tasks}" if unfinished else "--force kills the agents at once"
+    if as_json or not sys.stdin.isatty():
+        raise BadRequest("confirm_needed", loss, "add --yes")
+    if not typer.confirm(f"End the team? {loss[0].upper()}{loss[1:]}.", err=True):
+        raise typer.Abort
+
+
+def add_to(app: Any) -> None:
+    """Declare the commands on the top-level app."""
+    options.command(app, "up", "orchestrator up\norchestrator up --dry-run\norchestrator up --recreate --prune")(up)
+    options.command(app, "down", "orchestrator down\norchestrator down --yes --stop-daemon")(down)

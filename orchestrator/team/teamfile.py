@@ -1,0 +1,321 @@
+"""The team file, `.agents/team.toml`: what it may say, and what brings a living team to the state it describes.
+
+`load` reads the file and looks where each cwd leads; `plan` is pure. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orchestrator.config import read_toml
+from orchestrator.core import decide
+from orchestrator.core.engines import ENGINES
+from orchestrator.errors import BadRequest
+from orchestrator.store.files import confine
+
+MAX_AGENTS = 64
+"""As many as one agents_create makes."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Policies(_Table):
+    """What differs for an agent from the configuration; each default is the setting of the same name."""
+
+    restart: Literal["on-failure", "never", "always"] | None = None
+    max_restarts: Annotated[int | None, Field(ge=0, le=100)] = None
+    restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
+    on_lost: Literal["requeue", "fail"] | None = None
+    max_attempts: Annotated[int | None, Field(ge=1, le=100)] = None
+    stall_after_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
+
+
+class Defaults(_Table):
+    """What holds for every agent that does not say otherwise; `env` and `policies` are merged key by key."""
+
+    engine: Annotated[str, Field(max_length=64, description="which CLI to run; empty: as configured")] = ""
+    model: Annotated[str, Field(max_length=200, description="model of that CLI; empty: the CLI's own choice")] = ""
+    approval: Annotated[
+        Literal["ask", "edits", "all"] | None,
+        Field(description="what its CLI may do unasked; default: as configured"),
+    ] = None
+    cwd: Annotated[str, Field(max_length=4096, description="where it works; relative to the project")] = "."
+    env: Annotated[
+        dict[str, str], Field(description="variables; $NAME and ${NAME} are the caller's own, $$ is a dollar sign")
+    ] = {}
+    command: Annotated[list[str], Field(max_length=200, description="of engine command: its command line")] = []
+    policies: Policies = Policies()
+    worktree: Annotated[bool, Field(description="it gets a git worktree and branch of its own")] = False
+
+
+class DescribedAgent(Defaults):
+    """One agent; the key of its table is its name."""
+
+    role: Annotated[str, Field(min_length=1, max_length=80, description="what it is for, as shown to humans")]
+
+
+class TeamFile(_Table):
+    """The whole file."""
+
+    defaults: Defaults = Defaults()
+    agents: Annotated[dict[str, DescribedAgent], Field(min_length=1, max_length=MAX_AGENTS)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One agent as the file describes it, defaults taken in; ``cwd`` is absolute. None: left to the configuration."""
+
+    name: str
+    role: str
+    engine: str | None
+    model: str | None
+    approval: str | None
+    cwd: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    policies: Mapping[str, Any]
+    worktree: bool
+
+    def arguments(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        """What agents_create takes; BadRequest ``bad_config`` when `env` names a variable that is not set."""
+        given = {
+            "name": self.name,
+            "role": self.role,
+            "engine": self.engine,
+            "model": self.model,
+            "approval": self.approval,
+            "cwd": self.cwd,
+            "command": list(self.command),
+            "env": {key: self._filled(key, text, variables) for key, text in self.env.items()},
+            "policies": dict(self.policies),
+            "worktree": self.worktree,
+        }
+        return {key: value for key, value in given.items() if value}
+
+    def _filled(self, key: str, text: str, variables: Mapping[str, str]) -> str:
+        where = f"agents.{self.name}.env.{key}"
+        try:
+            return string.Template(text).substitute(variables)
+        except KeyError as error:
+            name = str(error.args[0])
+            raise BadRequest(
+                "bad_config",
+                f"{where}: the variable {name} is not set here",
+                f"set {name}, or write $$ for a dollar sign",
+                key=where,
+            ) from None
+        except ValueError:
+            raise BadRequest(
+                "bad_config", f"{where}: a $ that names no variable", "write $$ for a dollar sign", key=where
+            ) from None
+
+
+Do = Literal["keep", "create", "restart", "recreate", "leave", "end", "refuse"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one agent needs. ``agent_id`` is the one there is; ``differs`` how it differs from its description.
+
+    `create` with an ``agent_id`` waits for the end of that one first. `leave` is for an agent that is not described.
+    `refuse`: something would have to be done, and ``why`` says what forbids it.
+    """
+
+    name: str
+    do: Do
+    agent_id: str | None = None
+    differs: tuple[str, ...] = ()
+    why: str = ""
+
+
+def load(path: Path, root: Path) -> list[Wanted]:
+    """The agents the file describes, in its order; BadRequest ``bad_config`` with file, key and what is near it."""
+    found = read_toml(path)
+    if found is None:
+        raise BadRequest(
+            "bad_config", f"there is no team file {path}", "docs/team.md shows how to write one", file=str(path)
+        )
+    try:
+        file = TeamFile.model_validate(found)
+    except ValidationError as error:
+        raise _explained(error, path) from None
+    return [_wanted(name, file, one, path, root) for name, one in file.agents.items()]
+
+
+def _wanted(name: str, file: TeamFile, one: DescribedAgent, path: Path, root: Path) -> Wanted:
+    def wrong(key: str, text: str, step: str = "") -> BadRequest:
+        return BadRequest(
+            "bad_config", f"{path}: agents.{name}{key}: {text}", step, file=str(path), key=f"agents.{name}"
+        )
+
+    if len(name) > 80:
+        raise wrong("", "a name has at most 80 characters")
+    said = file.defaults.model_dump(exclude_unset=True) | one.model_dump(exclude_unset=True)
+    engine = str(said.get("engine", ""))
+    if engine and engine not in ENGINES:
+        raise wrong(".engine", f"no engine is called {engine!r}", _near(engine, ENGINES))
+    try:
+        decide.slug(name)
+        cwd = str(confine(root, str(said.get("cwd", ".")), what="cwd"))
+    except BadRequest as error:
+        raise wrong("", error.message, error.next_step) from None
+    policies = file.defaults.policies.model_dump(exclude_none=True) | one.policies.model_dump(exclude_none=True)
+    return Wanted(
+        name=name,
+        role=one.role,
+        engine=engine or None,
+        model=said.get("model") or None,
+        approval=said.get("approval"),
+        cwd=cwd,
+        command=tuple(said.get("command", ())),
+        env=file.defaults.env | one.env,
+        policies=policies,
+        worktree=bool(said.get("worktree", False)),
+    )
+
+
+def _explained(error: ValidationError, path: Path) -> BadRequest:
+    """The first thing that is wrong, as a sentence about a key of the file."""
+    item = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    keys = [str(part) for part in item["loc"]]
+    where = ".".join(keys) or "the file"
+    if item["type"] == "extra_forbidden":
+        text, step = f"unknown key {where!r}", _near(keys[-1], _keys_at(keys[:-1]))
+    elif item["type"] == "missing" and keys[-1] in ("role", "agents"):
+        text = f"{where} is missing"
+        step = 'every agent needs role = "..."' if keys[-1] == "role" else "describe each agent in [agents.NAME]"
+    else:
+        text, step = f"{where}: {item['msg']}", "docs/team.md shows every key"
+    return BadRequest("bad_config", f"{path}: {text}", step, file=str(path), key=where)
+
+
+def _keys_at(place: Sequence[str]) -> Iterable[str]:
+    model: type[BaseModel] = TeamFile
+    if place and place[-1] == "policies":
+        model = Policies
+    elif place:
+        model = DescribedAgent if place[0] == "agents" else Defaults
+    return model.model_fields
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+
+
+# -- what is to be done -----------------------------------------------------------------------------------------
+
+
+def plan(
+    described: Sequence[Wanted],
+    living: Sequence[Mapping[str, Any]],
+    root: Path,
+    *,
+    recreate: bool = False,
+    prune: bool = False,
+    force: bool = False,
+) -> list[Step]:
+    """What brings the living agents of a window to the described state, in the order of the file, then the others.
+
+    Pure. ``living`` are metas as agent_get shows them; an agent whose files cannot be trusted is ``{"agent_id",
+    "name", "unreadable": why}``. An agent is the described one when its name is that key: ids have suffixes. Nothing
+    that has unfinished tasks is ended without ``force``.
+    """
+    steps: list[Step] = []
+    taken: set[str] = set()
+    for wanted in described:
+        named = sorted((meta for meta in living if meta["name"] == wanted.name), key=_fitness)
+        if named:
+            taken.add(named[0]["agent_id"])
+        steps.append(_for_described(wanted, named[0] if named else None, root, recreate=recreate, force=force))
+    others = [meta for meta in living if meta["agent_id"] not in taken]
+    return steps + [_for_other(meta, prune=prune, force=force) for meta in others]
+
+
+_ORDER = {"stopping": 3, "failed": 2, "exited": 1}
+
+
+def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, str, str]:
+    """Of several agents of one name the first is the described one: one that lives, then the oldest."""
+    order = _ORDER.get(str(meta.get("status")), 0)
+    return "unreadable" in meta, order, str(meta.get("created_at")), str(meta["agent_id"])
+
+
+def _for_described(
+    wanted: Wanted, meta: Mapping[str, Any] | None, root: Path, *, recreate: bool, force: bool
+) -> Step:
+    if meta is None:
+        return Step(wanted.name, "create")
+    agent_id = str(meta["agent_id"])
+    if "unreadable" in meta:
+        return Step(wanted.name, "refuse", agent_id, why=str(meta["unreadable"]))
+    if meta["status"] == "stopping":
+        return Step(wanted.name, "create", agent_id)
+    differs = tuple(_differences(wanted, meta, root))
+    if differs and recreate:
+        if _unfinished(meta) and not force:
+            return Step(wanted.name, "refuse", agent_id, differs, f"{_holds(meta)}: wait, or add --force")
+        return Step(wanted.name, "recreate", agent_id, differs)
+    return Step(wanted.name, "restart" if meta["status"] in ("failed", "exited") else "keep", agent_id, differs)
+
+
+def _for_other(meta: Mapping[str, Any], *, prune: bool, force: bool) -> Step:
+    name, agent_id = str(meta["name"]), str(meta["agent_id"])
+    if not prune or meta.get("status") == "stopping":
+        return Step(name, "leave", agent_id)
+    if "unreadable" in meta:
+        return Step(name, "refuse", agent_id, why=str(meta["unreadable"]))
+    if _unfinished(meta) and not force:
+        return Step(name, "refuse", agent_id, why=f"{_holds(meta)}: wait, or add --force")
+    return Step(name, "end", agent_id)
+
+
+def _unfinished(meta: Mapping[str, Any]) -> int:
+    return int(meta["queue_depth"]) + (meta["running_task_id"] is not None)
+
+
+def _holds(meta: Mapping[str, Any]) -> str:
+    count = _unfinished(meta)
+    return f"it has {count} unfinished task{'s' * (count != 1)}"
+
+
+def _differences(wanted: Wanted, meta: Mapping[str, Any], root: Path) -> Iterable[str]:
+    """How an agent differs from its description; what the file leaves to the configuration is not compared."""
+    there = meta.get("worktree") or {}
+    pairs: list[tuple[str, Any, Any]] = [
+        ("role", meta["role"], wanted.role),
+        ("model", meta.get("model"), wanted.model),
+        ("worktree", bool(there), wanted.worktree),
+        ("cwd", _below(meta["cwd"], str(there.get("path") or root)), _below(wanted.cwd, str(root))),
+        ("env", list(meta.get("env_names") or []), sorted(wanted.env)),
+    ]
+    if wanted.engine is not None:
+        pairs.append(("engine", meta["engine"], wanted.engine))
+    if wanted.approval is not None:
+        pairs.append(("approval", meta.get("approval"), wanted.approval))
+    if wanted.command and meta["engine"] == "command":
+        pairs.append(("command", list(meta.get("command") or []), list(wanted.command)))
+    policies = meta.get("policies") or {}
+    pairs += [(f"policies.{key}", policies.get(key), value) for key, value in wanted.policies.items()]
+    return [f"{key} is {_shown(is_)}, described is {_shown(said)}" for key, is_, said in pairs if is_ != said]
+
+
+def _below(path: str, base: str) -> str:
+    return posixpath.relpath(path, base)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else "yes" if value is True else "no" if value is False else repr(value)
