@@ -210,7 +210,7 @@ def _keys_at(place: Sequence[str]) -> Iterable[str]:
 
 def _near(word: str, known: Iterable[str]) -> str:
     known = sorted(known)
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
 
 
