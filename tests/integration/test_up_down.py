@@ -189,6 +189,23 @@ def test_two_at_once_make_one_team(stage):
     assert stage.cli("down").returncode == 0
 
 
+def test_only_what_is_missing_is_made_and_a_failed_one_that_is_there_is_left_as_it_is(stage):
+    master = stage.begun(stage.inside(stage.server.start()))
+    one = {"name": "one", "role": "r", "engine": "shell"}
+    assert master.tool("agents_create", {"agents": [one]})["ready"] == 1
+    made = master.tool("agents_create", {"agents": [{**one, "name": "two"}, one, one], "only_missing": True})
+    assert [(row["agent_id"], row.get("existing", False)) for row in made["agents"]] == [
+        ("two", False), ("one", True), ("one", True),
+    ]  # fmt: skip
+    stage.server.run("kill-pane", "-t", made["agents"][1]["tmux_pane_id"])
+    until(lambda: set(stage.types("one")) & {"failed", "restarted"})
+    made = master.tool("agents_create", {"agents": [one], "only_missing": True, "ready_wait_ms": 0})
+    assert [(row["agent_id"], row["existing"]) for row in made["agents"]] == [("one", True)]
+    assert "stopped" not in stage.types("one")
+    # Without it a name is no promise: ids get suffixes.
+    assert master.tool("agents_create", {"agents": [one]})["agents"][0]["agent_id"] == "one-2"
+
+
 def test_a_daemon_killed_while_the_team_ends_is_followed_by_one_that_ends_it(stage):
     describe(stage)
     kills = stage.base / "kills"

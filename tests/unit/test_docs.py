@@ -19,6 +19,7 @@ from orchestrator.server import agent_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.store.lines import encode
+from orchestrator.team.teamfile import TeamFile
 from orchestrator.worker_command import read_payload
 from tools import docs
 
@@ -213,6 +214,8 @@ def test_toml_examples_are_settings_that_load_or_registrations_of_known_tools(pa
         found = tomllib.loads(text)
         if "mcp_servers" in found:
             assert set(found["mcp_servers"]["orchestrator"].get("enabled_tools", ())) <= set(TOOLS)
+        elif "agents" in found:
+            TeamFile.model_validate(found)
         else:
             Config.model_validate(found)
 
