@@ -39,7 +39,17 @@ class HeldSyncer(Syncer):
         return len(held)
 
 
-class FaultyIO(SysIO):
+class UnsyncedIO(SysIO):
+    """Syncs nothing: where no power is cut, it makes no difference but time."""
+
+    def fdatasync(self, fd):
+        pass
+
+    def fsync(self, fd):
+        pass
+
+
+class FaultyIO(UnsyncedIO):
     """Counts every call by name; ``plan[name, n]`` makes the n-th (from 1) fail, or a write come out short.
 
     A plan's value is an errno, or for pwrite the pair ("short", bytes).
@@ -68,6 +78,10 @@ class FaultyIO(SysIO):
         data = super().pread(fd, count, offset)
         self.bytes_read += len(data)
         return data
+
+    def fstat(self, fd):
+        self._fault("fstat")
+        return super().fstat(fd)
 
     def ftruncate(self, fd, size):
         self._fault("ftruncate")
@@ -120,7 +134,7 @@ class Op:
 
 
 @dataclass
-class RecordingIO(SysIO):
+class RecordingIO(UnsyncedIO):
     """Does the real calls and writes down, in order, those that change or sync the files of one log."""
 
     path: Path

@@ -1,6 +1,6 @@
 """A process that appends to a log as fast as it can and tells, after each sync, what is acknowledged.
 
-usage: journal_writer.py LOG ACKS LIFE
+usage: journal_writer.py LOG ACKS LIFE SEGMENT_BYTES
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from orchestrator.store.journal import Journal, Syncer
 TYPES = frozenset({"task", "ack", "result"})
 
 
-async def main(log_path: Path, acks_path: Path, life: int) -> None:
+async def main(log_path: Path, acks_path: Path, life: int, segment_bytes: int) -> None:
     syncer = Syncer(lambda error: os._exit(9))
-    log = Journal.open(log_path, syncer=syncer, types=TYPES)
+    log = Journal.open(log_path, syncer=syncer, types=TYPES, segment_bytes=segment_bytes)
     acks = os.open(acks_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     at = "2026-01-01T00:00:00.000Z"
 
@@ -36,4 +36,4 @@ async def main(log_path: Path, acks_path: Path, life: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))

@@ -12,29 +12,32 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store.journal import Journal, Syncer, read_all
+from orchestrator.store.segments import log_exists, sealed
 from tests.disk import TYPES
 
 WRITER = Path(__file__).with_name("journal_writer.py")
 ROOT = WRITER.parents[2]
-LIVES = 10
+LIVES = {0: 10, 2_000: 5, 30_000: 5}  # per size of a segment
 
 
 def wait_until(fact, process):
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not fact():
         assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until, "the writer did nothing for 30 s"
+        assert time.monotonic() < until, "the writer did nothing for 60 s"
 
 
-def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_half_of_one(tmp_path):
+@pytest.mark.parametrize("segment_bytes", LIVES)
+def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_half_of_one(tmp_path, segment_bytes):
     path, acks = tmp_path / "log", tmp_path / "acks"
     acks.touch()
     rng = random.Random(7)
-    reads = lines_read = torn = 0
-    for life in range(LIVES):
+    reads = lines_read = torn = between = 0
+    lives = LIVES[segment_bytes]
+    for life in range(lives):
         enough = acks.stat().st_size + rng.randint(1, 6000)
         writer = subprocess.Popen(
-            [sys.executable, "-P", str(WRITER), str(path), str(acks), str(life)],
+            [sys.executable, "-P", str(WRITER), str(path), str(acks), str(life), str(segment_bytes)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,
             text=True,
@@ -42,7 +45,7 @@ def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_hal
         try:
             # A reader without any lock, while the writer is at work: it sees whole records only, never fewer.
             seen = 0
-            wait_until(path.exists, writer)
+            wait_until(lambda: log_exists(path), writer)
             while acks.stat().st_size < enough:
                 wait_until(lambda: True, writer)
                 count = sum(1 for _ in read_all(path, TYPES))
@@ -52,21 +55,24 @@ def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_hal
             writer.kill()
             writer.wait()
             writer.stderr.close()
-        torn += not path.read_bytes().endswith(b"\n")
+        between += not path.exists()
+        torn += path.exists() and not path.read_bytes().endswith(b"\n")
 
     found = []
     log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=TYPES, on_record=found.append)
     log.close()
     assert [r["seq"] for r in found] == list(range(1, len(found) + 1))
     acknowledged = [tuple(map(int, line.split())) for line in acks.read_text().split("\n")[:-1]]
-    assert len(acknowledged) > LIVES
+    assert len(acknowledged) > lives
     for seq, life, writer_number, n in acknowledged:
         there = found[seq - 1]
         assert (there["life"], there["writer"], there["n"]) == (life, writer_number, n)
     assert len(set(acknowledged)) == len(acknowledged)
     named = [(r["life"], r["writer"], r["n"]) for r in found if r["type"] == "task"]
     assert len(set(named)) == len(named), "a record is there twice"
-    assert reads > LIVES
+    assert reads > lives
+    assert len(sealed(path)) > lives or not segment_bytes
     print(
-        f"{len(acknowledged)} acknowledged, {len(found)} found, {torn} torn tails, {reads} reads of {lines_read} lines"
+        f"{len(acknowledged)} acknowledged, {len(found)} found, {torn} torn tails, {reads} reads of {lines_read} lines, "
+        f"{len(sealed(path))} sealed files, {between} kills between two names"
     )

@@ -21,7 +21,7 @@ from orchestrator.errors import Corrupt
 from orchestrator.store.journal import Journal, Mark, Syncer, read_all
 from orchestrator.store.marks import START
 from orchestrator.store.segments import sealed, sealed_path
-from tests.disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, record
+from tests.disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
 
 CLOSED_UNDER_ALL_SUBSETS = 6  # pending writes of which every subset is tried; of more, a sample
 SAMPLE = 40
@@ -170,6 +170,7 @@ def opened(path, segment_bytes, start=None):
     log = Journal.open(
         path,
         syncer=Syncer(pytest.fail, threads=0),
+        io=UnsyncedIO(),
         types=TYPES,
         on_record=found.append,
         segment_bytes=segment_bytes,

@@ -368,6 +368,76 @@ def test_a_full_log_at_rest_is_opened_again_and_sealed(tmp_path):
     assert descriptors(tmp_path) == []
 
 
+def use(path, io, failures):
+    """Open a log with a torn tail, let it be sealed twice, rest and be read; the seqs that were shown meanwhile.
+
+    Every call may fail with an error of the environment; then the next thing is done.
+    """
+    log, shown = None, set()
+
+    def look(found):
+        assert numbers(found) == [one["seq"] for one in found]
+        shown.update(numbers(found))
+
+    for _ in range(3):  # a daemon that is started again
+        with contextlib.suppress(Environment):
+            log, found = opened(path, io, Syncer(failures.append, threads=0))
+            look(found)
+            break
+    if log is None:
+        return shown
+    for n in range(40):
+        with contextlib.suppress(Environment):
+            add(log)
+        shown.update(range(1, log.visible_seq + 1))
+        if n % 8 == 7:
+            log.rest()
+            with contextlib.suppress(Environment):
+                look(log.since(max(0, log.visible_seq - 30), *ALL)[0])
+            with contextlib.suppress(Environment):
+                look(log.tail(20, 1 << 30))
+            with contextlib.suppress(Environment):
+                look(page(path, TYPES, 0, ALL, io))
+    log.close()
+    return shown
+
+
+def torn_log(path):
+    filled(path, 10)
+    with path.open("ab") as file:
+        file.write(b'{"v":1,"s')
+
+
+CALLS = ("listdir", "stat", "open", "create", "fstat", "pread", "pwrite", "fdatasync", "fsync", "ftruncate", "rename")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_whichever_call_fails_what_was_shown_is_kept_and_nothing_is_there_twice(tmp_path, call):
+    (tmp_path / "probe").mkdir()
+    torn_log(tmp_path / "probe" / "log")
+    probe = MakingIO()
+    assert use(tmp_path / "probe" / "log", probe, []) == set(range(1, 51))
+    assert len(sealed(tmp_path / "probe" / "log")) == 3
+    for n in range(1, probe.calls[call] + 1):
+        path = tmp_path / str(n) / "log"
+        path.parent.mkdir()
+        torn_log(path)
+        failures = []
+        io = MakingIO({(call, n): ENOSPC if call in ("open", "create", "rename") else EIO})
+        shown = use(path, io, failures)
+        assert io.calls[call] >= n, "the fault was met"
+        assert len(failures) <= 1
+        if failures:
+            assert call in ("fdatasync", "fsync", "fstat", "open")
+        else:
+            assert len(shown) >= 45, "one failure, and the log went on"
+        assert descriptors(path.parent) == []
+        _, found = opened(path)
+        assert numbers(found) == list(range(1, len(found) + 1))
+        assert shown <= set(numbers(found))
+        assert whole(path) == numbers(found)
+
+
 # -- opening
 
 
