@@ -264,6 +264,13 @@ def copy(directory):
     return True
 
 
+def test_a_live_file_whose_successor_cannot_be_made_keeps_its_name(tmp_path):
+    path = tmp_path / "log"
+    log, _ = opened(path, MakingIO({("create", n): ENOSPC for n in range(2, 1000)}))
+    add(log, 60)
+    assert log_files(path) == [path]
+
+
 def test_a_rotation_that_cannot_be_done_is_not_tried_at_every_append(tmp_path):
     io = FaultyIO({("rename", n): EACCES for n in range(1, 1000)})
     log, _ = opened(tmp_path / "log", io)
