@@ -8,14 +8,23 @@ import pytest
 
 from orchestrator.errors import Corrupt, Environment
 from orchestrator.store.journal import Journal, Syncer
+from orchestrator.store.segments import log_files
 from tests.disk import EIO, TYPES, FaultyIO, record
 
 
-def filled(path, sizes, io=None):
-    log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), io=io or FaultyIO(), types=TYPES, durability="os")
+def filled(path, sizes, io=None, segment_bytes=None):
+    log = Journal.open(
+        path,
+        syncer=Syncer(pytest.fail, threads=0),
+        io=io or FaultyIO(),
+        types=TYPES,
+        durability="os",
+        segment_bytes=segment_bytes,
+    )
     written = []
-    for start in range(0, len(sizes), 500):
-        written += log.append([record(text="x" * size) for size in sizes[start : start + 500]], sync=False)
+    at_once = 7 if segment_bytes else 500
+    for start in range(0, len(sizes), at_once):
+        written += log.append([record(text="x" * size) for size in sizes[start : start + at_once]], sync=False)
     return log, written
 
 
@@ -30,9 +39,13 @@ SHAPES = {
 }
 
 
+in_one_file_or_many = pytest.mark.parametrize("segment_bytes", [None, 4000], ids=["one file", "many files"])
+
+
+@in_one_file_or_many
 @pytest.mark.parametrize("shape", SHAPES)
-def test_since_returns_exactly_the_records_behind_a_seq(tmp_path, shape):
-    log, written = filled(tmp_path / "log", SHAPES[shape])
+def test_since_returns_exactly_the_records_behind_a_seq(tmp_path, shape, segment_bytes):
+    log, written = filled(tmp_path / "log", SHAPES[shape], segment_bytes=segment_bytes)
     for seq in {*range(-1, 12), *range(0, len(written) + 3, 7), len(written) - 1, len(written), len(written) + 9}:
         behind = written[max(seq, 0) :]
         for limit in (1, 3, 1000):
@@ -41,17 +54,21 @@ def test_since_returns_exactly_the_records_behind_a_seq(tmp_path, shape):
             assert more == (len(behind) > limit)
 
 
+@in_one_file_or_many
 @pytest.mark.parametrize("shape", SHAPES)
-def test_tail_returns_exactly_the_last_records(tmp_path, shape):
-    log, written = filled(tmp_path / "log", SHAPES[shape])
+def test_tail_returns_exactly_the_last_records(tmp_path, shape, segment_bytes):
+    log, written = filled(tmp_path / "log", SHAPES[shape], segment_bytes=segment_bytes)
     for n in (-1, 0, 1, 2, 10, 399, 400, 401, len(written), len(written) + 5):
         assert log.tail(n, 1 << 40) == (written[-n:] if n > 0 else [])
 
 
+@in_one_file_or_many
 @pytest.mark.parametrize("shape", ["small", "mixed", "one long among short", "long at the end"])
-def test_the_limit_of_bytes_counts_lines_and_always_lets_one_record_through(tmp_path, shape):
-    log, written = filled(tmp_path / "log", SHAPES[shape])
-    lengths = [len(line) + 1 for line in (tmp_path / "log").read_bytes().splitlines()]
+def test_the_limit_of_bytes_counts_lines_and_always_lets_one_record_through(tmp_path, shape, segment_bytes):
+    log, written = filled(tmp_path / "log", SHAPES[shape], segment_bytes=segment_bytes)
+    files = log_files(tmp_path / "log")
+    assert (len(files) > 5) == bool(segment_bytes)
+    lengths = [len(line) + 1 for file in files for line in file.read_bytes().splitlines()]
     for limit in (0, 1, 100, 150, 10_000, 41_000, 500_000):
         for seq in range(0, len(written), 13):
             found, more = log.since(seq, 10_000, limit)
@@ -72,8 +89,9 @@ def test_the_limit_of_bytes_counts_lines_and_always_lets_one_record_through(tmp_
         assert log.tail(10_000, limit) == newest
 
 
-def test_pages_of_since_join_to_the_whole_log(tmp_path):
-    log, written = filled(tmp_path / "log", SHAPES["mixed"])
+@in_one_file_or_many
+def test_pages_of_since_join_to_the_whole_log(tmp_path, segment_bytes):
+    log, written = filled(tmp_path / "log", SHAPES["mixed"], segment_bytes=segment_bytes)
     pages, more = [], True
     while more:
         page, more = log.since(len(pages), 50, 10_000)
