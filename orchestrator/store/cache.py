@@ -129,9 +129,8 @@ class Cache:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def owners(self) -> list[str]:
-        """Every owner that has a checkpoint or archived keys."""
-        found = self._read("SELECT owner FROM checkpoint UNION SELECT DISTINCT owner FROM archived", ())
-        return [owner for (owner,) in found if isinstance(owner, str)]
+        """Every owner that was saved."""
+        return [owner for (owner,) in self._read("SELECT owner FROM checkpoint", ()) if isinstance(owner, str)]
 
     def checkpoint(self, owner: str) -> bytes | None:
         """The body saved last for the owner, or None."""

@@ -34,6 +34,7 @@ class Run:
     journal: Journal
     refs: dict[str, int] = field(default_factory=dict)
     born: str = ""  # the crc of its first record: no other run has it
+    since: int = 0  # records behind its checkpoint when it was opened
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
     delayed: bool = False  # its digest found no room, and is tried again
     read: int = 0  # up to which seq its master has read, in this daemon's life
@@ -153,7 +154,8 @@ def open_run(
             run.journal.close()
             raise cut_short(path, run.journal.last_seq, known.mark.seq) from None
         return run
-    return Run(run_id, paths.run_json(run_id), file, journal, refs, "".join(first))
+    since = journal.last_seq - (known.mark.seq if known else 0)
+    return Run(run_id, paths.run_json(run_id), file, journal, refs, "".join(first), since)
 
 
 def cut_short(path: Path, last: int, known: int) -> Corrupt:

@@ -61,7 +61,7 @@ class Loading:
         check_id(agent_id, "agent id")
         known = self.checkpoints.agent(agent_id)
         entry = None if known is None else self._from(known, clean=clean)
-        behind = 1
+        behind = 1  # nothing is known: a checkpoint is due as soon as it is quiet
         if known is not None and entry is not None:
             behind = sum(journal.last_seq - known.marks[name].seq for name, journal in entry.logs.items())
         else:

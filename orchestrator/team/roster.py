@@ -84,6 +84,7 @@ class Roster:
         for run_id, found in self.loading.runs(clean=clean).items():
             if isinstance(found, Run):
                 self.runs[run_id] = found
+                self.checkpoints.went_on(found, min(found.since, 1))
             elif of_the_machine(found):
                 raise found
             else:

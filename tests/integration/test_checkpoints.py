@@ -129,7 +129,10 @@ async def test_a_clean_end_leaves_nothing_to_fold(tmp_path, applied):
     applied["n"] = 0
     again = Team(tmp_path).load(clean=True)
     assert applied["n"] == 0
-    assert again.roster.runs["run-1"].refs == team.roster.runs["run-1"].refs
+    run = again.roster.runs["run-1"]
+    was = team.roster.runs["run-1"]
+    assert (run.refs, run.born, run.since) == (was.refs, was.born, 0)
+    assert run.born
     assert all(not entry.state.finished for entry in again.roster.agents.values())
     assert knows(again) == before
     again.close()
