@@ -25,7 +25,7 @@ from tests.crash.moves import around
 from tests.fakes.relays import until
 
 AGENTS, WORKERS = 20, 2  # the workers among them are real ones, which cost a second each to start
-QUEUE = 4  # unfinished tasks per agent that the client keeps up
+QUEUE = 3  # unfinished tasks per agent that the client keeps up
 BOUND_S = 180.0  # without any answer or event: something hangs
 # What only a storm needs: no end of lives, no pause before the next, time for a loaded machine.
 CONFIG = """\
@@ -37,19 +37,21 @@ redeliver_after_s = 0.5
 min_pane_width = 10
 min_pane_height = 2
 """
-OF_DAEMON = [
-    *around("inbox:task", "inbox:cancel", "outbox:delivered", "outbox:ack", "outbox:progress", "outbox:result"),
-    *around("outbox:error", "outbox:canceled", "outbox:cancel_requested", "broadcast:append"),
-    *around("outbox:exited", "outbox:requeued", "outbox:restarted", "outbox:ready"),
-    "launch:written", "launch:released", "tmux:respawn-pane", "tmux:split-window", "answer:task_enqueue",
-    "answer:task_cancel", "answer:wait_for_command", "answer:emit_event", "answer:broadcast_read",
-]  # fmt: skip
-OF_WORKER = [*around("worker:ack", "worker:end"), "worker:started"]
+STEPS = {
+    "daemon at a step": [
+        *around("inbox:task", "inbox:cancel", "outbox:delivered", "outbox:ack", "outbox:progress", "outbox:result"),
+        *around("outbox:error", "outbox:canceled", "outbox:cancel_requested", "broadcast:append"),
+        *around("outbox:exited", "outbox:requeued", "outbox:restarted", "outbox:ready"),
+        "launch:written", "launch:released", "tmux:respawn-pane", "tmux:split-window", "answer:task_enqueue",
+        "answer:task_cancel", "answer:wait_for_command", "answer:emit_event", "answer:broadcast_read",
+    ],
+    "worker at a step": [*around("worker:ack", "worker:end"), "worker:started"],
+}  # fmt: skip
 KINDS = {
     "daemon": 3,
     "daemon at a step": 4,
     "agent": 4,
-    "worker at a step": 2,
+    "worker at a step": 1,
     "agent's relay": 3,
     "master": 2,
     "pane": 3,
@@ -99,7 +101,7 @@ class Client:
         return True
 
     def kill(self):
-        os.killpg(self.master.process.pid, signal.SIGKILL)
+        os.killpg(self.master.process.pid, signal.SIGKILL)  # our own child, not reaped yet: its group is its own
 
     def _revive(self):
         """Another relay takes the questions over that the last one left open."""
@@ -189,8 +191,7 @@ class Storm:
         self.killed = Counter()
         self.armed = {}  # step -> kind
         self.asked = 0
-        self.last = 0  # how many had ended at the last kill
-        self.pause = 0
+        self.due = 0  # how many tasks must have ended before the next kill
 
     # -- the team -----------------------------------------------------------------------------------------------
 
@@ -231,28 +232,31 @@ class Storm:
     # -- the kills ----------------------------------------------------------------------------------------------
 
     def kill(self):
-        """One kill of a random kind, if enough has happened since the last one."""
+        """A kill of a random kind for every few tasks that have ended; and one where nothing happens any more."""
         self._fired()
         client = self.client
-        if len(client.ended) < self.last + self.pause and client.polls < 2:
-            return
+        if client.polls >= 2:
+            self.due, client.polls = len(client.ended), 0
+        while self.due <= len(client.ended):
+            self.due += self.chance.randint(1, 10)
+            self._kill()
+
+    def _kill(self):
         [kind] = self.chance.choices([*KINDS], [*KINDS.values()])
-        if kind == "daemon at a step":
-            self._arm(kind, OF_DAEMON)
-        elif kind == "worker at a step":
-            self._arm(kind, OF_WORKER)
+        if kind in STEPS:
+            self._arm(kind)
         elif kind == "master":
-            client.kill()
+            self.client.kill()
             self.killed[kind] += 1
         elif kind == "daemon":
             self._end(kind, self.stage.daemons())
         else:
             self._of_agents(kind)
-        self.last, self.pause, client.polls = len(client.ended), self.chance.randint(0, 7), 0
 
-    def _arm(self, kind, steps):
-        step = self.chance.choice([step for step in steps if step not in self.armed] or steps)
-        if sum(known == kind for known in self.armed.values()) < 3 and step not in self.armed:
+    def _arm(self, kind):
+        """The next process of that kind to pass some step dies there; at most three wait for theirs at a time."""
+        step = self.chance.choice(STEPS[kind])
+        if step not in self.armed and sum(known == kind for known in self.armed.values()) < 3:
             self.armed[step] = kind
             self.stage.arm(step)
 
