@@ -1,6 +1,7 @@
 """`orchestrator verify` turned red: every kind of violation is planted into good files and found where it stands."""
 
 import json
+import re
 import shutil
 import zlib
 from pathlib import Path
@@ -327,6 +328,12 @@ def test_a_planted_violation_is_found_where_it_stands(files, name):
 
 def test_every_kind_is_planted():
     assert {row[0] for row in PLANTED.values()} | {"answered_missing"} == set(laws.KINDS)
+
+
+def test_every_kind_is_documented_as_the_code_says():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "recovery.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("### Kinds")[2], re.MULTILINE)
+    assert dict(rows) == laws.KINDS
 
 
 def test_every_violation_is_reported_and_not_the_first_of_a_file_only(files):
