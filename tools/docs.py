@@ -125,6 +125,7 @@ PLAIN = {
     "engine": "which CLI runs in the pane",
     "run_id": "the team run",
     "cwd": "where the CLI works",
+    "worktree": "its own git worktree, null without one: see worktrees.md",
     "policies": "restart, max_restarts, on_lost, max_attempts",
     "env_names": "names of the added variables, never values",
     "reason": "why, in words",

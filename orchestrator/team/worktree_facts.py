@@ -202,14 +202,11 @@ def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
     git_dir = place.git_dir
     state = None if git_dir is None else state_of(place)
     mine = state.head if state is not None else f"refs/heads/{place.branch}"
-    if (
-        into.startswith("-")
-        or git.run(place.tree, "rev-parse", "-q", "--verify", f"{into or 'HEAD'}^{{commit}}").code
-    ):
-        raise BadRequest(
-            "bad_argument", f"{into or 'HEAD'!r} is no branch or commit of {place.tree}", "git branch -a"
-        )
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", into or "HEAD", mine)
+    # By its id from here on: no name that somebody gives is ever an option of git.
+    target = git.run(place.tree, "rev-parse", "--quiet", "--verify", f"{into or 'HEAD'}^{{commit}}")
+    if target.code:
+        raise BadRequest("bad_argument", f"{place.tree} has no branch or commit {into!r}", "git branch shows them")
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", target.line, mine)
     said = git.run(place.tree, *words, seconds=git.WRITE_S)
     if said.code not in (0, 1):
         raise git.refused("merge-tree", said)

@@ -291,24 +291,34 @@ def test_taking_back_removes_all_of_it(root):
     assert not Path(made["path"]).exists()
 
 
-def test_worktrees_are_changed_by_one_at_a_time_and_a_git_that_outlives_us_counts(root, monkeypatch):
+def test_worktrees_are_changed_by_one_at_a_time_and_a_git_that_outlives_us_counts(root):
     home = root / ".agents" / "worktrees"
     home.mkdir()
-    read, written = os.pipe()
+    os.mkfifo(root / "fifo")
+    sh(root, "config", "alias.forever", f"!cat '{root}/fifo'")
     with git.turn(home) as held:
-        # As a git that was started by a daemon that is killed now: it has inherited the lock.
-        child = subprocess.Popen(["cat"], stdin=read, pass_fds=(held,))
-    os.close(read)
+        # As the git of a daemon that is killed: it runs on, with the lock it has inherited.
+        outlives = threading.Thread(target=git.run, args=(root, "forever"), kwargs={"held": held})
+        outlives.start()
+        open_end = until(lambda: reader(root / "fifo"))
     with pytest.raises(Conflict) as error, git.turn(home, seconds=0):
         pass
     assert code(error) == "worktree_busy"
     made = threading.Thread(target=leftover, args=(root,))
     made.start()
     assert not (home / "a").exists()
-    os.close(written)
-    made.join(60)
-    child.wait(60)
+    os.close(open_end)
+    for one in (outlives, made):
+        one.join(60)
     assert (home / "a" / "a.txt").exists()
+
+
+def reader(fifo):
+    """The writing end of a pipe by name, if somebody reads it."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
 
 
 def test_git_is_bounded_in_time_and_in_words(root, monkeypatch):
@@ -322,14 +332,7 @@ def test_git_is_bounded_in_time_and_in_words(root, monkeypatch):
         git.run(root, "forever", seconds=0.5)
     assert code(error) == "git_failed"
 
-    def nobody_reads():
-        try:
-            os.close(os.open(root / "fifo", os.O_WRONLY | os.O_NONBLOCK))
-        except OSError as found:
-            return found.errno == errno.ENXIO
-        return None
-
-    assert until(nobody_reads), "what git had started was killed with it"
+    until(lambda: reader(root / "fifo") is None or None)  # what git had started was killed with it
 
 
 def test_without_git_the_operator_is_told(root, monkeypatch):
