@@ -95,6 +95,10 @@ class Paths:
         """Names the process of the agent's CLI, so that it is known again when its pane is gone."""
         return self.engine_dir(agent_id) / "process.json"
 
+    def nudges(self, agent_id: str) -> Path:
+        """How often a line was pasted to wake the agent for one command."""
+        return self.engine_dir(agent_id) / "nudges.json"
+
     def go(self, agent_id: str) -> Path:
         """Names the epoch whose launch stub may go on."""
         return self.engine_dir(agent_id) / "go"

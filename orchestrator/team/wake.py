@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import orjson
 import structlog
 
 from orchestrator.clock import Signal, call_off, rfc3339, wait_until
@@ -26,6 +27,7 @@ from orchestrator.core.events import Draft
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Screen, explain
 from orchestrator.errors import OrchestratorError
+from orchestrator.store.files import read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 
@@ -147,7 +149,12 @@ class Waker:
         return False
 
     async def _try(self, entry: Entry, row: Engine) -> None:
-        for tried, pause in enumerate(itertools.chain(PAUSES_S, itertools.repeat(TROUBLE_S))):
+        key = self._command(entry)
+        # One that was given up is tried anew, for something has changed; else the ladder goes on where it was left,
+        # also by a daemon that died between a paste and the call.
+        before = 0 if self._given_up.pop(entry.agent_id, None) else self._tries(entry, key)
+        pauses = itertools.chain(PAUSES_S, itertools.repeat(TROUBLE_S))
+        for tried, pause in itertools.islice(enumerate(pauses), min(before, len(PAUSES_S)), None):
             if tried == len(PAUSES_S):
                 reason = "needs a human (does not react to a wake)"
                 self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
@@ -156,18 +163,41 @@ class Waker:
             if not await self._still(entry, pause) or not await self._empty(entry, row):
                 return
             calls = entry.calls
+            self._count(entry, key, tried + 1)
             self._note(entry, rules.woken(entry.state, at=self._at(), reason="a line was pasted"))
             if not await self._panes.paste(entry, wake_message(entry.agent_id)):
                 continue
             await self._pause(row.paste_gap_s)
             await self._panes.submit(entry)
             if await self._called(entry, calls):
+                self._count(entry, key, 0)
                 return
             if await self._stands(entry, row):
                 await self._panes.submit(entry)  # a busy CLI may lose the return, never the line
                 if await self._called(entry, calls):
+                    self._count(entry, key, 0)
                     return
         self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
+
+    def _command(self, entry: Entry) -> str:
+        """What the agent is woken for, as long as it is the same."""
+        agent = entry.state
+        cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
+        head = agent.head()
+        task = agent.lease.task_id if agent.lease is not None else head.task_id if head is not None else ""
+        return f"{agent.epoch} {cause} {'' if cause == 'stop' else task}"
+
+    def _tries(self, entry: Entry, key: str) -> int:
+        """How often a line was pasted for this command and no call has followed."""
+        try:
+            found = read_json(self._roster.paths.nudges(entry.agent_id))
+            return int(found["tries"]) if found["command"] == key else 0
+        except (OrchestratorError, LookupError, TypeError, ValueError):
+            return 0
+
+    def _count(self, entry: Entry, key: str, tries: int) -> None:
+        data = orjson.dumps({"command": key, "tries": tries}) + b"\n"
+        replace(self._roster.paths.nudges(entry.agent_id), data, mode=0o600)
 
     async def _empty(self, entry: Entry, row: Engine) -> bool:
         """Look until the composer is empty and the screen has settled; False when no wake is needed any more."""
