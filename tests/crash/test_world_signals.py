@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -185,4 +186,20 @@ def test_when_the_tmux_server_is_killed_every_agent_ends_and_nothing_is_left(tea
     assert "error" not in enqueue(wire, "again", "t1")
     until(lambda: ends(stage, "again") == {"t1": ["result"]})
     assert "Traceback" not in log(stage)
+    faults("world")
+
+
+def test_a_cli_that_outlives_its_tmux_server_ends_with_its_agent(make_stage, faults):
+    """SIGHUP is all that a vanished terminal says, and some CLIs do not hear it."""
+    stage = make_stage(CONFIG)
+    wire = stage.begun()
+    worker = [sys.executable, "-P", "-m", "orchestrator", "worker"]
+    made = wire.tool("agent_create", {"name": "a", "role": "r", "engine": "command", "command": ["nohup", *worker]})
+    assert made["ready"], made
+    pid = worker_of(stage, "a")
+    os.kill(int(stage.server.show(next(iter(stage.tagged())), "#{pid}")), signal.SIGKILL)
+    until(lambda: "exited" in stage.types("a") or not alive(pid))
+    gone = wire.tool("agent_delete", {"agent_id": "a"})
+    assert gone.get("ok"), gone
+    until(lambda: not alive(pid))
     faults("world")
