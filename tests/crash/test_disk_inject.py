@@ -8,6 +8,8 @@ import asyncio
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -400,3 +402,14 @@ def test_a_story_on_a_sound_disk_is_refused_nothing(tmp_path, monkeypatch):
     assert (story.refused, story.exits, disk.hits) == ([], 0, 0)
     assert disk.calls["ftruncate"] == 0
     print(dict(disk.calls))
+
+
+def test_a_log_line_that_finds_no_room_does_not_end_what_it_tells_of():
+    """The log lies in the run directory, whose disk may be as full as the project's."""
+    tells = (
+        "import structlog; from orchestrator.server.daemon import configure_log; configure_log('info'); "
+        "log = structlog.get_logger(); log.warning('broadcast delayed', run='r'); log.exception('bug'); print('went on')"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", tells], stdout=subprocess.PIPE, stderr=full, text=True)
+    assert (done.returncode, done.stdout) == (0, "went on\n")
