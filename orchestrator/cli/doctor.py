@@ -114,10 +114,8 @@ def _show(found: list[Finding]) -> None:
 
 def add_to(app: Any) -> None:
     """Declare the command on the top-level app."""
-    example = (
-        "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'\n"
-        "orchestrator doctor --live codex\norchestrator doctor --fix"
-    )
+    bad = "orchestrator doctor --json | jq '.findings[] | select(.level == \"bad\")'"
+    example = f"{bad}\norchestrator doctor --live codex\norchestrator doctor --fix"
     options.command(app, "doctor", example)(doctor)
 
 
@@ -176,10 +174,6 @@ def _daemon(place: Project) -> Iterator[Finding]:
             yield Finding(
                 "daemon", "bad", f"runs with older settings: {error['message']}", error.get("next_step", "")
             )
-        missing = found.get("missing")
-        if missing:
-            step = "put them back, or give them up: orchestrator daemon restart"
-            yield Finding("daemon", "bad", f"{len(missing)} logs have gone, the first: {missing[0]}", step)
         for note in found.get("notes") or []:
             yield Finding("daemon", "note", f"repaired at its start: {note}")
         return

@@ -282,11 +282,12 @@ class Collecting:
             await asyncio.to_thread(self._mark, directory, note)
         steps.passed("gc:agent-marked")
         roster.forget_collected(item.name)
+        # Before the rest: as long as something of that is there, the next run comes here again.
+        if not measure(roster.paths.artifacts(item.name))[0]:
+            await asyncio.to_thread(remove, roster.paths.artifacts(item.name))
         for path in self._removable(directory):
             await asyncio.to_thread(remove, path)
             steps.passed("gc:agent-file")
-        if not measure(roster.paths.artifacts(item.name))[0]:
-            await asyncio.to_thread(remove, roster.paths.artifacts(item.name))
 
     async def _remove_artifacts(self, item: Item) -> None:
         await asyncio.to_thread(remove, self._roster.paths.artifacts(item.name))
