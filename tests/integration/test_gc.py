@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from orchestrator.cli.gc import seconds
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.core import events
 from orchestrator.errors import BadRequest
@@ -89,6 +90,20 @@ def test_a_process_is_ended_only_with_an_agent_that_is_over_or_has_gone_on():
         Proven(1, 1, "gone", 1),
     ]  # fmt: skip
     assert [item.proven.pid for item in plan_processes(recorded, inherited, lives)] == [1, 2, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("age", "means"), [("7d", 7 * DAY), ("12h", 43200.0), ("30m", 1800.0), ("1.5s", 1.5), ("0", 0.0), ("0d", 0.0)]
+)
+def test_an_age_is_a_number_with_its_unit(age, means):
+    assert seconds(age) == means
+
+
+@pytest.mark.parametrize("age", ["7x", "-1d", "7", "week", "1e3d", "", "99999999999d"])
+def test_an_age_that_is_none_is_refused(age):
+    with pytest.raises(BadRequest) as refused:
+        seconds(age)
+    assert refused.value.code == "bad_argument"
 
 
 # -- the team's data, in one process --------------------------------------------------------------------------------
