@@ -27,6 +27,8 @@ ABOUT = {
     "meta": ".agents/agents/<agent_id>/meta.json: what agent_get shows of the agent; a cache.",
     "run": ".agents/run/<run_id>/run.json: the tmux window of a team run, and what was changed of it.",
     "launch": ".agents/agents/<agent_id>/engine/launch.json (0600): what the launch stub executes.",
+    "process": ".agents/agents/<agent_id>/engine/process.json: which process the agent's CLI is.",
+    "collected": ".agents/agents/<agent_id>/collected.json: what is left of an agent whose data gc has removed.",
     "config": ".agents/config.toml and the user's config.toml, as JSON.",
     "team": ".agents/team.toml, as JSON: the team that orchestrator up brings about.",
 }

@@ -460,6 +460,16 @@ class LaunchFile(BaseModel):
     session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
 
 
+class ProcessFile(BaseModel):
+    """engine/process.json: the process that is the agent's CLI; pids are reused, the three together are not."""
+
+    model_config = ConfigDict(extra="forbid")
+    pid: int
+    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    boot_id: str
+    epoch: int
+
+
 SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "inbox": INBOX,
     "outbox": OUTBOX,
@@ -467,6 +477,7 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "meta": TypeAdapter(Meta),
     "run": TypeAdapter(RunFile),
     "launch": TypeAdapter(LaunchFile),
+    "process": TypeAdapter(ProcessFile),
     "collected": TypeAdapter(CollectedFile),
 }
 """File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config`."""
