@@ -51,25 +51,11 @@ def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
     try:
         fd = io.open(name, READ)
     except FileNotFoundError:
-        # A rotation that could not be finished gives the live file its name back.
-        fd, name = _named_live_again(log, name, first)
+        raise segments.gone(name, first) from None
     try:
-        size = io.fstat(fd).st_size
-        yield LogFile(io, fd, name, last.types, first, last_newline(io, fd, size) if name == log.path else size)
+        yield LogFile(io, fd, name, last.types, first, io.fstat(fd).st_size)
     finally:
         io.close(fd)
-
-
-def _named_live_again(log: OpenLog, name: Path, first: int) -> tuple[int, Path]:
-    io = log.last.io
-    try:
-        fd = io.open(log.path, READ)
-    except FileNotFoundError:
-        raise segments.gone(name, first) from None
-    if seq_at(io, fd, 0) != first:
-        io.close(fd)
-        raise segments.gone(name, first)
-    return fd, log.path
 
 
 def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLog:
@@ -187,8 +173,7 @@ def _looked_at(path: Path, types: frozenset[str], io: SysIO) -> Iterator[OpenLog
     except OSError as error:
         raise failure(path, error) from error
     finally:
-        if fd >= 0:
-            io.close(fd)
+        _close(fd, io)
 
 
 def _newest(path: Path, io: SysIO) -> tuple[int, Path, list[int]]:
@@ -198,16 +183,31 @@ def _newest(path: Path, io: SysIO) -> tuple[int, Path, list[int]]:
         fd, name = _open_if_there(path, io), path
         try:
             firsts = segments.sealed(path, io)
-        except OSError:
-            if fd >= 0:
-                io.close(fd)
+            if fd < 0 and firsts:
+                name = segments.sealed_path(path, firsts[-1])
+                fd = _open_if_there(name, io)
+            # Without a live file, the last sealed one may have got that name back before it was listed.
+            settled = (name == path and fd >= 0) or not _is_there(path, io)
+        except BaseException:
+            _close(fd, io)
             raise
-        if fd < 0 and firsts:
-            name = segments.sealed_path(path, firsts[-1])
-            fd = _open_if_there(name, io)
-        if fd >= 0 or not firsts:
+        if settled and (fd >= 0 or not firsts):
             return fd, name, firsts
+        _close(fd, io)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _is_there(path: Path, io: SysIO) -> bool:
+    try:
+        io.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _close(fd: int, io: SysIO) -> None:
+    if fd >= 0:
+        io.close(fd)
 
 
 def _open_if_there(path: Path, io: SysIO) -> int:
@@ -224,13 +224,21 @@ def _first_of_live(path: Path, fd: int, end: int, firsts: list[int], io: SysIO) 
     first = seq_at(io, fd, 0) if end else None
     if first is not None and first > firsts[-1]:
         return first
-    if first in firsts and samestat(io.fstat(fd), io.stat(segments.sealed_path(path, first))):
+    if first in firsts and _is_named(fd, segments.sealed_path(path, first), io):
         return first  # sealed since it was opened
     before = io.open(segments.sealed_path(path, firsts[-1]), READ)
     try:
         return (last_seq(io, before, io.fstat(before).st_size) or firsts[-1]) + 1
     finally:
         io.close(before)
+
+
+def _is_named(fd: int, name: Path, io: SysIO) -> bool:
+    """Whether the open file has that name; also if nothing has it any more: a rotation was undone meanwhile."""
+    try:
+        return samestat(io.fstat(fd), io.stat(name))
+    except FileNotFoundError:
+        return True
 
 
 def read_all(path: Path, types: frozenset[str], io: SysIO = REAL) -> Iterator[Record]:
