@@ -88,6 +88,18 @@ def write(path: Path, records: list[dict[str, Any]]) -> None:
         file.writelines(encode(record, seq)[1] for seq, record in enumerate(records, 1))
 
 
+async def greeted(project: Project) -> Wire:
+    """A master's relay. Without a cache the first start may take longer than a relay holds its client."""
+    while True:
+        master = await Wire.start(project.root, project.env)
+        try:
+            await master.greet()
+        except RuntimeError:
+            await master.close()
+        else:
+            return master
+
+
 class Back:
     """A project whose daemon is ended and comes back for the next call."""
 
@@ -96,9 +108,7 @@ class Back:
 
     @classmethod
     async def start(cls, project: Project) -> Back:
-        master = await Wire.start(project.root, project.env)
-        await master.greet()
-        return cls(project, master)
+        return cls(project, await greeted(project))
 
     async def ask(self) -> None:
         """A call; an empty project answers it with an error, which is an answer."""
@@ -203,13 +213,7 @@ async def pages(records: int = 1_000_000, rounds: int = 200) -> dict[str, float]
     project = Project()
     try:
         fill(project.root, 1, records // 3)
-        while True:  # without a cache the first start may take longer than a relay holds its client
-            master = await Wire.start(project.root, project.env)
-            try:
-                await master.greet()
-                break
-            except RuntimeError:
-                await master.close()
+        master = await greeted(project)
         last = (await master.call("agent_get", agent_id="a0"))["meta"]["last_event_seq"]
         took = []
         for _ in range(rounds):

@@ -192,14 +192,25 @@ class Checkpoints:
             self._give_up(error)
 
     def forget(self, agent_id: str) -> None:
-        """The agent's files are not what they were (collected, repaired): its checkpoint goes with the next save.
+        """The agent's files are not what they were (collected, written anew): the checkpoint says nothing of them."""
+        self._forget(_agent(agent_id))
 
-        Until then it does no harm: one that does not fit the logs is not used.
-        """
-        self._owners.pop(_agent(agent_id), None)
-        self._behind.discard(_agent(agent_id))
-        self._gone.add(_agent(agent_id))
-        self._look_in(QUIET_S)
+    def forget_run(self, run_id: str) -> None:
+        """As `forget`, for a run's broadcast."""
+        self._forget(_run(run_id))
+
+    def _forget(self, name: str) -> None:
+        self._owners.pop(name, None)
+        self._behind.discard(name)
+        if self._cache is None:
+            discard(self._paths)  # whatever kept it from being used now, the next start must not believe it
+            return
+        try:
+            if self._cache.checkpoint(name) is not None:
+                self._cache.save([], [name])
+        except (OSError, BrokenCache) as error:
+            self._give_up(error)
+            discard(self._paths)
 
     def _look_in(self, seconds: float) -> None:
         at = self._clock.monotonic() + seconds
@@ -270,13 +281,16 @@ class Checkpoints:
         except OSError as error:
             self._warn(str(error))
             self._retry_at = self._clock.monotonic() + RETRY_S
-            self._behind |= {one.name for one in taken}
+            self._behind |= {one.name for one in taken if self._owners.get(one.name) is one.owner}
         except BrokenCache as error:
             self._give_up(error)
         else:
             self._gone -= gone
             for one in taken:
-                self._saved(one)
+                if self._owners.get(one.name) is one.owner:
+                    self._saved(one)
+                else:  # its files were written anew meanwhile
+                    self._forget(one.name)
 
     def _take(self, name: str) -> _Taken | None:
         owner = self._owners[name]
@@ -313,7 +327,7 @@ class Checkpoints:
 
     # -- when it does not work ----------------------------------------------------------------------------------
 
-    def _give_up(self, error: BrokenCache) -> None:
+    def _give_up(self, error: Exception) -> None:
         cache, self._cache = self._cache, None
         if cache is not None:
             self._warn(str(error))

@@ -201,13 +201,22 @@ class Repairing:
             steps.passed("fix:broadcast")
             did = "quarantined, and written anew from the agents' outboxes"
             self._did("broadcast", path, did, kept_in=str(kept))
+        roster.checkpoints.forget_run(run_id)
+        config = roster.config()
         opened = open_run(
-            paths, run_id, run_file(paths, run_id), roster.syncer, roster.config().durability, clean=False
+            paths,
+            run_id,
+            run_file(paths, run_id),
+            roster.syncer,
+            config.durability,
+            clean=False,
+            segment_bytes=config.segment_bytes,
         )
         if run is None:
             roster.runs[run_id] = opened
         else:
-            run.journal, run.refs = opened.journal, opened.refs
+            run.journal, run.refs, run.born = opened.journal, opened.refs, opened.born
+        roster.checkpoints.went_on(roster.runs[run_id])
         roster.corrupt.pop(run_id, None)
         for entry in roster.agents.values():
             if run is None and entry.run_id == run_id:

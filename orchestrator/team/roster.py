@@ -149,10 +149,10 @@ class Roster:
         entry = self.agents.pop(agent_id, None)
         self.corrupt.pop(agent_id, None)
         self.by_req = {req: owner for req, owner in self.by_req.items() if owner != agent_id}
+        self.checkpoints.forget(agent_id)
         if entry is None:
             return
         close(entry)
-        self.checkpoints.forget(agent_id)
         entry.state = state.Agent(agent_id)  # whoever still holds the entry finds nothing to do
         entry.unpublished.clear()
         entry.changed.notify()

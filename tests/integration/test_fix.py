@@ -329,3 +329,29 @@ async def test_a_kill_at_any_step_leaves_what_the_next_run_finishes(tmp_path, mo
         if which in DAMAGES:
             assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
             assert reading.agent(root, "a1")["status"] == "failed"
+
+
+@pytest.mark.parametrize("cut", ["inbox", "outbox", "broadcast"])
+async def test_a_log_that_lost_records_which_were_on_the_disk_is_mended_and_stays_mended(tmp_path, cut):
+    """Only the checkpoint shows this loss: once the log is written anew it must be believed again, also after kill -9."""
+    life = Life(tmp_path)
+    await life.team.agent("a1")
+    await life.task("a1", "a1.t1", {"n": 1})
+    await wait(life, "a1")
+    await emit(life, "a1", "ack")
+    for number in (2, 3):
+        await life.task("a1", f"a1.t{number}", {"n": number})
+    await life.clock.advance(1.0)
+    await life.roster.flush()
+    life.team.close()
+    path = broadcast(tmp_path) if cut == "broadcast" else log(tmp_path, cut)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    life = Life(tmp_path)
+    set_aside = "run-1" if cut == "broadcast" else "a1"
+    assert life.roster.corrupt[set_aside].code == "corrupt_log"
+    assert (await life.repairing.run())["left"] == []
+    assert life.roster.corrupt == {}
+    life.team.close()  # without its clean end
+    await again(tmp_path)
+    sound(tmp_path, ("a1",))
+    assert {r["task_id"] for r in records(log(tmp_path, "inbox"), events.INBOX_TYPES)} >= {"a1.t1", "a1.t2"}
