@@ -160,7 +160,7 @@ class _Check:
         """Answers about agents and runs that have no files at all."""
         for name, answers in self.said.items():
             for one in answers:
-                here = name in self.digests if one.log == "broadcast" else name in seen
+                here = name in self.collected or name in (self.digests if one.log == "broadcast" else seen)
                 if not here and (self.only is None or one.run_id == self.only):
                     self._missing(one, f"a caller was told of {name}, and nothing of it is there")
             if name in self.collected:
@@ -170,9 +170,14 @@ class _Check:
 
     def _run(self, directory: Path) -> None:
         run, place = directory.name, directory / "run.json"
+        notes, violations = len(self.found.notes), len(self.found.violations)
         if "broadcast" in self.found.set_aside(directory):
             self.damaged.add(run)
         log = self.found.read(directory, "broadcast", run=run)
+        if (directory / COLLECTED).exists():
+            del self.found.notes[notes:], self.found.violations[violations:]
+            self.collected.add(run)
+            return
         if not (log and log.lines) and not place.exists():
             return  # made for a run that never began
         self.counts["runs"] += 1

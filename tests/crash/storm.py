@@ -27,8 +27,9 @@ from tests.fakes.relays import until
 AGENTS, WORKERS = 20, 2  # the workers among them are real ones, which cost a second each to start
 QUEUE = 3  # unfinished tasks per agent that the client keeps up
 BOUND_S = 180.0  # without any answer or event: something hangs
-# What only a storm needs: no end of lives, no pause before the next, time for a loaded machine.
+# What only a storm needs: no end of lives, no pause before the next, time for a loaded machine, logs of many files.
 CONFIG = """\
+segment_bytes = 8192
 max_restarts = 100
 restart_window_s = 1.0
 restart_backoff_s = 0.0
