@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+MISSED_S = 1.0
 
 
 def rfc3339(at: datetime) -> str:
@@ -46,6 +47,29 @@ class SystemClock:
 
     def timer(self, delay: float, callback: Callable[[], None]) -> Timer:
         return asyncio.get_running_loop().call_later(max(0.0, delay), callback)
+
+
+class Rounds:
+    """Rounds that follow each other every few seconds, and notice when this process has stood still in between.
+
+    Who was stopped, or ran on a machine that was, has not seen what others did meanwhile, and finds what they said
+    unread: by that time nobody may be judged.
+    """
+
+    def __init__(self, clock: Clock, every_s: float) -> None:
+        self._clock = clock
+        self._every_s = every_s
+        self._due = 0.0
+
+    def begin(self, callback: Callable[[], None]) -> Timer:
+        """The timer of the next round."""
+        self._due = self._clock.monotonic() + self._every_s
+        return self._clock.timer(self._every_s, callback)
+
+    def missed_s(self) -> float:
+        """Asked as the round begins: how long nothing was seen before it; 0 when it comes about in time."""
+        late = self._clock.monotonic() - self._due
+        return late if late > max(MISSED_S, self._every_s) else 0.0
 
 
 class Signal:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from orchestrator.clock import Timer, call_off, rfc3339
+from orchestrator.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.core import supervise
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import Screen
@@ -42,6 +42,15 @@ class _Lease:
     looked: float | None = None
     picture: bytes = b""
 
+    def missed(self, seconds: float) -> None:
+        """Nobody looked for so long: it counts neither for silence nor for the grace of a cancel.
+
+        It does for the task's own time, as that without a daemon does.
+        """
+        self.moved += seconds
+        if self.asked is not None:
+            self.asked += seconds
+
 
 class Overdue:
     """The leases of a roster's agents; ``tend`` is called for an agent whose life must end."""
@@ -51,6 +60,7 @@ class Overdue:
         self._windows = windows
         self._tend = tend
         self._leases: dict[str, _Lease] = {}
+        self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
         self._look: asyncio.Task[None] | None = None
         self._closed = False
@@ -69,7 +79,7 @@ class Overdue:
 
     def _arm(self) -> None:
         if self._due is None and not self._closed:
-            self._due = self._roster.clock.timer(EVERY_S, self._tick)
+            self._due = self._rounds.begin(self._tick)
 
     def _lease(self, entry: Entry) -> _Lease | None:
         agent, clock = entry.state, self._roster.clock
@@ -88,6 +98,12 @@ class Overdue:
 
     def _tick(self) -> None:
         self._due = None
+        missed_s = self._rounds.missed_s()
+        if missed_s:
+            for held in self._leases.values():
+                held.missed(missed_s)
+            self._arm()
+            return
         looks: list[tuple[Entry, _Lease]] = []
         for agent_id, entry in self._roster.agents.items():
             lease = self._lease(entry)

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from orchestrator.clock import Timer, call_off, rfc3339
+from orchestrator.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.core import blocks, supervise
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
@@ -68,6 +68,7 @@ class Watching:
         self.on_human: Callable[[Entry], None] | None = None
         self.on_stale: Callable[[Entry], None] | None = None
         self._lives: dict[str, _Life] = {}
+        self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
         self._look: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[None]] = set()
@@ -85,10 +86,13 @@ class Watching:
 
     def _arm(self) -> None:
         if self._due is None and not self._closed:
-            self._due = self._roster.clock.timer(EVERY_S, self._tick)
+            self._due = self._rounds.begin(self._tick)
 
     def _tick(self) -> None:
         self._due = None
+        missed_s = self._rounds.missed_s()
+        for life in self._lives.values():
+            life.began += missed_s
         looked_at: list[Entry] = []
         for agent_id, life in list(self._lives.items()):
             entry = self._roster.agents.get(agent_id)

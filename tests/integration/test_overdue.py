@@ -188,6 +188,24 @@ async def test_a_machine_that_slept_and_a_clock_that_is_set_make_nobody_stalled_
     team.close()
 
 
+async def test_a_daemon_that_stood_still_finds_nobody_silent_and_reads_before_it_judges(scene):
+    """Stopped and continued, or starved: its timers come late, and what agents said meanwhile is unread."""
+    silent, in_grace = await scene.agent(), await scene.agent("a2")
+    await scene.holds(silent)
+    await scene.holds(in_grace, "t2", timeout_s=60.0)
+    await scene.passes(65)
+    assert scene.types("a2")[-1] == "cancel_requested"
+    scene.team.clock.seconds += 3600
+    await scene.team.clock.advance(0)
+    assert {"stalled", "error"}.isdisjoint(scene.types() + scene.types("a2"))
+    await scene.emit(in_grace, "canceled")  # it lay in the socket
+    await scene.passes(30)
+    assert {"stalled", "error"}.isdisjoint(scene.types() + scene.types("a2"))
+    assert scene.tended == []
+    await scene.passes(30)
+    assert scene.types()[-1] == "stalled", "what was seen before counts"
+
+
 # -- out of time --------------------------------------------------------------------------------------------------
 
 

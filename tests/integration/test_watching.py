@@ -400,3 +400,13 @@ async def test_the_time_to_get_ready_counts_anew_for_a_next_life(scene):
     assert entry.state.life == "starting"
     await scene.looks(1)
     assert entry.state.life == "failed"
+
+
+async def test_a_daemon_that_stood_still_gives_a_starting_cli_its_time(scene):
+    entry = await scene.agent(ready=False, screen=TRUST)
+    await scene.looks(25)
+    scene.team.clock.seconds += 3600
+    await scene.looks(2)
+    assert entry.state.life == "starting"
+    await scene.looks(10)
+    assert entry.state.life == "failed"
