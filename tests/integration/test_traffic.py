@@ -1,0 +1,176 @@
+"""What one connection may cost: lines that end somewhere, answers that somebody takes, and a client that does neither."""
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import mcp_types as types
+import pytest
+from mcp.server.lowlevel import Server
+
+from orchestrator.clock import Signal
+from orchestrator.server import traffic
+from orchestrator.server.resources import Resources
+from orchestrator.server.session import serve
+from orchestrator.server.toolset import Client
+from orchestrator.server.traffic import Incoming, Stalled, TooLong, Traffic, drained
+from orchestrator.team.entry import Origin
+from tests.team import Team, settle
+
+pytestmark = pytest.mark.anyio
+BOUND_S = 60.0
+INITIALIZE = {
+    "jsonrpc": "2.0", "id": 0, "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@asynccontextmanager
+async def ends():
+    """Both ends of a connection: the daemon's streams, and the client's socket."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=ours, limit=traffic.BUFFER)
+    theirs.setblocking(False)
+    try:
+        yield reader, writer, theirs
+    finally:
+        writer.transport.abort()
+        theirs.close()
+
+
+async def send(sock, data):
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+async def test_lines_come_whole_in_order_and_the_last_one_without_its_newline():
+    async with ends() as (reader, _, theirs):
+        incoming = Incoming(reader, 1 << 20)
+        sending = asyncio.create_task(send(theirs, b"one\n\ntwo\n" + b"x" * 1_000_000 + b"\nlast"))
+        assert [await incoming.line() for _ in range(4)] == [b"one", b"", b"two", b"x" * 1_000_000]
+        await sending
+        theirs.shutdown(socket.SHUT_WR)
+        assert await incoming.line() == b"last"
+        assert await incoming.line() is None
+        assert await incoming.line() is None
+
+
+@pytest.mark.parametrize("tail", [b"", b"\nnext\n"])
+async def test_a_line_is_too_long_as_soon_as_it_is(tail):
+    async with ends() as (reader, _, theirs):
+        incoming = Incoming(reader, 1000)
+        sending = asyncio.create_task(send(theirs, b"x" * 1001 + tail))
+        with pytest.raises(TooLong):
+            await incoming.line()
+        await sending
+
+
+async def test_a_limit_may_be_raised_between_lines():
+    async with ends() as (reader, _, theirs):
+        incoming = Incoming(reader, 10)
+        await send(theirs, b"hello\n")
+        assert await incoming.line() == b"hello"
+        incoming.limit = 1000
+        await send(theirs, b"x" * 500 + b"\n")
+        assert await incoming.line() == b"x" * 500
+
+
+async def test_a_client_that_takes_nothing_is_stalled_and_one_that_takes_slowly_is_not(monkeypatch):
+    monkeypatch.setattr(traffic, "STALL_S", 0.2)
+    loop = asyncio.get_running_loop()
+    async with ends() as (_, writer, theirs):
+        writer.write(b"x" * (8 << 20))
+        slow = asyncio.create_task(drained(writer))
+        got = 0
+        while not slow.done():
+            got += len(await loop.sock_recv(theirs, 1 << 16))
+        await slow
+        writer.write(b"x" * (8 << 20))
+        with pytest.raises(Stalled):
+            await drained(writer)
+
+
+def flooding(size):
+    """A server whose one tool answers with so many bytes, and the requests it was given."""
+    given = []
+
+    async def call(ctx, params):
+        given.append(ctx.request_id)
+        return types.CallToolResult(content=[types.TextContent(type="text", text="x" * size)])
+
+    return Server("t", on_call_tool=call), given
+
+
+async def test_a_client_that_asks_and_does_not_read_is_not_read_and_then_dropped(monkeypatch):
+    monkeypatch.setattr(traffic, "STALL_S", 0.5)
+    server, given = flooding(100_000)
+    async with ends() as (reader, writer, theirs):
+        serving = asyncio.create_task(serve(server, Incoming(reader, 1 << 20), writer, "boot"))
+        call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t", "arguments": {}}}
+        lines = [INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+        lines += [{**call, "id": number} for number in range(1, 20_000)]
+        sending = asyncio.create_task(send(theirs, b"".join(json.dumps(one).encode() + b"\n" for one in lines)))
+        with pytest.raises(Stalled):
+            await asyncio.wait_for(serving, BOUND_S)
+        assert len(given) <= traffic.MAX_OPEN + 128, "what it asks waits on its side"
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():
+    one = Traffic()
+
+    def request(key, method="tools/call"):
+        return types.JSONRPCRequest(jsonrpc="2.0", id=key, method=method)
+
+    for key in range(traffic.MAX_OPEN - 1):
+        one.asked(request(key))
+    for key in range(1000):
+        one.asked(request(f"listen-{key}", "subscriptions/listen"))
+    await asyncio.wait_for(one.room(), BOUND_S)
+    one.asked(request("last"))
+    waiting = asyncio.create_task(one.room())
+    await settle()
+    assert not waiting.done()
+    with one.taking(types.JSONRPCResponse(jsonrpc="2.0", id=0, result={})):
+        await settle()
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, BOUND_S)
+    one.asked(request("again"))
+    one.asked(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 5}))
+    await asyncio.wait_for(one.room(), BOUND_S)
+
+
+async def test_a_subscriber_that_does_not_read_costs_one_cue_however_much_changes(tmp_path, monkeypatch):
+    from orchestrator.server import resources
+
+    monkeypatch.setattr(resources, "EVERY_S", 0.0)
+    team = Team(tmp_path)
+    entry = await team.agent()
+    taken, told = Signal(), []
+
+    class Session:
+        async def send_resource_updated(self, uri):
+            told.append(uri)
+            if len(told) == 1:
+                await taken.arm()
+
+    client = Client(Origin("c", "/", None, None, None, ()), "relay", "master", ("team",))
+    one = Resources(client, team.roster)
+    one._subscribed["agent://a1/outbox"] = Session()
+    for _ in range(200):
+        one.changed(entry)
+        await settle()
+    assert len(told) == 1
+    assert len(one._sending) == 1
+    taken.notify()
+    await settle()
+    assert len(told) == 2, "what changed meanwhile is one cue more"
+    one.close()
+    team.close()
