@@ -363,7 +363,7 @@ class Daemon:
 
     # -- what only the command line asks ------------------------------------------------------------------------
 
-    async def status(self, _given: dict[str, Any]) -> dict[str, Any]:
+    async def status(self) -> dict[str, Any]:
         """`orchestrator daemon status`."""
         error = self.configured.error
         return {
@@ -400,7 +400,7 @@ class Daemon:
             "log": str(self.door.directory / "log"),
         }
 
-    async def stop(self, _given: dict[str, Any]) -> dict[str, Any]:
+    async def stop(self) -> dict[str, Any]:
         """`orchestrator daemon stop`: the answer leaves before the sockets are aborted."""
         asyncio.get_running_loop().call_later(0.05, self.end, "asked to stop")
         return {"ok": True}
