@@ -1,8 +1,10 @@
 """Whatever comes through the daemon's door costs that connection only: noise, silence, floods, and clients that do not read."""
 
+import contextlib
 import json
 import socket
 
+import psutil
 import pytest
 
 from tests.crash.raw import INITIALIZE, Raw, connections, hello, log, quiet, started
@@ -178,6 +180,34 @@ def test_two_hundred_clients_at_once_are_all_served_and_leave_nothing(make_stage
         grown.append(rss(daemon))
         faults("world", 200)
     assert grown[2] - grown[0] < 20 * MB, grown
+
+
+def test_the_relay_refuses_the_same_in_words_and_forgets_it(make_stage, faults):
+    stage = make_stage()
+    daemon = started(stage)
+    wire = stage.begun()
+    relay = next(one for one in psutil.process_iter() if is_relay(one, wire))
+    before = rss(daemon), rss(relay)
+    for data in (b"\xff\xfe\n", b"\0\0\n", b"[" * 100_000 + b"\n", b"17\n", b"{}\n", b"\n\n"):
+        wire.write(data)
+        faults("world")
+    wire.write(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"')
+    for _ in range(100):
+        wire.write(b"x" * MB)
+    wire.write(b'"}}\n')
+    assert len(wire.ask("tools/list", {})["result"]["tools"]) >= 9
+    told = [one["error"]["code"] for one in list(wire.messages) if one.get("id") is None and "error" in one]
+    assert sorted(told) == [-32700, -32700, -32700, -32600, -32600, -32600]
+    assert rss(daemon) - before[0] < 20 * MB
+    assert rss(relay) - before[1] < 100 * MB
+    faults("world")
+
+
+def is_relay(process, wire):
+    """Whether it is the relay below the CLI of that wire."""
+    with contextlib.suppress(psutil.Error, OSError, ValueError):
+        return process.ppid() == int(wire.pid_file.read_text())
+    return False
 
 
 # -- who does not read ------------------------------------------------------------------------------------------

@@ -1,13 +1,23 @@
 """A machine that has nothing left to give: file descriptors, processes, threads; calls fail clearly and work again."""
 
+import asyncio
 import contextlib
+import errno
+import os
 import resource
 import shutil
 import signal
 import subprocess
+import threading
+from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.errors import Environment
+from orchestrator.server.daemon import Daemon
+from orchestrator.store.syncer import Syncer
+from orchestrator.store.sysio import SysIO
+from orchestrator.team import processes
 from tests.crash.raw import INITIALIZE, Raw, connections, log, started
 from tests.stage import alive, until
 
@@ -101,3 +111,86 @@ def test_with_a_full_process_table_calls_fail_clearly_and_work_afterwards(make_s
         assert wire.tool("agent_delete", {"agent_id": agent_id})["ok"], rows
     assert alive(daemon.pid)
     assert "Traceback" not in log(stage)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("granted", [0, 5, 10])
+async def test_a_daemon_that_gets_no_threads_says_so_before_it_serves(granted):
+    """A pool that could not start a thread would keep the work, and do it when nobody expects it any more."""
+    left = granted
+    real = threading.Thread.start
+
+    def start(thread):
+        nonlocal left
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        real(thread)
+
+    syncer = Syncer(lambda _error: None)
+    loop = asyncio.get_running_loop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(Environment) as refused:
+            Daemon._take_threads(SimpleNamespace(syncer=syncer), loop)
+    assert refused.value.code == "daemon_failed"
+    Daemon._take_threads(SimpleNamespace(syncer=Syncer(lambda _error: None)), loop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        left = 0
+        assert await asyncio.gather(*(asyncio.to_thread(lambda n=n: n) for n in range(50))) == list(range(50))
+
+
+def a_process():
+    return subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+
+
+@pytest.mark.anyio
+async def test_the_end_of_a_process_is_noticed_without_a_descriptor_to_watch_it(monkeypatch):
+    def none_left(_pid):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", none_left)
+    child = a_process()
+    watching = asyncio.ensure_future(processes.ended(child.pid))
+    await asyncio.sleep(0)
+    assert not watching.done()
+    child.kill()
+    await asyncio.wait_for(watching, 60)
+    child.communicate()
+
+
+def test_a_directory_is_synced_with_the_last_descriptor_there_is(tmp_path):
+    class Full(SysIO):
+        """No descriptor is left but those that are given back."""
+
+        free = 0
+
+        def open(self, path, flags, mode=0o600):
+            if not self.free:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open(path, flags, mode)
+
+    io = Full()
+    with pytest.raises(OSError):
+        io.fsync_dir(tmp_path)
+    io.reserve()
+    spare, closed = io._spare, []
+    real = os.close
+
+    def close(fd):
+        closed.append(fd)
+        io.free = 1
+        real(fd)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "close", close)
+        io.fsync_dir(tmp_path)
+    assert closed[0] == spare
+    assert io._spare is not None, "there is one again for the next time"
+    real(io._spare)
