@@ -131,15 +131,6 @@ def damage(paths: Paths, agent_id: str) -> Corrupt | None:
     return None
 
 
-def is_short(paths: Paths, agent_id: str) -> bool:
-    """Whether the outbox is damaged by itself, or ends before what the broadcast knows of it."""
-    told = max((r["ref"] for r in beside(paths, agent_id).told), default=0)
-    try:
-        return sum(1 for _ in read_all(paths.outbox(agent_id), OUTBOX_TYPES)) < told
-    except Corrupt:
-        return True
-
-
 def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
     """Why a run's run.json is none; None also for one that a newer version wrote."""
     try:

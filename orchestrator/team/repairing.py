@@ -27,7 +27,6 @@ from orchestrator.team.mendable import (
     damage,
     half_written,
     is_same,
-    is_short,
     retold,
     run_trouble,
     salvaged,
@@ -128,10 +127,9 @@ class Repairing:
             raise error  # of a newer version, or not readable: that is no damage
         await self._end_processes(agent_id)
         made = await asyncio.to_thread(salvaged, paths, agent_id, error, self._at)
-        # The one that is known to be damaged comes last: until it is replaced, the agent is not loaded.
-        logs = [(paths.inbox(agent_id), made.inbox), (paths.outbox(agent_id), made.outbox)]
-        if not await asyncio.to_thread(is_short, paths, agent_id):
-            logs.reverse()
+        # The outbox first: between the two it tells of tasks that the old inbox lacks, or that inbox is damaged
+        # anyway, so the agent is not loaded. The other way round it might be, with a task without its payload.
+        logs = [(paths.outbox(agent_id), made.outbox), (paths.inbox(agent_id), made.inbox)]
         for path, lines in logs:
             if await asyncio.to_thread(is_same, path, lines):
                 await asyncio.to_thread(drop_segments, path)

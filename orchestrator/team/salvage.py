@@ -262,7 +262,7 @@ class _Outbox:
         while (head := agent.head()) is not None and head is not task:
             if self.end_of.get(head.task_id, 0) > seq:
                 return False  # its end is known, and comes later
-            if not self._fill(self._unknown(head)):
+            if not self._fill(self._end(head)):
                 return False
         if task.state == "queued" and record["type"] in ("ack", "progress", "requeued"):
             out = happened(agent, "delivered", self.at, by="orchestrator", task_id=task.task_id, attempt=task.attempt)
@@ -287,6 +287,16 @@ class _Outbox:
             payload = draft.fields.get("payload")
             if isinstance(payload, dict) and payload.get("code") == UNKNOWN:
                 self.made.unknown.append(draft.fields["task_id"])
+
+    def _end(self, task: state.Task) -> Draft:
+        """The task's end as it was told where it did not fit, else that it is not known."""
+        end = self.ends.get(task.task_id)
+        if end is None:
+            return self._unknown(task)
+        more = {"payload": end["payload"]} if "payload" in end else {}
+        return happened(
+            self.agent, end["type"], end["at"], by=end["by"], task_id=task.task_id, attempt=task.attempt, **more
+        )
 
     def _unknown(self, task: state.Task) -> Draft:
         message = f"{self.log.where}: damaged; whether the task was done is not known, so it is not run again"
@@ -321,20 +331,11 @@ class _Outbox:
             end = self.ends.get(task.task_id)
             if place > reached and end is None and hidden > 0:
                 reached, hidden = place, hidden - 1
-            if end is not None:
-                self._add_end(task, end)
-            elif place <= reached:
-                self._add(self._unknown(task))
+            if end is not None or place <= reached:
+                self._add(self._end(task))
             elif task.lost:
                 why = {"reason": "its record was damaged, so it cannot be handed out"}
                 self._add(ended(self.agent, task, "canceled", self.at, why))
-
-    def _add_end(self, task: state.Task, end: Record) -> None:
-        more = {"payload": end["payload"]} if "payload" in end else {}
-        draft = happened(
-            self.agent, end["type"], end["at"], by=end["by"], task_id=task.task_id, attempt=task.attempt, **more
-        )
-        self._add(draft)
 
     def _end_life(self, epoch: int) -> None:
         """`failed` in the newest life there was, so that the next one gets a number that no process has had."""

@@ -271,12 +271,14 @@ async def test_small_leftovers_are_tidied_and_others_files_are_not(tmp_path):
     busy = agent / f".meta.json.{os.getppid()}-1.tmp"
     for path in (mine, busy, *others):
         path.write_text("{")
+    link = agent / ".link.9999999-1.tmp"
+    link.symlink_to(others[0])
     secret = agent / "engine" / "launch.json"
     secret.write_text("{}")
     secret.chmod(0o644)
     told = await fixed(tmp_path)
     assert [one["file"] for one in told["done"]] == [str(mine), str(secret)]
-    assert not mine.exists() and busy.exists() and all(path.exists() for path in others)
+    assert not mine.exists() and busy.exists() and link.is_symlink() and all(path.exists() for path in others)
     assert secret.stat().st_mode & 0o777 == 0o600
 
 
@@ -284,6 +286,7 @@ DAMAGES = {
     "outbox": [("outbox", b'"result"')],
     "inbox": [("inbox", b'"a1.t2"')],
     "both": [("outbox", b'"ready"'), ("inbox", b'"a1.t1"')],
+    "cut": [],
 }
 
 
@@ -292,6 +295,9 @@ async def test_a_kill_at_any_step_leaves_what_the_next_run_finishes(tmp_path, mo
     def damage(root):
         for name, needle in DAMAGES.get(which, []):
             hurt(log(root, name), needle, garbled)
+        if which == "cut":  # whole lines: only the outbox shows that they were there
+            path = log(root, "inbox")
+            path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
         if which == "broadcast":
             hurt(broadcast(root), b'"ready"', garbled)
         if which == "run":

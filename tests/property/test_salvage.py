@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core import blocks, decide, events, state, supervise
@@ -22,7 +22,17 @@ from tests.desk import Desk, essence
 TYPES = {"inbox": INBOX_TYPES, "outbox": OUTBOX_TYPES}
 SPEC = {"name": "a", "role": "r", "engine": "shell", "run_id": "run-1", "cwd": "/p", "policies": {}}
 AT = "2026-02-01T00:00:00.000Z"
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class Drawn:
+    """The choices of an example that was found once."""
+
+    def __init__(self, choices):
+        self._choices = iter(choices)
+
+    def draw(self, _strategy):
+        return next(self._choices)
 
 
 def history(seed: int, steps: int) -> Desk:
@@ -138,6 +148,7 @@ def files(desk):
 
 
 @QUICK
+@example(seed=59, steps=58, data=Drawn(([], 1, "outbox", 1637, "cut out", 300)))
 @given(seed=st.integers(0, 400), steps=st.integers(3, 60), data=st.data())
 def test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read(seed, steps, data):
     desk = history(seed, steps)
