@@ -150,7 +150,8 @@ def run_dir(root: Path) -> Path:
 
 
 _MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    ("agents", (".agents/config.toml", ".agents/agents", ".agents/run")),  # other tools have an .agents/ too
+    # Other tools have an .agents/ too.
+    ("agents", (".agents/config.toml", ".agents/team.toml", ".agents/agents", ".agents/run")),
     ("planning", (".planning",)),
     ("git", (".git",)),
 )

@@ -65,6 +65,7 @@ def up(
     path = Path(file).absolute() if file else place.root / TEAM_FILE
     described = teamfile.load(path, place.root)
     told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
+    errors: dict[Step, str] = {}
     with Link(place, start=True) as link:
         steps = teamfile.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
         making = {step.name for step in steps if step.do in ("create", "recreate")}
@@ -85,7 +86,9 @@ def up(
         ours = {row["agent_id"] for row in rows}
         told["elsewhere"] = [row["agent_id"] for row in _every(link) if row["agent_id"] not in ours]
     told["as_described"] = all(row["ok"] for row in rows)
-    told["changed"] = not dry_run and any(step.do not in ("keep", "leave", "refuse") for step in steps)
+    # What could not be made anew has been ended all the same.
+    changed = [step for step in steps if step.do not in ("keep", "leave", "refuse")]
+    told["changed"] = not dry_run and any(step.do == "recreate" or step not in errors for step in changed)
     if as_json:
         output.print_json({**told, "agents": rows})
     else:

@@ -38,7 +38,7 @@ def git(at, *arguments):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("mark", [".agents/config.toml", ".agents/agents", ".agents/run"])
+@pytest.mark.parametrize("mark", [".agents/config.toml", ".agents/team.toml", ".agents/agents", ".agents/run"])
 def test_our_agents_folder_makes_a_project_also_above_a_nearer_planning_or_git(home, mark):
     at = make(home / "p", "sub/.planning", "sub/deep/.git/x")
     make(at, mark)

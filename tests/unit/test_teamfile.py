@@ -375,9 +375,12 @@ def test_one_that_cannot_be_launched_again_is_told_and_the_others_are_made(root,
     code, told = up(link)
     assert (code, told["as_described"]) == (1, False)
     assert changes(link) == ["agent_restart", "agents_create"]
+    assert told["changed"]
     (mine, other) = told["agents"]
     assert (mine["did"], mine["status"], mine["ok"], other["ok"]) == ("failed", "failed", False, True)
     assert "no pane" in mine["why"]
+    code, told = up(link)
+    assert (code, told["changed"]) == (1, False)
 
 
 def test_ends_come_before_what_is_made_and_all_is_made_by_one_call(root, up):
@@ -395,7 +398,7 @@ def test_one_that_cannot_be_ended_is_not_made_a_second_time(root, up):
     load(root, f'{BUILDER}model = "m"\n')
     link = FakeLink(meta(root), agent_delete=Conflict("agent_ended", "not in time"))
     code, told = up(link, "--recreate")
-    assert (code, changes(link)) == (1, ["agent_delete"])
+    assert (code, changes(link), told["as_described"]) == (1, ["agent_delete"], False)
     assert "not in time" in told["agents"][0]["why"]
 
 
