@@ -14,6 +14,7 @@ from typing import Any
 
 from orchestrator.clock import Clock, Signal
 from orchestrator.core import snapshot, state
+from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
 from orchestrator.store.journal import Journal
 
@@ -95,11 +96,11 @@ class Entry:
         for journal in self.logs.values():
             journal.rest()
 
-    def presence(self, clock: Clock) -> state.Presence:
+    def presence(self, clock: Clock) -> derived.Presence:
         quiet = None if self.last_call is None else clock.monotonic() - self.last_call
         again = self.relaunch_at
         wait_s = again[1] - clock.monotonic() if again is not None and again[0] == self.state.epoch else None
-        return state.Presence(self.waiting is not None, quiet, self.process, self.turn, wait_s)
+        return derived.Presence(self.waiting is not None, quiet, self.process, self.turn, wait_s)
 
     def called(self, clock: Clock) -> None:
         """Note that the agent begins a call: its CLI is in the middle of a turn, whatever we took it for."""

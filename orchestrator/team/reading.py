@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core import state
+from orchestrator.core import status as derived
 from orchestrator.core.events import BROADCAST_TYPES, OUTBOX_TYPES
 from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.store.files import Paths, check_id
@@ -24,7 +25,7 @@ FINAL = ("deleted", "failed")
 
 
 def _status(agent: state.Agent) -> tuple[str, str]:
-    status = state.status(agent, state.Presence())
+    status = derived.status(agent, derived.Presence())
     return status if status[0] in FINAL else ("unknown", "no daemon runs: what the files say")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.core import state
+from orchestrator.core import status as derived
 from orchestrator.core.engines import ENGINES
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
 from orchestrator.team.entry import Entry
@@ -94,7 +95,7 @@ def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, 
     files = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
     return [
         {"file": str(files[proof.log]), "seq": proof.seq, "type": proof.type, "at": proof.at}
-        for proof in state.proof_of(agent, shown)
+        for proof in derived.proof_of(agent, shown)
     ]
 
 
@@ -110,7 +111,7 @@ def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
 
 def status_of(entry: Entry, clock: Clock) -> tuple[str, str]:
     """The derived (status, reason) right now."""
-    return state.status(entry.state, entry.presence(clock))
+    return derived.status(entry.state, entry.presence(clock))
 
 
 def row(roster: Roster, entry: Entry) -> dict[str, Any]:

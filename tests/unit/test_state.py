@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from orchestrator.core import blocks, decide, events, state, supervise
+from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
 from orchestrator.errors import BadRequest, Conflict, Corrupt, NotReady
 from tests.desk import BUDGET, Desk, essence, refold
@@ -410,14 +411,14 @@ def test_fifo_broken_on_disk_is_corrupt(desk):
 
 def test_status_never_shows_unknown_as_idle(desk):
     agent = desk.agent
-    assert state.status(agent, state.Presence(waiting=True, process="alive"))[0] == "idle"
-    assert state.status(agent, state.Presence(quiet_s=1.0, process="alive"))[0] == "idle"
-    assert state.status(agent, state.Presence(quiet_s=60.0, process="alive"))[0] == "unknown"
-    assert state.status(agent, state.Presence(process="alive"))[0] == "unknown"
-    assert state.status(agent, state.Presence(waiting=True, process="gone"))[0] == "exited"
+    assert derived.status(agent, derived.Presence(waiting=True, process="alive"))[0] == "idle"
+    assert derived.status(agent, derived.Presence(quiet_s=1.0, process="alive"))[0] == "idle"
+    assert derived.status(agent, derived.Presence(quiet_s=60.0, process="alive"))[0] == "unknown"
+    assert derived.status(agent, derived.Presence(process="alive"))[0] == "unknown"
+    assert derived.status(agent, derived.Presence(waiting=True, process="gone"))[0] == "exited"
     desk.enqueue("t1")
     desk.wait()
-    assert state.status(agent, state.Presence(waiting=True, process="alive"))[0] == "busy"
+    assert derived.status(agent, derived.Presence(waiting=True, process="alive"))[0] == "busy"
 
 
 def test_a_crash_between_cancel_and_its_consequences_is_settled_on_restart(desk):
@@ -526,7 +527,7 @@ def test_an_agent_that_lives_no_more_is_not_blocked():
 def test_a_block_is_a_status_with_its_reason(life):
     desk = living(life)
     see(desk, found("login", "nobody is logged in"))
-    assert state.status(desk.agent, state.Presence(process="alive")) == ("blocked", "nobody is logged in")
+    assert derived.status(desk.agent, derived.Presence(process="alive")) == ("blocked", "nobody is logged in")
 
 
 @pytest.mark.parametrize(
@@ -540,12 +541,12 @@ def test_a_block_is_a_status_with_its_reason(life):
     ],
 )
 def test_the_turn_of_its_cli_explains_an_agent_that_is_silent(desk, turn, status):
-    silent = state.Presence(quiet_s=99.0, process="alive", turn=turn)
-    assert state.status(desk.agent, silent)[0] == status
-    assert state.status(desk.agent, silent._replace(waiting=True))[0] == "idle"
+    silent = derived.Presence(quiet_s=99.0, process="alive", turn=turn)
+    assert derived.status(desk.agent, silent)[0] == status
+    assert derived.status(desk.agent, silent._replace(waiting=True))[0] == "idle"
     desk.enqueue("t1")
     desk.wait()
-    assert state.status(desk.agent, silent)[0] == "busy"
+    assert derived.status(desk.agent, silent)[0] == "busy"
 
 
 def test_a_cli_that_ends_before_its_first_ready_is_not_launched_again():

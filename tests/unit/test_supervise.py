@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.core import decide, state, supervise
+from orchestrator.core import status as derived
 from orchestrator.core.supervise import Budget, Rung
 from orchestrator.errors import Conflict
 from tests.desk import BUDGET, Desk, essence, refold
@@ -224,10 +225,10 @@ def test_stalled_is_said_once_and_taken_back_once(desk):
     assert supervise.stalled(desk.agent, at=desk.at(), reason="r") == []
     holds(desk)
     desk.write(supervise.stalled(desk.agent, at=desk.at(), reason="still"))
-    assert state.status(desk.agent, state.Presence(process="alive")) == ("stalled", "still")
+    assert derived.status(desk.agent, derived.Presence(process="alive")) == ("stalled", "still")
     assert supervise.stalled(desk.agent, at=desk.at(), reason="still") == []
     desk.write(supervise.recovered(desk.agent, at=desk.at(), reason="it called"))
-    assert state.status(desk.agent, state.Presence(process="alive"))[0] == "busy"
+    assert derived.status(desk.agent, derived.Presence(process="alive"))[0] == "busy"
     assert supervise.recovered(desk.agent, at=desk.at(), reason="it called") == []
 
 
@@ -242,7 +243,7 @@ def test_a_new_life_is_not_stalled(desk):
 
 
 def proofs(desk, status):
-    return [(proof.type, proof.seq) for proof in state.proof_of(desk.agent, status)]
+    return [(proof.type, proof.seq) for proof in derived.proof_of(desk.agent, status)]
 
 
 def test_the_records_that_prove_a_status_are_known(desk):
@@ -256,8 +257,8 @@ def test_the_records_that_prove_a_status_are_known(desk):
     desk.ready()
     desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
     assert proofs(desk, "stopping")[0] == ("stop", 2)
-    assert [p._asdict() for p in state.proof_of(refold(desk), "stopping")] == [
-        p._asdict() for p in state.proof_of(desk.agent, "stopping")
+    assert [p._asdict() for p in derived.proof_of(refold(desk), "stopping")] == [
+        p._asdict() for p in derived.proof_of(desk.agent, "stopping")
     ]
 
 

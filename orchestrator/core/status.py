@@ -1,0 +1,77 @@
+"""How an agent stands right now: the status derived from its records and from what is seen of it. Pure.
+
+Never stored (design §6): it is asked for, with the reason and the records that prove it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from orchestrator.core.state import Agent, Proof
+
+
+class Presence(NamedTuple):
+    """What the daemon sees of the agent right now; never stored."""
+
+    waiting: bool = False  # inside wait_for_command
+    quiet_s: float | None = None  # since its last call in this daemon's life; None = none yet
+    process: str = "unknown"  # alive | gone | unknown
+    turn: str = "unknown"  # of its CLI, as hooks tell it: working | parked | ended | human | unknown
+    relaunch_s: float | None = None  # until its next life is launched
+
+
+def status(agent: Agent, seen: Presence) -> tuple[str, str]:
+    """The derived (status, reason); `unknown` is never shown as idle (design §6)."""
+    life = agent.life
+    if life in ("deleted", "failed"):
+        return life, str((agent.failure or {}).get("reason", ""))
+    if life == "stopped" or agent.stop_asked:
+        return "stopping", "asked to stop"
+    if life == "exited":
+        soon = seen.relaunch_s is not None and seen.relaunch_s > 0
+        again = f"; launched again in {seen.relaunch_s:.0f} s" if soon else ""
+        return "exited", str((agent.exited or {}).get("reason", "")) + again
+    if seen.process == "gone":
+        return "exited", "its process is gone"
+    if agent.blocked is not None:
+        return "blocked", agent.blocked.reason
+    if agent.stalled is not None:
+        return "stalled", agent.stalled
+    if life in ("new", "starting"):
+        return "starting", "waiting for its first wait_for_command"
+    if agent.lease is not None:
+        return "busy", f"holds {agent.lease.task_id}"
+    if seen.waiting:
+        return "idle", "inside wait_for_command"
+    if seen.turn == "parked":
+        return "parked", "ended its turn; it is woken when work comes"
+    if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
+        return "idle", "between two calls"
+    return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")
+
+
+def proof_of(agent: Agent, shown: str) -> list[Proof]:
+    """The records that show the ``shown`` status, most telling first; none for what only presence shows."""
+    keys = {
+        "stopping": ("stop", "life"),
+        "busy": ("lease", "life"),
+        "stalled": ("stalled", "lease", "life"),
+        "parked": ("parked", "life"),
+    }.get(shown, ("life",))
+    found = [agent.proofs[key] for key in keys if key in agent.proofs]
+    if shown == "blocked" and agent.blocked is not None:
+        block = agent.blocked
+        found = [Proof("outbox", block.seq, "blocked", block.since), *found]
+        if "lease" in agent.proofs:
+            found.insert(1, agent.proofs["lease"])
+    return found
+
+
+_SILENT = {
+    "human": "a human speaks with it, or has interrupted it",
+    "ended": "its CLI has ended its turn and waits for a human",
+    "working": "its CLI works, and on no task of ours",
+}
+
+BETWEEN_CALLS_S = 10.0
+"""A CLI needs a moment between two calls; a longer silence without a lease proves nothing."""
