@@ -59,6 +59,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         await masters.used(Leader(call.client.name, call.client.origin), call.roster.runs.get(run_id or ""))
 
     async def leads_agent(call: Call, agent_id: str) -> None:
+        # Behind what a call changes, never before: calls sent in a row are carried out in that order.
         entry = call.roster.agents.get(agent_id)
         await leads(call, entry.run_id if entry is not None else None)
 
@@ -119,11 +120,12 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
     async def delete(call: Call, given: DeleteArguments) -> dict[str, Any]:
         if given.force and given.confirm != given.agent_id:
             raise BadRequest("confirm_needed", f"force ends {given.agent_id} at once; its work is lost")
+        answer = await agents.delete(supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell)
         await leads_agent(call, given.agent_id)
-        return await agents.delete(supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell)
+        return answer
 
     async def restart(call: Call, given: RestartArguments) -> dict[str, Any]:
-        return await agents.restart(
+        answer = await agents.restart(
             supervisor,
             call.client.origin,
             given.agent_id,
@@ -132,10 +134,11 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             wait_s=ready_wait(call, given.ready_wait_ms),
             tell=call.tell,
         )
+        await leads_agent(call, given.agent_id)
+        return answer
 
     async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
-        await leads_agent(call, given.agent_id)
-        return await tasks.enqueue(
+        answer = await tasks.enqueue(
             call.roster,
             given.agent_id,
             task_id=given.task.task_id,
@@ -143,10 +146,13 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             req=call.req,
             timeout_s=given.task.timeout_s,
         )
+        await leads_agent(call, given.agent_id)
+        return answer
 
     async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
+        answer = await tasks.cancel(call.roster, given.agent_id, task_id=given.task_id, req=call.req)
         await leads_agent(call, given.agent_id)
-        return await tasks.cancel(call.roster, given.agent_id, task_id=given.task_id, req=call.req)
+        return answer
 
     async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
         await leads_agent(call, given.agent_id)
