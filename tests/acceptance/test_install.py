@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = {"broadcast", "config", "inbox", "launch", "meta", "outbox", "run"}
+SCHEMAS = {"broadcast", "config", "inbox", "launch", "meta", "outbox", "run", "team"}
 
 
 @pytest.fixture(scope="module")
