@@ -389,7 +389,7 @@ class Journal:
         """Take in the outcome of a sync: what is durable now, and who waited for that."""
         self._lost = self._lost or self._meddled or (None if error is None else f"a sync failed: {error}")
         if self._lost is None:
-            self._synced = max(self._synced, self._reached)
+            self._synced = self._reached
         seq = self._synced.seq
         while self._hidden_from and self._hidden_from[0].seq < seq:
             self._hidden_from.popleft()

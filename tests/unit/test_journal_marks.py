@@ -314,10 +314,20 @@ def test_a_log_that_grew_since_its_mark_is_opened_and_not_at_rest(tmp_path):
     log, found = opened(tmp_path / "log", start=marks[38], rest=True)
     assert numbers(found) == [39, 40]
     assert not log.rests
-    # The end of a sealed file is not where the log ends, though a file of that size is there.
-    sealed = next(mark for mark, after in itertools.pairwise(marks) if after.segment != mark.segment)
-    log, found = opened(tmp_path / "log", start=sealed, rest=True)
-    assert numbers(found) == list(range(sealed.seq + 1, 41))
+
+
+def test_the_end_of_a_sealed_file_is_not_where_the_log_ends_though_the_live_one_is_as_long(tmp_path):
+    path = tmp_path / "log"
+    filling = written(path, 99)
+    ends = [mark for mark, after in itertools.pairwise(filling) if after.segment != mark.segment]
+    end = ends[2]
+    for file in tmp_path.iterdir():
+        file.unlink()
+    written(path, end.seq + end.seq - ends[1].seq)
+    assert path.stat().st_size == end.offset
+    log, found = opened(path, start=end, rest=True)
+    assert not log.rests
+    assert numbers(found) == list(range(end.seq + 1, 2 * end.seq - ends[1].seq + 1))
 
 
 def test_the_first_sync_of_a_log_opened_at_rest_makes_its_name_durable(tmp_path):
