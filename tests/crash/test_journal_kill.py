@@ -70,7 +70,7 @@ def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_hal
     assert len(set(acknowledged)) == len(acknowledged)
     named = [(r["life"], r["writer"], r["n"]) for r in found if r["type"] == "task"]
     assert len(set(named)) == len(named), "a record is there twice"
-    assert reads > lives
+    assert reads >= lives
     assert len(sealed(path)) > lives or not segment_bytes
     print(
         f"{len(acknowledged)} acknowledged, {len(found)} found, {torn} torn tails, {reads} reads of {lines_read} lines, "
