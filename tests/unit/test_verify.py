@@ -18,7 +18,7 @@ V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
 POLICIES = {"restart": "on-failure", "max_restarts": 1, "restart_window_s": 600.0, "max_attempts": 2}
 RUN = {
     "v": 1, "run_id": "run-1", "created_at": "2026-01-01T00:00:00.000Z", "tmux_socket": "/none", "server_pid": 1,
-    "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s", "ended_at": None,
+    "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s", "agents": {}, "ended_at": None,
 }  # fmt: skip
 
 
