@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 import errno
 import gc
-import json
-import logging
 import math
 import os
 import secrets
@@ -21,21 +19,20 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import structlog
 
 from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.server import agent_tools, door, hooks, master_tools
+from orchestrator.server import agent_tools, door, greeting, hooks, master_tools
+from orchestrator.server.logs import configure_log
 from orchestrator.server.session import build, note_listed, serve
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
@@ -44,7 +41,6 @@ from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL
 from orchestrator.team import agents, trees
 from orchestrator.team.collecting import Collecting
-from orchestrator.team.entry import Origin
 from orchestrator.team.leading import Leading
 from orchestrator.team.masters import GONE, Leader, Masters
 from orchestrator.team.parking import Parking
@@ -57,7 +53,6 @@ from orchestrator.team.windows import Windows
 
 log = structlog.get_logger()
 
-HELLO_S = 15.0
 DOOR_CHECK_S = 2.0
 BACKLOG = 512
 WORKERS = 8
@@ -228,7 +223,7 @@ class Daemon:
             if not door.peer_uid_ok(sock):
                 return
             incoming = Incoming(reader, door.HELLO_MAX)
-            line = await self._first_line(incoming, writer)
+            line = await greeting.first_line(incoming, writer)
             if line is None:
                 return
             client = await self._welcome(line, writer)
@@ -252,22 +247,6 @@ class Daemon:
             self.idle_since = time.monotonic()
             writer.transport.abort()
 
-    async def _first_line(self, incoming: Incoming, writer: asyncio.StreamWriter) -> bytes | None:
-        """What a connection says first; None when it says nothing that could be a hello, and has been told so."""
-        try:
-            return await asyncio.wait_for(incoming.line(), HELLO_S)
-        except TooLong as error:
-            await self._refuse(writer, BadRequest("bad_argument", f"the first line is no hello: {error}"))
-        except TimeoutError:
-            await self._refuse(writer, BadRequest("bad_argument", f"no hello within {HELLO_S:.0f} s"))
-        return None
-
-    @staticmethod
-    async def _refuse(writer: asyncio.StreamWriter, error: OrchestratorError) -> None:
-        # Not orjson: a path that is no UTF-8 stands in the message as it came.
-        writer.write(json.dumps({"hello": {"error": error.as_dict()}}).encode() + b"\n")
-        await writer.drain()
-
     async def _welcome(self, line: bytes, writer: asyncio.StreamWriter) -> Client | None:
         """Answer the hello; None when the connection is not served."""
         try:
@@ -282,49 +261,16 @@ class Daemon:
             if Path(hello.project) != self.root:
                 raise BadRequest("bad_argument", f"this daemon serves {self.root}, not {hello.project}")
         except OrchestratorError as error:
-            await self._refuse(writer, error)
+            await greeting.refuse(writer, error)
             return None
-        mine = {
-            "proto": project.PROTO,
-            "version": project.VERSION,
-            "install": project.INSTALL,
-            "pid": os.getpid(),
-            "boot": self.boot_id,
-        }
-        writer.write(orjson.dumps({"hello": mine}) + b"\n")
-        return self._client(hello, door.peer(writer.get_extra_info("socket"))[0])
-
-    def _client(self, hello: door.Hello, peer: int) -> Client:
-        # The environment an agent inherits is that of the first pid: of a relay's CLI, and of our own command itself,
-        # for the shell above it may have exported a key since it was started.
-        pids = (peer, *hello.pids) if hello.kind == "cli" and peer else tuple(hello.pids)
-        origin = Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids)
-        client = Client(
-            origin,
-            hello.kind,
-            "master",
-            tuple(hello.toolsets),
-            boot=hello.boot,
-            since=rfc3339(self.clock.now()),
-            ages=_ages(hello.pending),
-        )
-        if hello.agent is not None:
-            client.role = "agent"
-            client.agent_id, client.epoch, client.secret = hello.agent.id, hello.agent.epoch, hello.agent.secret
-        elif "agent" in client.toolsets:
-            client.role = "refused"
-            client.why_refused = BadRequest("not_an_agent", "this relay speaks for an agent, and names none")
-        elif self._inside_agent(hello.pids):
-            client.role = "refused"
-            client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
-        if client.role == "master" and client.kind == "relay" and "team" in client.toolsets:
-            client.origin = replace(origin, leads=True)
-        return client
+        writer.write(greeting.ours(self.boot_id))
+        peer, _ = door.peer(writer.get_extra_info("socket"))
+        return greeting.client_of(hello, peer, rfc3339(self.clock.now()), self._inside_agent)
 
     def _leaders(self) -> list[Leader]:
         return [Leader(client.name, client.origin) for client in self.clients if client.origin.leads]
 
-    def _inside_agent(self, pids: tuple[int, ...] | list[int]) -> bool:
+    def _inside_agent(self, pids: tuple[int, ...]) -> bool:
         """Whether the connection's process descends from one of our panes (design §3)."""
         ours = {entry.pid for entry in self.roster.agents.values() if entry.pid and entry.process == "alive"}
         if ours.intersection(pids):
@@ -411,42 +357,6 @@ class Daemon:
         """`orchestrator gc`; ``older_than_s`` None: as configured."""
         age_s = self.configured.current.config.gc_after_s if older_than_s is None else float(older_than_s)
         return await self.collecting.run(apply=bool(apply), age_s=age_s, artifacts=bool(artifacts))
-
-
-def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:
-    """Seconds by the key under which a tool call looks for its age; an id that no JSON can carry has none."""
-    found: dict[str, float] = {}
-    for key, age_ms in pending:
-        with contextlib.suppress(TypeError):
-            found[orjson.dumps(key).decode()] = age_ms / 1000
-    return found
-
-
-class _Lines:
-    """Writes log lines to stderr; one that finds no room is dropped: what it tells of must go on all the same."""
-
-    def msg(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(2, line.encode(errors="replace") + b"\n")
-
-    debug = info = warning = error = critical = exception = log = msg
-
-
-def configure_log(level: str) -> None:
-    """Log lines to stderr, which is the run directory's log; secrets never get into one (no payload is logged)."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *_: _Lines(),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
 
 
 def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -> int:
