@@ -369,7 +369,7 @@ def one_thread(monkeypatch):
 SYNCS = ("fdatasync-EIO", "fdatasync-ENOSPC", "fsync-EIO")
 
 
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["every-third", "each"])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["every-fifth", "each"])
 @pytest.mark.parametrize(
     ("fault", "drops"), [*((fault, False) for fault in FAULTS), *((fault, True) for fault in SYNCS)]
 )

@@ -19,15 +19,21 @@ from tests.crash.moves import AGENT
 from tests.fakes.relays import until
 
 FAILED_SYNC = 74
+LETS_GO_S = 10.0
 FILES = ("inbox.jsonl", "outbox.jsonl", "meta.json", "artifacts", "engine", "engine/launch.json", "engine/go")
 
 
 class Tracer:
-    """An strace on a process and all its threads, which makes calls fail that touch one of the paths."""
+    """An strace on a process and its threads, which makes calls fail that touch one of the paths.
+
+    Not on its children (``-f``): every call of every tmux it runs would stop twice. A daemon starts all its threads
+    before it serves anybody.
+    """
 
     def __init__(self, trace, pid, faults, paths=()):
         self.trace, self.pid = trace, pid
-        words = ["strace", "-f", "-q", "-p", str(pid), "-o", str(trace)]
+        self.threads = {task.name for task in Path(f"/proc/{pid}/task").iterdir()}
+        words = ["strace", "-q", "-o", str(trace), *(word for one in self.threads for word in ("-p", one))]
         words += ["-e", "trace=" + ",".join(call for call, _ in faults)]
         words += [word for call, what in faults for word in ("-e", f"inject={call}:{what}")]
         words += [word for path in paths for word in ("-P", str(path))]
@@ -37,24 +43,28 @@ class Tracer:
     def attached(self):
         """Whether every thread of the process is traced by now."""
         with contextlib.suppress(OSError):
-            tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
-            return all(f"TracerPid:\t{self.process.pid}\n" in (task / "status").read_text() for task in tasks)
+            places = [Path(f"/proc/{self.pid}/task") / one / "status" for one in self.threads]
+            return all(f"TracerPid:\t{self.process.pid}\n" in place.read_text() for place in places)
         return False
 
     def stop(self):
         """Let go of the process; what strace said itself."""
         self.process.terminate()
-        return self.process.communicate()[1]
+        try:
+            return self.process.communicate(timeout=LETS_GO_S)[1]
+        except subprocess.TimeoutExpired:  # it hangs now and then when its process dies; the kernel lets go for it
+            self.process.kill()
+            return self.process.communicate()[1]
 
     def hits(self):
         """How many calls have failed so far."""
         return self.trace.read_text().count("(INJECTED)") if self.trace.exists() else 0
 
     def status(self):
-        """The exit status of the process, when it has ended under our eyes."""
+        """The exit status of the process, as any of its threads has had it, when it has ended under our eyes."""
         for line in self.trace.read_text().splitlines():
-            if line.split()[0] == str(self.pid) and "+++ exited with " in line:
-                return int(line.split("+++ exited with ")[1].split()[0])
+            if "+++ exited with " in line and (status := int(line.split("+++ exited with ")[1].split()[0])):
+                return status  # without one it was a thread
         return None
 
 
@@ -140,10 +150,11 @@ class Team:
         status = tracer.status()
         assert (status is None) == (not over(daemon))
         assert status in (None, FAILED_SYNC), trace.read_text()[-2000:]
-        move(self.stage.new("x"))
         return tracer.hits(), status
 
     def finish(self):
+        self.work("")
+        self.grow(self.stage.new("x"))
         self.stage.told()
         self.stage.check()
         assert self.stage.log().count("a sync failed; the daemon exits") == self.exits
