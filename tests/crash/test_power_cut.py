@@ -107,6 +107,12 @@ class Load:
         return [*self.said, *((line.split()[1], "", line.split()[0]) for line in said)]
 
 
+def at_rest(master):
+    """Whether no agent is on its way anywhere."""
+    rows = master.do("agent_list", scope="all")["agents"]
+    return {row["status"] for row in rows} <= {"idle", "deleted"}
+
+
 def ended(root):
     """The tasks that have a terminal event."""
     places = [d for d in (root / ".agents" / "agents").glob("*") if d.is_dir()]
@@ -190,6 +196,7 @@ def recover(stage, said):
             master.do("agent_delete", agent_id=row["agent_id"], force=True, confirm=row["agent_id"])
     accepted = {task for kind, _, task in said if kind == "task"}
     until(lambda: accepted <= ended(stage.root), BOUND_S)
+    until(lambda: at_rest(master), BOUND_S)  # also an agent without work comes back, and says so
     until(lambda: told(stage.root), BOUND_S)
     torn = list(stage.root.glob(".agents/**/*.torn"))
     for file in torn:
