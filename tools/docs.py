@@ -36,8 +36,8 @@ from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
-from orchestrator.team.agents import POLICIES
 from orchestrator.team.broadcast import digest
+from orchestrator.team.creating import POLICIES
 from orchestrator.team.views import full_of, row_of
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,14 +31,14 @@ from orchestrator.server.master_models import (
     RestartArguments,
 )
 from orchestrator.server.toolset import Call, Tool
-from orchestrator.team import agents, tasks
+from orchestrator.team import agents, creating, tasks
 from orchestrator.team.masters import Leader, Masters
 from orchestrator.team.supervisor import Supervisor
 
 
-def spec_of(given: NewAgent) -> agents.Spec:
+def spec_of(given: NewAgent) -> creating.Spec:
     """The arguments as the service takes them."""
-    return agents.Spec(
+    return creating.Spec(
         given.name,
         given.role,
         given.cwd,
@@ -74,7 +74,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return max(0.0, wanted / 1000 - call.age_s)
 
     async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
-        (answer,) = await agents.create(
+        (answer,) = await creating.create(
             supervisor,
             call.client.origin,
             [spec_of(given)],
@@ -88,7 +88,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return answer
 
     async def create_many(call: Call, given: CreateManyArguments) -> dict[str, Any]:
-        answers = await agents.create(
+        answers = await creating.create(
             supervisor,
             call.client.origin,
             [spec_of(one) for one in given.agents],

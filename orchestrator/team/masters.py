@@ -19,8 +19,9 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.team import processes
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
+from orchestrator.team.places import Place
 from orchestrator.team.roster import Roster
-from orchestrator.team.windows import Place, Windows
+from orchestrator.team.windows import Windows
 
 log = structlog.get_logger()
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from orchestrator import project, steps
-from orchestrator.clock import Timer, call_off, elapse, rfc3339, wait_until
+from orchestrator.clock import call_off, elapse, rfc3339, wait_until
 from orchestrator.core import engines, supervise
 from orchestrator.core.events import EXITS
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import replace
 from orchestrator.team import exits, launches, processes
+from orchestrator.team.backoff import Backoff
 from orchestrator.team.broadcast import Run
 from orchestrator.team.ending import Ending
 from orchestrator.team.entry import Entry
 from orchestrator.team.metas import Metas
+from orchestrator.team.noticing import Noticing
 from orchestrator.team.overdue import Overdue
 from orchestrator.team.painting import Painting
 from orchestrator.team.readiness import cause_of
@@ -48,14 +49,13 @@ class Supervisor:
         self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
-        self._watching: dict[str, asyncio.Task[None]] = {}
-        self._servers: dict[int, asyncio.Task[None]] = {}  # by pid: waits for the end of a tmux server
-        self._relaunches: dict[str, Timer] = {}
+        self._noticing = Noticing(roster, windows, self.tend)
+        self._backoff = Backoff(roster, self.tend)
         self._ending = Ending(roster, windows)
         self._metas = Metas(roster)
         self._painting = Painting(roster)
         self.watching = Watching(roster, windows, self.tend)
-        self.watching.on_look = self.look_for_panes
+        self.watching.on_look = self._noticing.look_for_panes
         self.overdue = Overdue(roster, windows, self.tend)
         roster.listeners.append(self._painting.repaint)
         roster.listeners.append(self._metas.changed)
@@ -160,8 +160,8 @@ class Supervisor:
         await self.roster.durable(entry)  # the exit fences the old life: only then may what is left of it be ended
         await self._end_remains(entry)
         nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
-        budget = self._budget(entry)
-        wait_s = 0.0 if nowhere else self._backoff_left(entry, budget)
+        budget = self._backoff.budget(entry)
+        wait_s = 0.0 if nowhere else self._backoff.left(entry, budget)
         if wait_s > 0:
             return False
         cause = await cause_of(self.roster, entry) if supervise.never_ready(agent) else ""
@@ -172,32 +172,6 @@ class Supervisor:
         )
         await self.roster.commit(entry, drafts)
         return bool(drafts)
-
-    def _budget(self, entry: Entry) -> supervise.Budget:
-        window = float(entry.state.policies.get("restart_window_s", self.roster.config().restart_window_s))
-        began = self.roster.clock.now() - timedelta(seconds=window)
-        return supervise.Budget(rfc3339(began), self.roster.config().restart_backoff_s)
-
-    def _backoff_left(self, entry: Entry, budget: supervise.Budget) -> float:
-        """Seconds until the next life may begin; `tend` is called again then. Counted on once per exit."""
-        clock, agent = self.roster.clock, entry.state
-        due = entry.relaunch_at
-        pause = supervise.pause_s(agent, budget)
-        if agent.restart_due or not pause:
-            due = None
-        elif due is None or due[0] != agent.epoch:
-            # The daemon may have been away meanwhile; a clock that was set never makes it longer than it is.
-            since = exits.seconds_since(str((agent.exited or {}).get("at", "")), clock.now())
-            due = (agent.epoch, clock.monotonic() + min(pause, max(0.0, pause - since)))
-        entry.relaunch_at = due
-        left = 0.0 if due is None else due[1] - clock.monotonic()
-        timer = self._relaunches.pop(entry.agent_id, None)
-        if timer is not None:
-            timer.cancel()
-        if left > 0:
-            self._relaunches[entry.agent_id] = clock.timer(left, lambda: self.tend(entry))
-            entry.changed.notify()
-        return left
 
     async def _end_remains(self, entry: Entry) -> None:
         """End what is left of a life that is over: a CLI that outlived its pane must not work beside the next."""
@@ -232,7 +206,8 @@ class Supervisor:
             return True
         if agent.life == "starting":
             await self.release(entry)
-        await self._watch(entry, run, pane.pid)
+        self.watching.begin(entry)
+        await self._noticing.process(entry, run, pane.pid)
         return False
 
     async def _without_pane(self, entry: Entry, run: Run) -> bool:
@@ -306,56 +281,6 @@ class Supervisor:
 
     # -- noticing an exit ---------------------------------------------------------------------------------------
 
-    async def _watch(self, entry: Entry, run: Run, pid: int) -> None:
-        self.watching.begin(entry)
-        self._watch_server(run)
-        watching, epoch = self._watching.get(entry.agent_id), entry.state.epoch
-        if entry.pid == pid and watching is not None and not watching.done():
-            return
-        await asyncio.to_thread(exits.record, self.roster.paths, entry.agent_id, pid, epoch)
-        if watching is not None:
-            watching.cancel()
-        entry.pid = pid
-        entry.process = "alive"
-        entry.changed.notify()
-
-        async def watch() -> None:
-            status = await processes.ended(pid)
-            entry.wait_status = None if status is None else (epoch, status)
-            entry.process = "gone"
-            entry.changed.notify()
-            self.tend(entry)
-
-        self._watching[entry.agent_id] = asyncio.get_running_loop().create_task(watch())
-
-    def _watch_server(self, run: Run) -> None:
-        """Know the end of the tmux server at once: a CLI may outlive it, and then shows nothing."""
-        pid = int(run.file["server_pid"])
-        if pid in self._servers:
-            return
-
-        async def watch() -> None:
-            await processes.ended(pid)
-            del self._servers[pid]
-            for entry in list(self.roster.agents.values()):
-                if entry.run_id == run.run_id and entry.live:
-                    self.tend(entry)
-
-        self._servers[pid] = asyncio.get_running_loop().create_task(watch())
-
-    async def look_for_panes(self) -> None:
-        """Tend the living agents whose pane is gone although their CLI still runs; called now and then."""
-        for run in [run for run in self.roster.runs.values() if run.live and run.file["agents"]]:
-            try:
-                seen = await self.windows.tagged(run)
-            except OrchestratorError as error:
-                log.debug("panes not seen", run=run.run_id, **error.as_dict())
-                continue
-            for agent_id in list(run.file["agents"]):
-                entry = self.roster.agents.get(agent_id)
-                if entry is not None and entry.live and agent_id not in seen:
-                    self.tend(entry)
-
     async def _exited(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
         pane = await self._dead(run, entry.agent_id) or pane
         lines = await self.windows.last_lines(run, pane.pane_id)
@@ -400,9 +325,7 @@ class Supervisor:
         steps.passed("delete:pane-removed")
         await self.roster.commit(entry, supervise.deleted(agent, at=self._at()))
         entry.pane_id = None
-        watching = self._watching.pop(entry.agent_id, None)
-        if watching is not None:
-            watching.cancel()
+        self._noticing.forget(entry)
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
@@ -455,9 +378,9 @@ class Supervisor:
 
     async def close(self) -> None:
         """Stop supervising; the agents work on and are taken up again by the next daemon."""
-        for timer in self._relaunches.values():
-            timer.cancel()
-        await call_off([*self.tending.values(), *self._watching.values(), *self._servers.values()])
+        self._backoff.close()
+        await call_off(self.tending.values())
+        await self._noticing.close()
         await self.watching.close()
         await self.overdue.close()
         await self._metas.close()

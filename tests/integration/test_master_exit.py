@@ -15,7 +15,8 @@ from orchestrator.store import files
 from orchestrator.team import processes
 from orchestrator.team.entry import Origin
 from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
-from orchestrator.team.windows import Place, Windows
+from orchestrator.team.places import Place
+from orchestrator.team.windows import Windows
 from orchestrator.term.panes import PaneInfo
 from tests.crash.checker import check
 from tests.stage import alive, until

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.core import decide, engines, events, supervise
 from orchestrator.core.screens import Finding, Pattern, Screen
-from orchestrator.team import agents, readiness, tasks
+from orchestrator.team import creating, readiness, tasks
 from orchestrator.team.views import meta_of, row, status_of
 from orchestrator.team.watching import EVERY_S, Watching
 from tests.desk import BUDGET
@@ -335,7 +335,7 @@ async def test_a_cli_that_does_not_get_ready_in_time_is_failed_with_its_cause(sc
     assert record["cause"] == cause
     assert record["reason"] == f"{cause}; not ready within 60 s"
     assert scene.tended == [entry]
-    error = agents._as_error(entry, entry.state.failure, record["last_lines"])
+    error = creating._as_error(entry, entry.state.failure, record["last_lines"])
     assert (error.code, error.facts["cause"], error.facts["last_lines"]) == (
         "not_ready", cause, ["Do you trust this folder?"],
     )  # fmt: skip

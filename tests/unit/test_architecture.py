@@ -140,7 +140,8 @@ def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
     reached = reach("orchestrator.server.agent_tools")
     assert not {m for m in reached if m.startswith("orchestrator.term")}
     assert not reached & {
-        "orchestrator.team.agents", "orchestrator.team.supervisor", "orchestrator.team.windows",
+        "orchestrator.team.agents", "orchestrator.team.creating", "orchestrator.team.supervisor",
+        "orchestrator.team.windows", "orchestrator.team.places", "orchestrator.team.ending",
         "orchestrator.team.processes", "orchestrator.server.master_tools",
     }  # fmt: skip
 
