@@ -73,7 +73,7 @@ async def history(team):
     a2 = team.roster.agents["a2"]
     await enqueue(team, "lost", "a2")
     await wait(team, "a2", req="wl")
-    drafts = supervise.exited(a2.state, at=AT, reason="x", code=1, signal=None, last_lines=[])
+    drafts = supervise.exited(a2.state, at=AT, how="exit", reason="x", code=1)
     await team.roster.commit(a2, drafts)
 
 
@@ -475,7 +475,7 @@ async def test_nothing_is_saved_that_is_not_durable(tmp_path):
 async def delete(team, name):
     entry = team.roster.agents[name]
     team.roster.write(entry, agents.decide.stop(entry.state, force=False, req=f"d:{name}", at=AT))
-    await team.roster.commit(entry, supervise.stopped(entry.state, at=AT, how="x"))
+    await team.roster.commit(entry, supervise.stopped(entry.state, at=AT, rungs=[]))
     await team.roster.commit(entry, supervise.deleted(entry.state, at=AT))
 
 
