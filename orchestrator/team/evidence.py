@@ -25,6 +25,7 @@ from orchestrator.errors import Environment
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
 QUARANTINE = re.compile(r"\.quarantine-")
+_LOOKS = 100
 _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
 
 
@@ -69,10 +70,14 @@ def _open_all(directory: Path, name: str, opened: contextlib.ExitStack) -> list[
     """The files of a log in order. The live file is opened first: one that is renamed meanwhile is known again."""
     live = directory / f"{name}.jsonl"
     form = re.compile(rf"{name}\.\d{{12}}\.jsonl\Z")
+    current, files = None, []
     try:
-        current = _opened(live, opened)
-        found = sorted(path for path in directory.iterdir() if form.fullmatch(path.name))
-        files = [(path, file) for path in found if (file := _opened(path, opened)) is not None]
+        for _ in range(_LOOKS):
+            current = _opened(live, opened)
+            found = sorted(path for path in directory.iterdir() if form.fullmatch(path.name))
+            files = [(path, file) for path in found if (file := _opened(path, opened)) is not None]
+            if current is not None or not live.exists():
+                break  # else it had lost its name for a moment, and may have got it back
     except FileNotFoundError:
         return []  # its directory was removed this moment
     except OSError as error:

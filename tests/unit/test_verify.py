@@ -492,6 +492,30 @@ def test_the_live_file_may_become_a_segment_while_it_is_read(files, monkeypatch)
     assert report.checked["records"] == 44
 
 
+def test_the_live_file_may_lose_its_name_for_a_moment_and_get_it_back(files, monkeypatch):
+    from orchestrator.team import evidence
+
+    files.write()
+    path, away = place(files.root, A1), place(files.root, "a1/outbox.000000000001.jsonl")
+    opened, lost = evidence._opened, []
+
+    def lose(name, stack):
+        if name != path or lost:
+            return opened(name, stack)
+        lost.append(1)
+        path.rename(away)
+        try:
+            return opened(name, stack)
+        finally:
+            away.rename(path)
+
+    monkeypatch.setattr(evidence, "_opened", lose)
+    report = look(files.root)
+    assert lost
+    assert report.violations == []
+    assert report.checked["records"] == 44
+
+
 def test_one_run_is_checked_alone(files):
     files.write()
     home = files.root / ".agents"
