@@ -5,12 +5,14 @@ agents report and agents are made; all processes end with it. Then the file syst
 was answered is noted on another disk. ``durability = "os"`` must lose some of it: that shows that the test can fail.
 """
 
+import contextlib
 import json
 import os
 import queue
 import random
 import threading
 
+import psutil
 import pytest
 
 from orchestrator.core.events import BROADCAST_TYPES
@@ -171,11 +173,20 @@ def cut(stage, disk, workers, chance):
         wanted = before + chance.randrange(1, 4)
         until(lambda: len(list((stage.root / ".agents" / "agents").glob("x*"))) >= wanted)
     disk.cut()
-    until(lambda: not [process.kill() for process in stage.processes()])
+    until(lambda: all_killed(stage))
     said = load.stop()
     until(lambda: unmounted(disk))
     disk.mount()
     return said
+
+
+def all_killed(stage):
+    """Kill what there is; whether there was nothing any more, for one may be starting another."""
+    there = stage.processes()
+    for process in there:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return not there
 
 
 def unmounted(disk):
