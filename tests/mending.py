@@ -58,7 +58,7 @@ class Life:
         entry = await self.team.agent(name)
         await self.task(name, f"{name}-t", {"n": 1})
         await self.roster.commit(entry, decide.stop(entry.state, force=True, req=f"m:stop-{name}", at=self.at()))
-        await self.roster.commit(entry, supervise.stopped(entry.state, at=self.at(), how="x"))
+        await self.roster.commit(entry, supervise.stopped(entry.state, at=self.at(), rungs=()))
         await self.roster.commit(entry, supervise.deleted(entry.state, at=self.at()))
 
     async def run_over(self, run_id: str = "run-1") -> None:

@@ -251,7 +251,7 @@ class Checkpoints:
 
     async def _save_all(self) -> None:
         try:
-            while self._behind and self._retry_at == 0.0:
+            while (self._behind or (self._gone and self._cache is not None)) and self._retry_at == 0.0:
                 await self._save(sorted(self._behind)[:AT_ONCE])
         finally:
             self._saver = None

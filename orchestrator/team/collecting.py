@@ -22,7 +22,7 @@ from orchestrator.clock import rfc3339
 from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.store.files import replace
 from orchestrator.store.removing import measure, remove
-from orchestrator.team import orphans, processes
+from orchestrator.team import orphans, processes, worktree_facts, worktrees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.orphans import Proven
@@ -49,6 +49,7 @@ class Data:
     rest: tuple[int, int] = (0, 0)  # files, bytes
     artifacts: tuple[int, int] = (0, 0)
     members: frozenset[str] = frozenset()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,11 @@ def plan_data(found: Iterable[Data], now: str, age_s: float, *, artifacts: bool)
         due = one.collected or _old(one.ended_at, now, age_s)
         if due and (one.rest[0] or not one.collected):
             files, size = one.rest
-            note = ""
+            note = one.note
             if one.artifacts[0] and not artifacts:
                 count, held = one.artifacts
-                note = f"{count} files in artifacts/ stay ({held} bytes); --artifacts removes them"
+                kept = f"{count} files in artifacts/ stay ({held} bytes); --artifacts removes them"
+                note = f"{note}; {kept}" if note else kept
             why = "its removal was interrupted" if one.collected else f"deleted at {one.ended_at}"
             items.append(Item("agent", one.name, why, files, size, note))
         if due and artifacts and one.artifacts[0]:
@@ -207,11 +209,10 @@ class Collecting:
             ended = entry is not None and entry.state.life == "deleted" and entry.agent_id not in roster.corrupt
             if not (collected or ended):
                 continue
+            ended_at = _deleted_at(entry) if entry is not None and ended else None
+            note = _worktree_note(roster.root, entry) if entry is not None else ""
             artifacts = measure(paths.artifacts(path.name))
-            found.append(
-                Data("agent", path.name, _deleted_at(entry) if entry is not None and ended else None, collected,
-                     self._rest(path), artifacts)
-            )  # fmt: skip
+            found.append(Data("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
             collected = paths.collected(path).exists()
@@ -276,9 +277,8 @@ class Collecting:
             if entry.state.life != "deleted":
                 return
             note = _agent_note(entry, rfc3339(roster.clock.now()))
-            held = await asyncio.to_thread(worktrees_of, roster, item.name)
-            if held:
-                raise Environment("io_failed", f"agent {item.name} stays: worktree {held[0]} cannot be removed")
+            # First: a worktree that holds work is kept, and with it what the records say of it.
+            await asyncio.to_thread(remove_worktree, roster.root, entry)
             await asyncio.to_thread(self._mark, directory, note)
         steps.passed("gc:agent-marked")
         roster.forget_collected(item.name)
@@ -315,10 +315,17 @@ class Collecting:
             replace(path, orjson.dumps(note, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
 
 
-def worktrees_of(roster: Roster, agent_id: str) -> list[Path]:
-    """Remove the agent's git worktrees; those that must stay, and with them the agent's data. No agent has one."""
-    del roster, agent_id
-    return []
+def remove_worktree(root: Path, entry: Entry) -> None:
+    """Remove the worktree that the agent was given, if it still has it; raises when that holds work."""
+    if entry.state.spec.get("worktree") and worktree_facts.place_of(root, entry.agent_id) is not None:
+        worktrees.remove(root, entry.agent_id)
+
+
+def _worktree_note(root: Path, entry: Entry) -> str:
+    if not entry.state.spec.get("worktree") or worktree_facts.place_of(root, entry.agent_id) is None:
+        return ""
+    free, why = worktrees.removable(root, entry.agent_id)
+    return "its worktree goes too" if free else f"its worktree is kept, and with it the agent: {why}"
 
 
 def _deleted_at(entry: Entry) -> str | None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.core import events
 from orchestrator.errors import BadRequest
 from orchestrator.store.reading import read_all
-from orchestrator.team import orphans, processes, reading
+from orchestrator.team import orphans, processes, reading, worktrees
 from orchestrator.team.collecting import Data, plan_data, plan_processes
 from orchestrator.team.collecting import Life as Place
 from orchestrator.team.orphans import Proven
@@ -198,9 +199,7 @@ async def test_nothing_of_a_living_or_a_damaged_agent_goes(tmp_path):
     entry = life.roster.agents["ended"]
     from orchestrator.core import supervise
 
-    await life.roster.commit(
-        entry, supervise.exited(entry.state, at=life.at(), reason="x", code=1, signal=None, last_lines=[])
-    )
+    await life.roster.commit(entry, supervise.exited(entry.state, at=life.at(), how="exit", reason="x", code=1))
     await life.end()
     path = life.paths.outbox("hurt")
     path.write_bytes(path.read_bytes().replace(b'"ready"', b'"reedy"'))
@@ -242,6 +241,36 @@ async def test_a_kill_at_any_step_leaves_what_the_next_run_finishes(tmp_path, mo
         assert [path.name for path in (home / "agents").glob("*/*")] == ["collected.json"] * 2
         assert list((home / "run").iterdir()) == []
         await life.end()
+
+
+def git(root, *words):
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    subprocess.run(["git", "-C", str(root), *who, *words], check=True, capture_output=True)
+
+
+@pytest.mark.anyio
+async def test_an_agent_stays_as_long_as_its_worktree_holds_work(tmp_path):
+    (tmp_path / "file").write_text("x")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-qm", "first")
+    life = Life(tmp_path)
+    await life.deleted("a1")
+    made = worktrees.make(tmp_path, "a1", worktrees.plan(tmp_path, tmp_path))
+    life.roster.agents["a1"].state.spec["worktree"] = made
+    work = Path(made["path"]) / "work"
+    work.write_text("not committed")
+    [item] = await life.gc(apply=False)
+    assert "kept" in item["note"]
+    [item] = await life.gc()
+    assert (item["done"], item["error"]["code"]) == (False, "worktree_dirty")
+    assert work.exists() and not life.paths.collected(life.paths.agent_dir("a1")).exists()
+    work.unlink()
+    [item] = await life.gc(apply=False)
+    assert item["note"] == "its worktree goes too"
+    assert [one["done"] for one in await life.gc()] == [True]
+    assert not Path(made["path"]).exists()
+    await life.end()
 
 
 # -- processes ------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def history(seed: int, steps: int) -> Desk:
             desk.ready()
     if seed % 5 == 0:
         desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-        desk.write(supervise.stopped(desk.agent, at=desk.at(), how="x"))
+        desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=()))
         if seed % 2:
             desk.write(supervise.deleted(desk.agent, at=desk.at()))
     return desk
