@@ -47,6 +47,20 @@ TEAM = "e2e/test_team.py::test_"
 REAL = {kind: f"e2e/test_{kind}.py::test_" for kind in ("gemini", "claude", "codex", "opencode")}
 LIVES = tuple(f"{path}an_agents_whole_life" for path in REAL.values())
 STRANGERS = tuple(f"{path}as_an_unprivileged_user_with_the_key_in_the_shell_alone" for path in REAL.values())
+LIFE = "crash/test_lives.py::test_"
+AGAIN = "unit/test_supervise.py::test_"
+LATE = "integration/test_overdue.py::test_"
+UP = "integration/test_up_down.py::test_"
+MASTER = "integration/test_master_exit.py::test_"
+GC = "integration/test_gc.py::test_"
+FIX = "integration/test_fix.py::test_"
+CACHE = "integration/test_checkpoints.py::test_"
+TREES = "integration/test_worktrees.py::test_"
+VERIFY = "unit/test_verify.py::test_"
+WORLD = "crash/test_world_"
+DAMAGE = "property/test_journal_damage.py::test_"
+MATRIX = "crash/test_matrix_daemon.py::test_"
+MODEL = "property/test_protocol_model.py::test_the_core_answers_as_the_model_of_the_protocol_does"
 HISTORY = "property/test_state_machine.py::test_any_history_keeps_fifo_one_lease_and_exactly_one_end"
 
 THREE_PANES = f"{AC1}three_agents_get_three_panes_in_the_masters_window_and_the_users_panes_stay"
@@ -207,8 +221,11 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.36": Promise(
         "Heartbeats and progress are optional and taken.",
-        (LOOP, f"{WORKER}progress_tells_what_is_new", f"{STATE}status_never_shows_unknown_as_idle"),
-        "deferred: marking a silent agent stalled comes with the rest of supervision",
+        (
+            LOOP,
+            f"{WORKER}progress_tells_what_is_new",
+            f"{LATE}a_screen_that_moves_is_not_stalled_and_takes_the_word_back",
+        ),
     ),
     "B1.37": Promise(
         "A process that dies is restarted by policy, its running task queued again or failed.",
@@ -368,6 +385,118 @@ PROMISES: dict[str, Promise] = {
     "ENGINES9": Promise(
         "A new row of the engines table is tested and documented without further code.",
         (f"{ENGINES}a_row_says_what_is_known_of_it",),
+    ),
+    "SUPERVISION1": Promise(
+        "A status is derived and cites the records that prove it; ends of a CLI are told apart.",
+        (
+            f"{LIFE}an_exit_a_signal_and_a_closed_pane_are_told_apart_and_cited",
+            f"{LIFE}a_stopped_process_is_said_to_be_stopped_until_it_goes_on",
+            f"{LIFE}a_pid_that_belongs_to_another_program_by_now_is_left_alone",
+            f"{LIFE}a_tmux_server_that_ends_outside_tmux_is_replaced_and_the_work_goes_on",
+            f"{AGAIN}the_records_that_prove_a_status_are_known",
+            "integration/test_why.py::test_why_cites_the_records_that_prove_it_by_file_and_line",
+        ),
+    ),
+    "SUPERVISION2": Promise(
+        "Restarts follow a policy with budget, window and growing pauses that survive the daemon; old lives are fenced.",
+        (
+            f"{AGAIN}it_is_restarted_as_often_as_its_budget_allows_and_then_fails",
+            f"{AGAIN}the_pause_before_a_relaunch_doubles_up_to_a_minute",
+            f"{LIFE}an_agent_that_dies_of_its_every_task_is_restarted_no_more_often_than_its_budget",
+            f"{LIFE}a_cli_that_outlives_its_pane_is_ended_before_the_next_life_begins",
+            f"{DELIVERY}a_late_end_of_an_old_life_is_refused_and_leaves_a_note_and_no_record",
+            f"{MATRIX}a_daemon_killed_while_an_agent_gets_another_life_begins_it_once",
+        ),
+    ),
+    "SUPERVISION3": Promise(
+        "The task of a lost agent is requeued or failed by policy; the next attempt is told of the last.",
+        (f"{LATE}each_attempt_has_its_own_time_and_the_next_is_told_of_the_last", HISTORY, MODEL),
+    ),
+    "SUPERVISION4": Promise(
+        "Silent agents are stalled until they move; a task out of time is canceled, then its agent is launched anew.",
+        (
+            f"{LATE}silence_and_a_still_screen_for_so_long_is_stalled_and_a_call_ends_it",
+            f"{LATE}a_task_out_of_time_is_canceled_softly_then_its_agent_must_end",
+            f"{LATE}the_limit_is_the_agents_own_and_an_engine_may_ask_for_more",
+        ),
+    ),
+    "SUPERVISION5": Promise(
+        "Each rung of an end is bounded and recorded; a team comes up from a file, ends as a whole, and outlives masters.",
+        (
+            "integration/test_ending.py::test_a_cli_that_heeds_nothing_gets_every_rung_in_order",
+            f"{UP}up_makes_the_team_once_changes_what_it_is_told_to_and_down_ends_it",
+            f"{UP}killed_half_way_and_run_again_it_is_the_same_team",
+            f"{MASTER}a_master_that_is_killed_takes_its_team_with_it_if_that_is_wanted",
+            f"{MASTER}a_master_that_goes_leaves_its_team_working_by_default",
+            "integration/test_new_master.py::test_a_new_master_takes_the_team_over",
+        ),
+    ),
+    "SUPERVISION6": Promise(
+        "gc removes what is over and ours; doctor --fix mends damaged logs by quarantine; both may be cut off anywhere.",
+        (
+            f"{GC}an_agent_goes_when_its_last_record_is_old_enough",
+            f"{GC}a_process_that_outlived_its_agent_is_ended_and_a_reused_pid_never",
+            f"{GC}a_kill_at_any_step_leaves_what_the_next_run_finishes",
+            f"{FIX}a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outcome_it_had",
+            f"{FIX}a_kill_at_any_step_leaves_what_the_next_run_finishes",
+            "property/test_salvage.py::test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read",
+        ),
+    ),
+    "SUPERVISION7": Promise(
+        "Logs grow in numbered files that read as one; memory does not grow; a checkpoint is only a cache.",
+        (
+            f"{DAMAGE}a_cut_at_every_byte_of_a_log_of_several_files_is_located_or_a_shorter_log",
+            f"{CACHE}memory_does_not_grow_with_finished_tasks",
+            f"{CACHE}nothing_depends_on_the_cache",
+            f"{CACHE}a_thousand_deleted_agents_hold_no_descriptors",
+            "crash/test_matrix_cache.py::test_a_daemon_killed_while_it_saves_checkpoints_forgets_nothing",
+        ),
+        "measured: restart over 1,000,000 records, `python -m benchmarks large`",
+    ),
+    "SUPERVISION8": Promise(
+        "An agent may have a git worktree and branch of its own, which is never removed while it holds work.",
+        (
+            f"{TREES}a_worktree_is_a_branch_of_its_own_from_the_main_trees_commit",
+            f"{TREES}what_matches_is_copied_as_it_is_and_nothing_else",
+            f"{TREES}what_is_not_committed_keeps_its_worktree",
+            f"{TREES}a_merge_is_tried_without_touching_anything",
+            "crash/test_matrix_worktree.py::test_a_daemon_killed_while_it_makes_a_worktree_makes_each_once",
+        ),
+    ),
+    "SUPERVISION9": Promise(
+        "A storm of kills loses and doubles nothing, by a shipped checker that finds every planted violation.",
+        (
+            "crash/test_storm.py::test_a_storm_of_kills_loses_nothing_doubles_nothing_and_leaves_nothing_open",
+            f"{VERIFY}a_planted_violation_is_found_where_it_stands",
+            f"{VERIFY}every_kind_is_planted",
+        ),
+    ),
+    "SUPERVISION10": Promise(
+        "Faults of the disk, injected and real, and power cuts lose nothing that was answered.",
+        (
+            "crash/test_disk_inject.py::test_a_call_that_fails_anywhere_in_a_teams_life_loses_nothing",
+            "crash/test_disk_strace.py::test_a_daemon_whose_writes_and_syncs_fail_loses_nothing",
+            "crash/test_disk_full.py::test_a_disk_without_room_refuses_clearly_loses_nothing_and_works_again",
+            "crash/test_power_cut.py::test_a_power_cut_loses_nothing_that_was_answered",
+            "crash/test_power_cut.py::test_without_syncs_a_power_cut_does_lose_what_was_answered",
+        ),
+    ),
+    "SUPERVISION11": Promise(
+        "Faults of the world and storms at the door end in a clear word, bounded cost, and a team that goes on.",
+        (
+            f"{WORLD}clock.py::test_any_history_under_a_mad_clock_is_the_same_as_under_a_sane_one",
+            f"{WORLD}signals.py::test_a_daemon_that_stands_still_answers_everybody_afterwards",
+            f"{WORLD}files.py::test_a_team_whose_files_were_removed_says_so_and_a_restart_begins_anew",
+            f"{WORLD}config.py::test_whatever_becomes_of_the_file_the_last_good_configuration_stays",
+            f"{WORLD}door.py::test_two_hundred_clients_at_once_are_all_served_and_leave_nothing",
+            f"{WORLD}door.py::test_a_client_that_never_reads_is_read_no_more_and_costs_little",
+            f"{WORLD}limits.py::test_with_a_full_process_table_calls_fail_clearly_and_work_afterwards",
+            f"{WORLD}starts.py::test_a_daemon_that_dies_at_once_is_started_ever_more_slowly_by_all_together",
+            f"{WORLD}wake.py::test_a_daemon_killed_between_the_nudge_and_the_call_does_not_nudge_again",
+        ),
+    ),
+    "SUPERVISION12": Promise(
+        "The core answers every call as a model of the protocol does, written from the design.", (MODEL,)
     ),
 }
 """Promise id -> what holds it."""

@@ -111,7 +111,7 @@ def test_no_room_is_told_and_passes(cache):
 def test_anew_and_gone_forget(cache):
     cache.save([item(keys=["a", "b"]), item("agent:b", keys=["c"])])
     cache.save([item(keys=["d"], anew=True)], gone=["agent:b"])
-    assert [told(cache, key) for key in "abd"] == [None, None, value("d")]
+    assert [told(cache, key) for key in ("a", "b", "d")] == [None, None, value("d")]
     assert cache.checkpoint("agent:b") is None
     assert cache.owners() == ["agent:a"]
     with pytest.raises(BrokenCache):  # nobody asks for an owner that was never saved: something is missing

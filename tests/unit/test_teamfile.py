@@ -11,7 +11,7 @@ from orchestrator.errors import BadRequest, Conflict, Corrupt
 from orchestrator.server.master_models import NewAgent
 from orchestrator.server.master_models import Policies as ToolPolicies
 from orchestrator.team import teamfile
-from orchestrator.team.agents import POLICIES
+from orchestrator.team.creating import POLICIES
 from orchestrator.team.teamfile import Policies, Step, plan
 
 BUILDER = '[agents.builder]\nrole = "builds"\n'
@@ -93,7 +93,7 @@ def test_a_variable_that_is_not_set_is_an_error_that_names_agent_and_key(root, t
         (f'{BUILDER}[agents.builder.policies]\nrestarts = "never"\n', "agents.builder.policies.restarts", "'restart'"),
         (f'[default]\nengine = "shell"\n{BUILDER}', "default", "'defaults'"),
         (f'[defaults]\nrole = "x"\n{BUILDER}', "defaults.role", "model"),
-        (f'[defaults]\nmodell = "x"\n{BUILDER}', "defaults.modell", "'model'"),
+        (f'[defaults]\nmodelx = "x"\n{BUILDER}', "defaults.modelx", "'model'"),
         (f'{BUILDER}engine = "shel"\n', "agents.builder", "'shell'"),
         ("[agents.builder]\n", "agents.builder.role", "role"),
         ("", "agents", "agents.NAME"),
