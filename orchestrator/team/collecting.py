@@ -304,6 +304,7 @@ class Collecting:
                 steps.passed("gc:run-marked")
                 roster.runs.pop(item.name)
                 run.journal.close()
+                roster.checkpoints.forget_run(item.name)
             for path in self._removable(directory):
                 await asyncio.to_thread(remove, path)
                 steps.passed("gc:run-file")

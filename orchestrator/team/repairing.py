@@ -127,7 +127,6 @@ class Repairing:
             raise error  # of a newer version, or not readable: that is no damage
         # What the cache knows was true of the old files only, and proves a shorter new one to be cut.
         roster.checkpoints.forget(agent_id)
-        await roster.checkpoints.finish()
         await self._end_processes(agent_id)
         made = await asyncio.to_thread(salvaged, paths, agent_id, error, self._at)
         # The outbox first: between the two it tells of tasks that the old inbox lacks, or that inbox is damaged
@@ -186,8 +185,6 @@ class Repairing:
         new = await asyncio.to_thread(retold, paths, run_id)
         if run is not None and await asyncio.to_thread(is_same, path, new):
             return False
-        roster.checkpoints.forget_run(run_id)
-        await roster.checkpoints.finish()
         # On the loop from here: nothing is published between what is read now and the new file.
         new = retold(paths, run_id)
         damaged = not is_same(path, new)
