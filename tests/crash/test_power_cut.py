@@ -110,9 +110,9 @@ class Load:
 
 
 def at_rest(master):
-    """Whether no agent is on its way anywhere."""
-    rows = master.do("agent_list", scope="all")["agents"]
-    return {row["status"] for row in rows} <= {"idle", "deleted"}
+    """Whether no agent is on its way anywhere; also a task whose caller was never answered may be there, and runs."""
+    rows = [row for row in master.do("agent_list", scope="all")["agents"] if row["status"] != "deleted"]
+    return all(row["status"] == "idle" and not row["queue_depth"] and not row["running_task_id"] for row in rows)
 
 
 def ended(root):
