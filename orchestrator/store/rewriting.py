@@ -69,10 +69,10 @@ def rewrite(log: Path, lines: Sequence[bytes], io: SysIO = REAL) -> None:
     A crash leaves the old log, or the new one with old segments beside it, which the next rewrite removes.
     """
     replace(log, b"".join(lines), mode=0o600, io=io)
-    drop_segments(log, io)
+    _drop_segments(log, io)
 
 
-def drop_segments(log: Path, io: SysIO = REAL) -> None:
+def _drop_segments(log: Path, io: SysIO = REAL) -> None:
     """Remove the segments of a log that was rewritten as one file."""
     old = [path for path in files_of(log) if path != log]
     try:

@@ -36,6 +36,7 @@ class Run:
     born: str = ""  # the crc of its first record: no other run has it
     since: int = 0  # records behind its checkpoint when it was opened
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
+    _last: dict[str, int] = field(default_factory=dict)  # the last seq of each agent in ``told``
     delayed: bool = False  # its digest found no room, and is tried again
     read: int = 0  # up to which seq its master has read, in this daemon's life
     read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
@@ -56,7 +57,8 @@ class Run:
 
     def tell(self, agent_id: str, record: dict[str, Any]) -> None:
         """Repeat a durable outbox record with the next `flush`, once: a ``ref`` told already is skipped."""
-        if record["seq"] > self.refs.get(agent_id, 0):
+        if record["seq"] > self._last.get(agent_id, self.refs.get(agent_id, 0)):
+            self._last[agent_id] = record["seq"]
             self.told.append((agent_id, record))
 
     def flush(self) -> int:
@@ -69,8 +71,13 @@ class Run:
             self.born = self.born or written[0]["crc"]
             for agent_id, record in self.told:
                 self.refs[agent_id] = record["seq"]
-            self.told.clear()
+            self.forget_told()
         return count
+
+    def forget_told(self) -> None:
+        """Drop what `flush` would write."""
+        self.told.clear()
+        self._last.clear()
 
 
 class KnownRun(NamedTuple):

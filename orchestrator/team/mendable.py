@@ -14,7 +14,8 @@ from orchestrator.errors import Corrupt, OrchestratorError
 from orchestrator.store.files import Paths, read_json
 from orchestrator.store.lines import Record, intact
 from orchestrator.store.reading import read_all
-from orchestrator.store.rewriting import lines_of, quarantine_name
+from orchestrator.store.rewriting import files_of, lines_of, quarantine_name
+from orchestrator.store.segments import sealed_path
 from orchestrator.team import orphans
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded
@@ -177,11 +178,16 @@ def retold(paths: Paths, run_id: str) -> list[bytes]:
 
 
 def is_same(path: Path, lines: list[bytes]) -> bool:
-    """Whether the log's files hold these lines and nothing else."""
-    if not path.exists():
-        return not lines
-    held = lines_of(path, INBOX_TYPES | OUTBOX_TYPES | BROADCAST_TYPES)
-    return [line + b"\n" for line in held] == lines and path.read_bytes().endswith(b"\n" if lines else b"")
+    """Whether the log's files hold these lines and nothing else, each file under the name it must have."""
+    seen = 0
+    for file in files_of(path):
+        if file not in (path, sealed_path(path, seen + 1)):
+            return False
+        held = file.read_bytes().splitlines(keepends=True)
+        if held != lines[seen : seen + len(held)]:
+            return False
+        seen += len(held)
+    return seen == len(lines)
 
 
 def half_written_of(root: Path) -> list[Path]:

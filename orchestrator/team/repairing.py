@@ -19,7 +19,7 @@ from orchestrator import steps
 from orchestrator.errors import Corrupt, OrchestratorError
 from orchestrator.store.files import replace
 from orchestrator.store.removing import chmod_private, remove
-from orchestrator.store.rewriting import drop_segments, keep, quarantine_name, rewrite
+from orchestrator.store.rewriting import keep, quarantine_name, rewrite
 from orchestrator.team import orphans
 from orchestrator.team.broadcast import open_run, run_file
 from orchestrator.team.mendable import (
@@ -134,7 +134,6 @@ class Repairing:
         logs = [(paths.outbox(agent_id), made.outbox), (paths.inbox(agent_id), made.inbox)]
         for path, lines in logs:
             if await asyncio.to_thread(is_same, path, lines):
-                await asyncio.to_thread(drop_segments, path)
                 continue
             kept = quarantine_name(path, self._at)
             await asyncio.to_thread(keep, path, self._at)
@@ -192,7 +191,7 @@ class Repairing:
             if not damaged:
                 return False
             run.journal.close()
-            run.told.clear()
+            run.forget_told()
         if damaged:
             kept = quarantine_name(path, self._at)
             keep(path, self._at)

@@ -1,5 +1,6 @@
 """doctor --fix over real files: what is damaged is quarantined and written anew, whenever it is cut off."""
 
+import itertools
 import json
 import os
 
@@ -134,6 +135,48 @@ async def test_a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outco
     # What was whole stands where it stood: who has read up to a number reads on.
     new = log(tmp_path, "outbox").read_bytes().splitlines()
     assert [n for n, old in enumerate(before.splitlines(), 1) if new[n - 1] != old] == [line]
+
+
+def split(path, *firsts):
+    """The log in several files; ``firsts`` are the seqs that the sealed ones are named by, the last the live one's."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    for first, following in itertools.pairwise(firsts):
+        path.with_name(f"{path.stem}.{first:012d}.jsonl").write_bytes(b"".join(lines[first - 1 : following - 1]))
+    path.write_bytes(b"".join(lines[firsts[-1] - 1 :]))
+
+
+async def test_a_damaged_outbox_costs_the_sound_inbox_none_of_its_files(tmp_path):
+    await worked(tmp_path)
+    inbox = log(tmp_path, "inbox")
+    before = records(inbox, events.INBOX_TYPES)
+    split(inbox, 1, 2, 3)
+    hurt(log(tmp_path, "outbox"), b'"result"', garbled)
+    await fixed(tmp_path)
+    sound(tmp_path)
+    assert records(inbox, events.INBOX_TYPES)[: len(before)] == before
+
+
+async def test_a_file_of_a_log_with_a_wrong_name_costs_no_record(tmp_path):
+    await worked(tmp_path)
+    outbox = log(tmp_path, "outbox")
+    before = records(outbox, events.OUTBOX_TYPES)
+    split(outbox, 1, 3, 5)
+    outbox.with_name("outbox.000000000003.jsonl").rename(outbox.with_name("outbox.000000000004.jsonl"))
+    kept = [line + b"\n" for line in mendable.lines_of(outbox, events.OUTBOX_TYPES)]
+    assert not mendable.is_same(outbox, kept), "its lines are all there, and no reader finds them"
+    await fixed(tmp_path)
+    sound(tmp_path)
+    assert records(outbox, events.OUTBOX_TYPES)[: len(before)] == before
+    assert len(list(outbox.parent.glob("outbox.*.quarantine-*"))) == 3, "each file is kept as it was"
+
+
+async def test_a_repair_does_not_tell_twice_what_is_on_its_way_into_the_broadcast(tmp_path):
+    life = Life(tmp_path)
+    await life.team.agent("a1")
+    assert life.roster.runs["run-1"].told, "it waits for its moment"
+    await life.repairing.run()
+    await life.end()
+    sound(tmp_path, ["a1"])
 
 
 async def test_a_damaged_inbox_loses_no_task_that_can_be_read(tmp_path):
