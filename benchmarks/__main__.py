@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, large, relays
+from benchmarks import cycles, large, recovery, relays
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -100,7 +100,30 @@ def growth(row: Row) -> None:
     row("  its descriptors", f"{got['before_fds']:.0f} / {got['after_fds']:.0f}", "does not grow")
 
 
-GROUPS = {"cycles": durable, "relays": through_relays, "large": restarts, "growth": growth}
+def going_on(row: Row) -> None:
+    got = asyncio.run(recovery.agent_killed())
+    row(
+        "kill -9 of an agent -> its task runs again, without the start",
+        f"p50 {got['p50'] * 1000:.0f}, p95 {got['p95'] * 1000:.0f}, max {got['max'] * 1000:.0f} ms",
+        "",
+    )
+    row("  with the start of the next life (shell worker), p50", f"{got['whole_p50']:.2f} s", "")
+    got = asyncio.run(recovery.daemon_killed())
+    row("kill -9 of the daemon -> the next call is answered, p50 / max", f"{got['p50']:.2f} / {got['max']:.2f} s", "")
+    got = asyncio.run(recovery.day())
+    row(f"24 hours by the clock, {got['tasks']:.0f} tasks: memory, first / last hour",
+        f"{got['first_rss_mb']:.0f} / {got['last_rss_mb']:.0f} MB", "does not grow")  # fmt: skip
+    row("  descriptors", f"{got['first_fds']:.0f} / {got['last_fds']:.0f}", "does not grow")
+    row("  CPU per task", f"{got['first_cpu_us']:.0f} / {got['last_cpu_us']:.0f} us", "does not grow")
+
+
+GROUPS = {
+    "cycles": durable,
+    "relays": through_relays,
+    "large": restarts,
+    "growth": growth,
+    "recovery": going_on,
+}
 
 if __name__ == "__main__":
     sys.exit(main())
