@@ -208,6 +208,35 @@ def test_the_first_record_of_a_new_file_is_shown_only_when_file_and_name_are_dur
     assert (io.calls["fdatasync"], io.calls["fsync"]) == (before[0] + 3, before[1] + 2)
 
 
+def test_in_a_new_file_too_never_more_is_unsynced_than_a_start_writes_again(tmp_path):
+    io = FaultyIO()
+    log, _ = opened(tmp_path / "log", io, segment_bytes=1 << 20)
+    log.append([record("ack", text="x" * (1 << 20))], sync=True)
+    log.append([record("ack")], sync=True)
+    assert sealed(tmp_path / "log") == [1]
+    before = io.calls["fdatasync"]
+    for _ in range(20):
+        log.append([record("ack", text="x" * 8000)], sync=False)
+    assert io.calls["fdatasync"] == before + 1
+
+
+def test_what_a_rotation_made_durable_is_told_though_the_append_fails(tmp_path):
+    io = FaultyIO()
+    log, _ = opened(tmp_path / "log", io, HeldSyncer())
+    seen = []
+    log.signal.notify = lambda: seen.append(log.visible_seq)
+    while (tmp_path / "log").stat().st_size < 2 * SMALL:
+        add(log)
+    assert seen == []
+    count = log.last_seq
+    io.plan["pwrite", io.calls["pwrite"] + 1] = ENOSPC
+    with pytest.raises(Environment) as refused:
+        add(log)
+    assert refused.value.code == "disk_full"
+    assert seen == [count]
+    assert numbers(log.since(0, *ALL)[0]) == list(range(1, count + 1))
+
+
 # -- when a step of it fails
 
 
