@@ -174,6 +174,10 @@ def _daemon(place: Project) -> Iterator[Finding]:
             yield Finding(
                 "daemon", "bad", f"runs with older settings: {error['message']}", error.get("next_step", "")
             )
+        missing = found.get("missing")
+        if missing:
+            step = "put them back, or give them up: orchestrator daemon restart"
+            yield Finding("daemon", "bad", f"{len(missing)} logs have gone, the first: {missing[0]}", step)
         for note in found.get("notes") or []:
             yield Finding("daemon", "note", f"repaired at its start: {note}")
         return
