@@ -44,7 +44,8 @@ def why(
 def _show(found: dict[str, Any], root: Path) -> None:
     of_agent = "next" in found
     who = found["agent_id"] if of_agent else f"{found['agent_id']}/{found['task_id']}"
-    output.say(f"{who}: {output.status_word(found['status'])}" + (f": {found['reason']}" if found["reason"] else ""))
+    status = output.status_word(found["status"]) if of_agent else found["status"]
+    output.say(f"{who}: {status}" + (f": {found['reason']}" if found["reason"] else ""))
     for one in found["evidence"]:
         file = Path(one["file"])
         shown = file.relative_to(root) if file.is_relative_to(root) else file

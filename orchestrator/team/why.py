@@ -78,7 +78,10 @@ def _owner(paths: Paths, task_id: str) -> str:
         ways = ", ".join(f"{one}/{task_id}" for one in owners)
         raise BadRequest("bad_argument", f"several agents have a task {task_id!r}", f"say which: {ways}")
     if not owners:
-        raise BadRequest("unknown_task", f"no agent and no task is called {task_id!r}")
+        told = f"no agent and no task is called {task_id!r}"
+        raise BadRequest(
+            "unknown_task", told, "orchestrator status shows the agents, orchestrator task list their tasks"
+        )
     return owners[0]
 
 
