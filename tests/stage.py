@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import jsonschema
 
 from orchestrator.config import Config
-from orchestrator.core.events import SCHEMAS
+from orchestrator.core.documents import SCHEMAS
 from orchestrator.errors import Environment
 from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer

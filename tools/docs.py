@@ -25,7 +25,7 @@ import typer
 from orchestrator import launch, relay
 from orchestrator.cli.app import app
 from orchestrator.config import Config, env_name, unit
-from orchestrator.core import decide, events, state, supervise
+from orchestrator.core import decide, documents, events, state, supervise
 from orchestrator.core.engine import Engine, Launch
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES, OrchestratorError
@@ -309,7 +309,7 @@ def common_keys() -> str:
 
 
 def model(name: str) -> Callable[[], str]:
-    return lambda: keys(events.SCHEMAS[name].json_schema())
+    return lambda: keys(documents.SCHEMAS[name].json_schema())
 
 
 def example_records() -> dict[str, list[dict[str, Any]]]:

@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.core.events import BROADCAST_TYPES, SCHEMAS
+from orchestrator.core.documents import SCHEMAS
+from orchestrator.core.events import BROADCAST_TYPES
 from orchestrator.core.laws import Line, Log, Violation
 from orchestrator.errors import Environment
 

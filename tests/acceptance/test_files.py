@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from orchestrator import data
-from orchestrator.core.events import SCHEMAS
+from orchestrator.core.documents import SCHEMAS
 from tests.stage import TERMINAL, lines_of, until
 
 FOREIGN = "---\nname: reviewer\n---\nWritten by another tool.\n"

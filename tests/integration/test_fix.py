@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from orchestrator.core import events
+from orchestrator.core import documents, events
 from orchestrator.core.events import TERMINAL
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.reading import read_all
@@ -232,7 +232,7 @@ async def test_a_run_file_that_cannot_be_read_is_replaced_and_says_what_is_lost(
         mendable.check_run(tmp_path, "run-1")
     told = await fixed(tmp_path)
     assert any(one["what"] == "run" and "window is not known" in one["did"] for one in told["done"])
-    events.RunFile.model_validate(json.loads(path.read_text()))
+    documents.RunFile.model_validate(json.loads(path.read_text()))
     sound(tmp_path)
 
 

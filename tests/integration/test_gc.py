@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli.gc import seconds
 from orchestrator.clock import SystemClock, rfc3339
-from orchestrator.core import events
+from orchestrator.core import documents, events
 from orchestrator.errors import BadRequest
 from orchestrator.store.reading import read_all
 from orchestrator.team import orphans, processes, reading, worktrees
@@ -154,7 +154,7 @@ async def test_what_is_removed_leaves_its_id_taken_and_its_artifacts_there(tmp_p
     kept = ["agents/a1/collected.json", "agents/a2/artifacts/made.txt", "agents/a2/collected.json"]
     assert [path for path in left if path.startswith(("agents", "run"))] == kept
     note = json.loads((home / "agents/a1/collected.json").read_text())
-    events.CollectedFile.model_validate(note)
+    documents.CollectedFile.model_validate(note)
     assert (note["name"], note["finished"]["canceled"], note["run_id"]) == ("a1", 1, "run-1")
     assert life.roster.agents == {} and life.roster.runs == {} and life.roster.by_req == {}
     assert life.roster.new_id("a1") == "a1-2"

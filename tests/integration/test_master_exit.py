@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from orchestrator.core import decide
-from orchestrator.core.events import RunFile
+from orchestrator.core.documents import RunFile
 from orchestrator.errors import Environment
 from orchestrator.store import files
 from orchestrator.team import processes

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import data
 from orchestrator.config import Config
-from orchestrator.core.events import SCHEMAS
+from orchestrator.core.documents import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,148 @@
+"""What the small JSON files say: meta, run, launch, process, collected; and every schema by its name. Pure.
+
+As with the records, the models are the authority on the form; `.agents-schema/*.json` is generated from them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from orchestrator.core.events import BROADCAST, INBOX, OUTBOX, At
+
+
+class PathsOf(BaseModel):
+    """Where the agent's files lie; absolute paths."""
+
+    meta: str
+    inbox: str
+    outbox: str
+    artifacts: str
+
+
+class Blocked(BaseModel):
+    """What keeps an agent from going on."""
+
+    kind: Annotated[str | None, Field(description="what blocks; null: its task has no terminal event")]
+    reason: str
+    until: Annotated[str | None, Field(description="when it ends, as the CLI shows it")]
+    since: At
+
+
+class Meta(BaseModel):
+    """meta.json: what agent_get showed last; a cache, the records win."""
+
+    model_config = ConfigDict(extra="allow")
+    agent_id: str
+    name: str
+    role: str
+    engine: str
+    run_id: str
+    cwd: str
+    status: str
+    reason: str
+    epoch: int
+    tmux_pane_id: str | None
+    queue_depth: int
+    running_task_id: str | None
+    cancel_requested: bool
+    last_event_seq: int
+    finished: dict[str, int]
+    paths: PathsOf
+    created_at: str | None
+    policies: dict[str, Any]
+    blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
+    model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
+    approval: Annotated[str, Field(description="what its CLI may do unasked: ask, edits, all")] = "ask"
+    command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
+    session: Annotated[str | None, Field(description="the CLI's own session id, where it is known")] = None
+    worktree: Annotated[
+        dict[str, Any] | None,
+        Field(description="its own git worktree: path, branch, and base, the commit it began with"),
+    ] = None
+    engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
+
+
+class MasterProcess(BaseModel):
+    """The CLI that leads a team run; a pid alone may be reused."""
+
+    model_config = ConfigDict(extra="forbid")
+    pid: int
+    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    client: Annotated[str, Field(description="its name, as it told it to our server; may be empty")]
+
+
+class RunFile(BaseModel):
+    """run.json: which tmux window a team run lives in, and what we changed of it."""
+
+    model_config = ConfigDict(extra="forbid")
+    v: Literal[1]
+    run_id: str
+    created_at: At
+    tmux_socket: Annotated[str | None, Field(description="path of the server's socket")]
+    tmux_name: Annotated[str | None, Field(description="-L name, when we were outside tmux")] = None
+    server_pid: int
+    server_start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    window_id: str
+    master_pane: str
+    master: Annotated[MasterProcess | None, Field(description="none: the run was made from the command line")] = None
+    session: str
+    detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
+    changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None
+    agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
+    ended_at: At | None = None
+
+
+class CollectedFile(BaseModel):
+    """collected.json: what gc leaves of a deleted agent or an ended run, so that its id is never used again."""
+
+    model_config = ConfigDict(extra="forbid")
+    run_id: str
+    created_at: str | None
+    collected_at: At
+    agent_id: str | None = None
+    name: str | None = None
+    role: str | None = None
+    engine: str | None = None
+    deleted_at: At | None = None
+    ended_at: At | None = None
+    finished: Annotated[dict[str, int], Field(description="how many tasks had which outcome")] = {}
+
+
+class LaunchFile(BaseModel):
+    """engine/launch.json (0600): what the launch stub executes for one epoch."""
+
+    model_config = ConfigDict(extra="forbid")
+    epoch: int
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    secret: str
+    base_env: Annotated[
+        dict[str, str], Field(description="env before the engine and our identity: for the next")
+    ] = {}
+    session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
+
+
+class ProcessFile(BaseModel):
+    """engine/process.json: the process that is the agent's CLI; pids are reused, the three together are not."""
+
+    model_config = ConfigDict(extra="forbid")
+    pid: int
+    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    boot_id: str
+    epoch: int
+
+
+SCHEMAS: dict[str, TypeAdapter[Any]] = {
+    "inbox": INBOX,
+    "outbox": OUTBOX,
+    "broadcast": BROADCAST,
+    "meta": TypeAdapter(Meta),
+    "run": TypeAdapter(RunFile),
+    "launch": TypeAdapter(LaunchFile),
+    "process": TypeAdapter(ProcessFile),
+    "collected": TypeAdapter(CollectedFile),
+}
+"""File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config`."""
