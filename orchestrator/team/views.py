@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.core import state
 from orchestrator.core import status as derived
 from orchestrator.core.engines import ENGINES
+from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
+from orchestrator.store.reading import place
+from orchestrator.store.segments import sealed
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 
@@ -92,11 +96,19 @@ def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, 
 
     Empty for what only presence shows (`idle` has its life's record: that it waits right now, no record says).
     """
-    files = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
+    logs = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
     return [
-        {"file": str(files[proof.log]), "seq": proof.seq, "type": proof.type, "at": proof.at}
+        {"file": _file_of(logs[proof.log], proof.seq), "seq": proof.seq, "type": proof.type, "at": proof.at}
         for proof in derived.proof_of(agent, shown)
     ]
+
+
+def _file_of(log: Path, seq: int) -> str:
+    """The file of the log that holds the record; the live one when that cannot be found out now."""
+    try:
+        return str(place(log, seq)[0] if sealed(log) else log)
+    except (OSError, OrchestratorError):
+        return str(log)
 
 
 def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:

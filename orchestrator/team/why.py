@@ -26,7 +26,10 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
     ``meta`` is that of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``.
     """
     paths, agent_id = Paths(root), str(meta["agent_id"])
-    cited = [_cited(Path(one["file"]), int(one["seq"])) for one in meta.get("evidence") or []]
+    logs = {"inbox": paths.inbox(agent_id), "outbox": paths.outbox(agent_id)}
+    cited = [
+        _cited(logs[Path(one["file"]).name.partition(".")[0]], int(one["seq"])) for one in meta.get("evidence") or []
+    ]
     held = meta.get("running_task_id")
     return {
         "agent_id": agent_id,

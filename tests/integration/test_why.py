@@ -52,7 +52,9 @@ async def team(tmp_path):
 
 
 async def test_why_cites_the_records_that_prove_it_by_file_and_line(team, tmp_path):
-    found = why.of_agent(tmp_path, meta_of(team.roster, team.roster.entry("a1")))
+    meta = meta_of(team.roster, team.roster.entry("a1"))
+    found = why.of_agent(tmp_path, meta)
+    assert [one["file"] for one in meta["evidence"]] == [one["file"] for one in found["evidence"]]
     assert (found["status"], found["task_id"]) == ("busy", "t1")
     assert cited(tmp_path, found) == [("delivered", "t1"), ("ready", None)]
     names = {one["file"].rsplit("/", 1)[1] for one in found["evidence"]}
