@@ -169,10 +169,10 @@ def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
     A log with anything in it stays, unless it is known that this is but a piece of the intent (``torn``).
     """
     directory = paths.agent_dir(agent_id)
-    logs = [*log_files(paths.inbox(agent_id)), *log_files(paths.outbox(agent_id))]
-    if not torn and any(path.stat().st_size for path in logs):
-        return
     try:
+        logs = [*log_files(paths.inbox(agent_id)), *log_files(paths.outbox(agent_id))]
+        if not torn and any(path.stat().st_size for path in logs):
+            return
         if logs:
             paths.launch(agent_id).unlink(missing_ok=True)
         for path in logs:

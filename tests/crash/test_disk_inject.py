@@ -24,7 +24,7 @@ from orchestrator.team.metas import Metas
 from tests.crash.checker import check
 from tests.team import FakeClock, Team, settle
 
-CALLS = ("open", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir", "pread")
+CALLS = ("open", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir", "pread", "listdir", "stat")
 TRIES = 12
 SPEC = {
     "role": "r", "engine": "shell",
@@ -347,6 +347,9 @@ FAULTS = {
     "open-EMFILE": (("open",), EMFILE, 1, always),
     "open-EIO": (("open",), EIO, 1, always),
     "open-ENOSPC": (("open",), ENOSPC, 1, creates),
+    "listdir-EMFILE": (("listdir",), EMFILE, 1, always),
+    "listdir-EIO": (("listdir",), EIO, 1, always),
+    "stat-EIO": (("stat",), EIO, 1, always),
     "pread-EIO": (("pread",), EIO, 1, always),
     "full-for-a-while": (("pwrite", "open", "mkdir"), ENOSPC, 6, creates),
     "over-quota-for-a-while": (("pwrite", "open", "mkdir"), EDQUOT, 6, creates),
