@@ -156,6 +156,8 @@ class Team:
         return tracer.hits()
 
     def finish(self):
+        # Where the clean-up of a refused agent failed too, its empty directory is left to the next daemon's start.
+        self.stage.daemon().kill()
         self.work("")
         self.grow(self.stage.new("x"))
         self.stage.told()
