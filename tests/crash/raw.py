@@ -120,3 +120,11 @@ def quiet(stage, daemon):
     """Wait until nobody is connected; the daemon's descriptors then."""
     until(lambda: connections(stage) == 0)
     return daemon.num_fds()
+
+
+def ready(wire, name, **more):
+    """Create an agent and wait until it is ready, however slow the machine is."""
+    made = wire.tool("agent_create", {"name": name, "role": "r", **more})
+    assert "error" not in made, made
+    asked = {"agent_id": made["agent_id"], "wait_ms": 1000}
+    until(lambda: made["ready"] or wire.tool("agent_get", asked)["meta"]["status"] in ("idle", "parked"))

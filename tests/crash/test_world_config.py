@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.crash.raw import Raw, log, started
+from tests.crash.raw import Raw, log, ready, started
 from tests.stage import until
 
 
@@ -77,7 +77,7 @@ def test_whatever_becomes_of_the_file_the_last_good_configuration_stays(make_sta
     put(stage, "max_unfinished_tasks = 1\n")
     until(lambda: "configuration reloaded" in log(stage))
     wire = stage.begun()
-    assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
+    ready(wire, "a")
     stage.hold("a")
     asking = Raw(stage, kind="cli").begin()
 

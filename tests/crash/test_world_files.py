@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.crash.raw import log
+from tests.crash.raw import log, ready
 from tests.stage import until
 
 TASK = {"command": "true"}
@@ -14,12 +14,12 @@ TASK = {"command": "true"}
 @pytest.fixture
 def team(make_stage):
     """A stage with two agents, whose tmux server is named by the environment: the configuration may vanish too."""
-    stage = make_stage("stop_grace_s = 0\nkill_grace_s = 1\n")
+    stage = make_stage("stop_grace_s = 0\nkill_grace_s = 1\nready_timeout_s = 600\n")
     stage.env["ORCHESTRATOR_TMUX_SOCKET"] = stage.server.socket.name
     stage.sound = False
     wire = stage.begun()
     for name in ("a", "b"):
-        assert wire.tool("agent_create", {"name": name, "role": "r"})["ready"]
+        ready(wire, name)
     return stage, wire
 
 
@@ -56,8 +56,7 @@ def test_a_team_whose_files_were_removed_says_so_and_a_restart_begins_anew(team,
     lines = log(stage).count("\n")
     assert lines < 40, "it does not spin"
     assert stage.cli("daemon", "restart").returncode == 0
-    made = wire.tool("agent_create", {"name": "n", "role": "r"})
-    assert made["ready"], made
+    ready(wire, "n")
     assert enqueue(wire, "n", "t1")["state"] == "queued"
     until(lambda: "result" in stage.types("n"))
     assert "Traceback" not in log(stage)
@@ -70,7 +69,7 @@ def test_one_agent_without_its_files_is_told_and_the_others_work_on(team, faults
     assert (error["kind"], error["code"]) == ("Environment", "io_failed"), error
     assert enqueue(wire, "b", "t1")["state"] == "queued"
     until(lambda: "result" in stage.types("b"))
-    assert wire.tool("agent_create", {"name": "c", "role": "r"})["ready"]
+    ready(wire, "c")
     assert [name.split("/")[-2] for name in status(stage)["missing"]] == ["a", "a"]
     faults("world")
 

@@ -18,7 +18,7 @@ from orchestrator.server.daemon import Daemon
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import processes
-from tests.crash.raw import INITIALIZE, Raw, connections, log, started
+from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
 from tests.stage import alive, until
 
 
@@ -28,10 +28,10 @@ def files(pid, count):
 
 
 def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faults):
-    stage = make_stage()
+    stage = make_stage("ready_timeout_s = 600\n")
     daemon = started(stage)
     wire = stage.begun()
-    assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
+    ready(wire, "a")
     until(lambda: connections(stage) >= 2)  # the master's and the agent's
     before = files(daemon.pid, daemon.num_fds() + 5)
     ones = [Raw(stage) for _ in range(30)]
@@ -50,8 +50,7 @@ def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faul
         one.sock.close()
         faults("world")
     files(daemon.pid, before[0])
-    made = wire.tool("agent_create", {"name": "c", "role": "r"})
-    assert made["ready"], made
+    ready(wire, "c")
     until(lambda: "result" in stage.types("a"))
     wire.tool("agent_delete", {"agent_id": "b"})
     for agent_id in ("a", "c"):
@@ -89,10 +88,10 @@ def traced(pid):
 
 
 def test_with_a_full_process_table_calls_fail_clearly_and_work_afterwards(make_stage, faults):
-    stage = make_stage()
+    stage = make_stage("ready_timeout_s = 600\n")
     daemon = started(stage)
     wire = stage.begun()
-    assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
+    ready(wire, "a")
     with no_processes(daemon.pid):
         for number in range(3):
             refused = wire.tool("agent_create", {"name": f"n{number}", "role": "r"})["error"]
@@ -102,10 +101,8 @@ def test_with_a_full_process_table_calls_fail_clearly_and_work_afterwards(make_s
         task = {"task_id": "t1", "payload": {"command": "true"}}
         wire.tool("task_enqueue", {"agent_id": "a", "task": task})
         until(lambda: "result" in stage.types("a"))
-        # An agent that dies now is noticed, and is taken care of once processes can be made.
     assert set(stage.tagged().values()) == {"a"}, "nothing half-made is left"
-    made = wire.tool("agent_create", {"name": "b", "role": "r"})
-    assert made["ready"], made
+    ready(wire, "b")
     rows = {row["agent_id"]: row["status"] for row in wire.tool("agent_list")["agents"]}
     for agent_id in rows:
         assert wire.tool("agent_delete", {"agent_id": agent_id})["ok"], rows

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from tests.crash.raw import log
+from tests.crash.raw import log, ready
 from tests.stage import TERMINAL, Wire, alive, until
 
 HELD_S = 3.0  # beyond the settings below, which say when silence means something
-CONFIG = "stall_after_s = 1\nready_timeout_s = 30\nstop_grace_s = 1\nkill_grace_s = 1\n"
+CONFIG = "stall_after_s = 1\nready_timeout_s = 600\nstop_grace_s = 1\nkill_grace_s = 1\n"
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def team(make_stage):
     stage = make_stage(CONFIG)
     wire = stage.begun()
     for name in ("a", "b"):
-        assert wire.tool("agent_create", {"name": name, "role": "r"})["ready"]
+        ready(wire, name)
     return stage, wire
 
 
@@ -181,8 +181,7 @@ def test_when_the_tmux_server_is_killed_every_agent_ends_and_nothing_is_left(tea
     assert all(len(kinds) == 1 for name in ("a", "b") for kinds in ends(stage, name).values())
     assert set(ends(stage, "a")) == {"t1", "t2"}
     until(lambda: not [pid for pid in {*ours, int(held.read_text())} if alive(pid)])
-    made = wire.tool("agent_create", {"name": "again", "role": "r"})
-    assert made["ready"], made
+    ready(wire, "again")
     assert "error" not in enqueue(wire, "again", "t1")
     until(lambda: ends(stage, "again") == {"t1": ["result"]})
     assert "Traceback" not in log(stage)
@@ -194,8 +193,7 @@ def test_a_cli_that_outlives_its_tmux_server_ends_with_its_agent(make_stage, fau
     stage = make_stage(CONFIG)
     wire = stage.begun()
     worker = [sys.executable, "-P", "-m", "orchestrator", "worker"]
-    made = wire.tool("agent_create", {"name": "a", "role": "r", "engine": "command", "command": ["nohup", *worker]})
-    assert made["ready"], made
+    ready(wire, "a", engine="command", command=["nohup", *worker])
     pid = worker_of(stage, "a")
     os.kill(int(stage.server.show(next(iter(stage.tagged())), "#{pid}")), signal.SIGKILL)
     until(lambda: "exited" in stage.types("a") or not alive(pid))
