@@ -24,6 +24,7 @@ def scene(shared_stage):
     master = stage.server.start(220, 60)
     wire = stage.boss = stage.begun(stage.inside(master))
     team = [{"name": name, "role": "r"} for name in ("done", "lost", "crash")]
+    team[1]["policies"] = {"restart": "never"}
     made = wire.tool("agents_create", {"agents": team})["agents"]
     stage.run_id = made[0]["run_id"]
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = {"broadcast", "config", "inbox", "launch", "meta", "outbox", "run", "team"}
+SCHEMAS = {
+    "broadcast", "collected", "config", "inbox", "launch", "meta", "outbox", "process", "run", "team",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.stage import until
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MASTER_TOOLS = [
-    "agent_create", "agents_create", "agent_get", "agent_list", "agent_delete",
+    "agent_create", "agents_create", "agent_get", "agent_list", "agent_restart", "agent_delete",
     "task_enqueue", "task_cancel", "events_read", "broadcast_read",
 ]  # fmt: skip
 READ_ONLY = {"agent_get", "agent_list", "events_read", "broadcast_read", "wait_for_command"}
@@ -124,7 +124,7 @@ def test_the_tools_are_described_so_that_every_client_can_use_them(scene):
         hints = tool["annotations"]
         assert hints["title"]
         assert hints["readOnlyHint"] is (tool["name"] in READ_ONLY)
-        assert hints["destructiveHint"] is (tool["name"] == "agent_delete")
+        assert hints["destructiveHint"] is (tool["name"] in ("agent_delete", "agent_restart"))
         assert len(tool["description"]) > 40
     by_name = {tool["name"]: tool for tool in listed}
     for name in ("wait_for_command", "emit_event"):
@@ -154,6 +154,7 @@ def test_what_the_tools_answer_is_what_their_output_schemas_say(scene):
     check("events_read", {"agent_id": "one"})
     check("broadcast_read", {})
     check("task_cancel", {"agent_id": "one", "task_id": "t"})
+    check("agent_restart", {"agent_id": "two"})
     for agent_id in ("one", "two"):
         check("agent_delete", {"agent_id": agent_id})
     assert seen == set(tools)

@@ -68,10 +68,11 @@ async def ladder(tmp_path, monkeypatch):
         paste_gap_s=0.0,
     )
     monkeypatch.setitem(engines.ENGINES, "shell", row)
-    team = Team(tmp_path, stop_grace_s=0.05, quit_grace_s=0.05, kill_grace_s=0.05)
+    team = Team(tmp_path, stop_grace_s=0.05, quit_grace_s=0.05, kill_grace_s=60.0)
     entry = await team.agent()
 
-    async def make(panes, *, force=False):
+    async def make(panes, *, force=False, kill_grace_s=60.0):
+        team.config = team.config.model_copy(update={"kill_grace_s": kill_grace_s})
         at = "2026-01-01T00:00:00.000Z"
         await team.roster.commit(entry, decide.stop(entry.state, force=force, req="c:s", at=at))
         team.roster.clock = SystemClock()
@@ -88,7 +89,7 @@ def names(rungs):
 async def test_a_cli_that_heeds_nothing_gets_every_rung_in_order(ladder, started):
     one = started(DEAF)
     panes = Panes(EMPTY)
-    ending, entry = await ladder(panes)
+    ending, entry = await ladder(panes, kill_grace_s=0.05)
     assert names(await ending.gently(entry, one.pid)) == ["stop", "quit", "SIGTERM", "SIGKILL"]
     assert panes.pasted == ["/quit"]
     assert one.wait() == -9
