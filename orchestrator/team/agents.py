@@ -90,10 +90,11 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
         tell(f"{agent_id}: asked to stop")
         await end(supervisor, entry, force=force, req=req)
     config = roster.config()
-    deadline = clock.monotonic() + config.stop_grace_s + config.kill_grace_s + 20.0
+    graces = config.stop_grace_s + config.quit_grace_s + config.kill_grace_s
+    deadline = clock.monotonic() + graces + 20.0
     await wait_until(lambda: True if entry.state.life == "deleted" else None, entry.changed, deadline, clock)
     if entry.state.life != "deleted":
-        raise Environment(
+        raise entry.trouble or Environment(
             "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
         )
     await supervisor.settled(entry, deadline)  # the last one's window is put back before anybody is told

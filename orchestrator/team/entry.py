@@ -16,6 +16,7 @@ from orchestrator.clock import Clock, Signal
 from orchestrator.core import snapshot, state
 from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
+from orchestrator.errors import OrchestratorError
 from orchestrator.store.journal import Journal
 
 
@@ -64,6 +65,7 @@ class Entry:
         self.empty_waits = 0  # waits in a row that brought nothing
         self.last_word: float | None = None  # monotonic: when its hooks last told us something, or we them
         self.calls = 0  # of this daemon's life; a wake is heeded when one follows
+        self.trouble: OrchestratorError | None = None  # what keeps its next step from being taken
         self.told_stop = False  # a wait has handed out the stop
         self.finding: Finding | None = None  # what blocks the CLI right now, as a hook of it told
         self.seen: Finding | None = None  # what the last look at its screen explains

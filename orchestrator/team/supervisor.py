@@ -122,10 +122,11 @@ class Supervisor:
                 self._again.discard(entry.agent_id)
                 try:
                     moved = await self._step(entry)
-                    pause = 0.2
+                    pause, entry.trouble = 0.2, None
                 except OrchestratorError as error:
                     # Disk full, tmux hanging: the step is taken again, it was decided and not done.
                     log.warning("agent not tended", agent=entry.agent_id, **error.as_dict())
+                    entry.trouble = error
                     moved = True
                     await elapse(pause, self.roster.clock)
                     pause = min(pause * 2, 10.0)
