@@ -29,7 +29,7 @@ from orchestrator.team.windows import Windows
 
 log = structlog.get_logger()
 
-NEWS = TERMINAL | {"failed", "blocked", "exited"}
+NEWS = TERMINAL | {"failed", "blocked", "stalled", "exited"}
 """What a master is woken for; the rest it reads when it looks."""
 LOOK_EVERY_S = 2.0
 HOLD_S = 12 * 3600.0
