@@ -157,6 +157,18 @@ class Config(BaseModel):
         16_777_216, "A larger log goes on in a new file; the old one stays readable as part of it.", "bytes",
         ge=4096, le=1_073_741_824,
     )  # fmt: skip
+    squad_keep_s: float = _key(
+        3600.0, "How long after its end, or after its results were last read, a squad's results are kept.", "s",
+        ge=0, le=31_536_000,
+    )  # fmt: skip
+    squad_output_bytes: int = _key(
+        65_536, "How much of one output of a squad member is answered; the rest stays in its file.", "bytes",
+        ge=1024, le=1_048_576,
+    )  # fmt: skip
+    squad_file_bytes: int = _key(
+        1_073_741_824, "A squad member whose output grows beyond this is ended.", "bytes",
+        ge=65_536, le=1_099_511_627_776,
+    )  # fmt: skip
     gc_after_s: float = _key(
         604_800.0, "How long ago an agent must have been deleted for orchestrator gc to remove its data.", "s",
         ge=0, le=315_360_000,

@@ -133,7 +133,23 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "bad_role": (
         BadRequest,
         "the role's file cannot be used",
-        "fix the named file in .agents/roles, or give the agent another role",
+        "fix the named file (orchestrator roles lint), or take another role",
+    ),
+    "unknown_role": (BadRequest, "no role has this id", "list_roles shows the roles"),
+    "unknown_squad": (
+        BadRequest,
+        "no squad has this id, or its results are no longer kept",
+        "results are kept for an hour behind the end of the squad, those nobody has read for a week",
+    ),
+    "bad_template": (
+        BadRequest,
+        "a command template cannot be used",
+        "fix the template at the named line and column; docs/squads.md shows its language",
+    ),
+    "prompt_too_long": (
+        BadRequest,
+        "a value is longer than one argument of a program may be",
+        "let the template take <%= promptFile %> or begin with the line: # stdin: prompt",
     ),
     "not_a_repository": (
         BadRequest,

@@ -60,6 +60,9 @@ PER_CONNECTION = (
 # What tells a relay that it speaks for an agent; never passed on to the daemon's own environment.
 AGENT_ENV = ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_AGENT_EPOCH", "ORCHESTRATOR_AGENT_SECRET")
 
+# Stands in the environment of every process of a squad member; such a process leads nobody.
+MEMBER_ENV = "ORCHESTRATOR_MEMBER_ID"
+
 SUN_PATH_MAX = 107  # bytes of a unix socket's path on Linux, without the NUL
 
 Kind = Literal["agents", "planning", "git", "cwd", "none"]

@@ -26,6 +26,7 @@ from orchestrator.project import (
     INSTALL,
     LOCK,
     LOG,
+    MEMBER_ENV,
     PER_CONNECTION,
     PROTO,
     SOCKET,
@@ -219,7 +220,7 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
     log = os.open(directory / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     # What holds for one connection, names an agent or points at a terminal is not the daemon's.
-    dropped = {*PER_CONNECTION, *AGENT_ENV, "TMUX", "TMUX_PANE"}
+    dropped = {*PER_CONNECTION, *AGENT_ENV, MEMBER_ENV, "TMUX", "TMUX_PANE"}
     env = {name: value for name, value in os.environ.items() if name not in dropped}
     child = os.fork()
     if child:

@@ -1,4 +1,4 @@
-"""What the small JSON files say: meta, run, launch, process, collected; and every schema by its name. Pure.
+"""What the small JSON files say: meta, run, launch, process, collected, squad; and every schema by its name. Pure.
 
 As with the records, the models are the authority on the form; `.agents-schema/*.json` is generated from them.
 """
@@ -135,6 +135,41 @@ class ProcessFile(BaseModel):
     epoch: int
 
 
+class MemberFile(BaseModel):
+    """One member of a squad: its process, and what came of it."""
+
+    model_config = ConfigDict(extra="forbid")
+    member_id: str
+    role_id: str
+    cwd: Annotated[str | None, Field(description="as the caller gave it; null: not given")]
+    state: Literal["planned", "running", "completed", "error", "timeout"]
+    chat_id: Annotated[str | None, Field(description="of a stateful squad; empty: no chat came about")] = None
+    step: Annotated[Literal["create", "run"], Field(description="the command that runs, or ran last")] = "run"
+    pid: Annotated[int | None, Field(description="of its process, which leads a process group and session")] = None
+    start: Annotated[int | None, Field(description="clock ticks since boot, from /proc/<pid>/stat")] = None
+    boot_id: str | None = None
+    started_at: At | None = None
+    ended_at: At | None = None
+    exit_code: int | None = None
+    signal: Annotated[str | None, Field(description="the signal that ended it")] = None
+    reason: Annotated[str, Field(description="why it has no more output; stands before rawStderr's text")] = ""
+
+
+class SquadFile(BaseModel):
+    """squad.json: a squad's members, written before the first of them is started and at each of their steps."""
+
+    model_config = ConfigDict(extra="forbid")
+    v: Literal[1]
+    squad_id: str
+    req: Annotated[str, Field(description="the call that asked for it: a re-sent one is answered from here")]
+    created_at: At
+    stateful: bool
+    members: list[MemberFile]
+    canceled: bool = False
+    ended_at: At | None = None
+    read_at: Annotated[At | None, Field(description="when all its results were last answered")] = None
+
+
 SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "inbox": INBOX,
     "outbox": OUTBOX,
@@ -144,5 +179,6 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "launch": TypeAdapter(LaunchFile),
     "process": TypeAdapter(ProcessFile),
     "collected": TypeAdapter(CollectedFile),
+    "squad": TypeAdapter(SquadFile),
 }
 """File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config`."""

@@ -68,6 +68,49 @@ class Prepared:
     session: str | None = None  # known beforehand; else the CLI tells it later
 
 
+@dataclass(frozen=True)
+class Once:
+    """One headless run of a CLI: a prompt in, text out, nobody at the keyboard.
+
+    ``session`` is a fresh UUID for a new chat (empty where no chat is kept), ``chat`` the chat to go on with; at most
+    one of them is set. ``stdin``: the prompt is too long for a word, and comes on standard input.
+    """
+
+    prompt: str
+    cwd: str
+    session: str = ""
+    chat: str = ""
+    stdin: bool = False
+    approval: str = "ask"
+    trust: bool = False
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one headless run is made of: the words, the program first, and variables over the caller's."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=_none)
+
+
+@dataclass(frozen=True)
+class Headless:
+    """How a CLI answers one prompt without a screen, and how its chats go on.
+
+    ``chats``: the id of a new chat is ``chosen`` by us (`Once.session`), printed by the command ``create``
+    (``created``), or found in what the first run printed by ``told(stdout, stderr)`` (empty: not there).
+    """
+
+    run: Callable[[Once], Ran]
+    chats: Literal["chosen", "created", "told"]
+    create: tuple[str, ...] = ()
+    told: Callable[[str, str], str] | None = None
+    long_prompt: Literal["stdin", "no"] = "no"  # how a prompt comes that is longer than a word may be
+    sequential: bool = False  # several at once disturb each other
+    models: str = ""  # the folder whose roles name models of this CLI
+
+
 def no_reads(_env: Mapping[str, str], _cwd: str) -> Reads:
     """Of a row that looks at nothing of the user's."""
     return Reads()
@@ -110,4 +153,6 @@ class Engine:
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     resumes: bool = False
     models: bool = False  # takes a model
+    call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
+    headless: Headless | None = None  # how squads run it; None: they cannot
     limits: tuple[str, ...] = ()  # what does not work with it, one sentence each; for docs and doctor

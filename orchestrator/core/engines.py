@@ -17,6 +17,7 @@ OWN_VARIABLES = (
     "ORCHESTRATOR_AGENT_SECRET",
     "ORCHESTRATOR_AGENT_MCP",
     "ORCHESTRATOR_PROJECT",
+    "ORCHESTRATOR_MEMBER_ID",
 )
 """Set for every agent; an inherited value is never passed on."""
 
@@ -80,7 +81,7 @@ def check_wishes(row: Engine, model: str | None, approval: str, command: tuple[s
 
 def passed_on(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
     """What an agent gets of the master CLI's environment, and ``extra`` over it; nothing of ours."""
-    ours = ("ORCHESTRATOR_AGENT_",)
+    ours = ("ORCHESTRATOR_AGENT_", "ORCHESTRATOR_MEMBER_")
     env = {k: v for k, v in inherited.items() if k not in NOT_PASSED and not k.startswith(ours)}
     return {**env, **extra}
 

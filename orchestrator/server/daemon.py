@@ -31,6 +31,7 @@ from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.processes import environ_of
 from orchestrator.server import agent_tools, door, greeting, hooks, master_tools
 from orchestrator.server.logs import configure_log
 from orchestrator.server.session import build, note_listed, serve
@@ -44,7 +45,6 @@ from orchestrator.team.collecting import Collecting
 from orchestrator.team.leading import Leading
 from orchestrator.team.masters import GONE, Leader, Masters
 from orchestrator.team.parking import Parking
-from orchestrator.team.processes import environ_of
 from orchestrator.team.repairing import Repairing
 from orchestrator.team.roster import PUT_BACK, Roster
 from orchestrator.team.supervisor import Supervisor

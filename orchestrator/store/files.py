@@ -67,6 +67,10 @@ class Paths:
         return self.home / "run"
 
     @property
+    def squads(self) -> Path:
+        return self.home / "squads"
+
+    @property
     def cache(self) -> Path:
         return self.home / "cache.sqlite"
 
@@ -116,6 +120,12 @@ class Paths:
 
     def broadcast(self, run_id: str) -> Path:
         return self.run_dir(run_id) / "broadcast.jsonl"
+
+    def squad_dir(self, squad_id: str) -> Path:
+        return self.squads / squad_id
+
+    def squad_json(self, squad_id: str) -> Path:
+        return self.squad_dir(squad_id) / "squad.json"
 
     @staticmethod
     def quarantine(log: Path, at: datetime) -> Path:

@@ -17,12 +17,12 @@ from typing import Any
 
 import orjson
 
-from orchestrator import steps
+from orchestrator import processes, steps
 from orchestrator.clock import rfc3339
 from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.store.files import replace
 from orchestrator.store.removing import measure, remove
-from orchestrator.team import orphans, processes, worktree_facts, worktrees
+from orchestrator.team import orphans, worktree_facts, worktrees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.orphans import Proven

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, engines, supervise
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.processes import environ_of
 from orchestrator.store.files import confine
 from orchestrator.team import launches, trees
 from orchestrator.team.agents import Tell, end
@@ -19,7 +20,6 @@ from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.masters import master_of
 from orchestrator.team.places import Place
-from orchestrator.team.processes import environ_of
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.views import paths_of, status_of

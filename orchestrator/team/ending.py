@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from orchestrator import processes
 from orchestrator.clock import elapse, wait_until
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.supervise import Rung
-from orchestrator.team import processes
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.wake import may_paste

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import orjson
 
+from orchestrator import processes
 from orchestrator.core.events import EXITS
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import Paths, read_json, replace
-from orchestrator.team import processes
 
 
 class End(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import structlog
 
+from orchestrator import processes
 from orchestrator.clock import call_off, elapse
 from orchestrator.errors import OrchestratorError
-from orchestrator.team import processes
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.places import Place

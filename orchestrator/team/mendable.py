@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.clock import rfc3339
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.processes import start_time
 from orchestrator.store.files import Paths, read_json
 from orchestrator.store.lines import Record, intact
 from orchestrator.store.reading import read_all
@@ -19,7 +20,6 @@ from orchestrator.store.segments import sealed_path
 from orchestrator.team import orphans
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded
-from orchestrator.team.processes import start_time
 from orchestrator.team.retelling import retell
 from orchestrator.team.salvage import Beside, Damaged, Salvaged, salvage
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import structlog
 
+from orchestrator import processes
 from orchestrator.clock import call_off
 from orchestrator.errors import OrchestratorError
-from orchestrator.team import exits, processes
+from orchestrator.team import exits
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

@@ -6,8 +6,8 @@ import re
 
 from orchestrator.core import engines
 from orchestrator.errors import Environment
+from orchestrator.processes import command_of, environ_of
 from orchestrator.team.entry import Origin
-from orchestrator.team.processes import command_of, environ_of
 from orchestrator.term import panes, tmux
 from orchestrator.term.panes import PaneInfo
 from orchestrator.term.tmux import Socket

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator import processes
 from orchestrator.clock import Clock
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import Paths, read_json
-from orchestrator.team import processes
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SPARED = ("tmux",)

@@ -13,13 +13,13 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project, steps
+from orchestrator import processes, project, steps
 from orchestrator.clock import call_off, elapse, rfc3339, wait_until
 from orchestrator.core import engines, supervise
 from orchestrator.core.events import EXITS
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import replace
-from orchestrator.team import exits, launches, processes
+from orchestrator.team import exits, launches
 from orchestrator.team.backoff import Backoff
 from orchestrator.team.broadcast import Run
 from orchestrator.team.ending import Ending

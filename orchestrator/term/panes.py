@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.errors import Environment
+from orchestrator.processes import start_time
 from orchestrator.term import tmux
 from orchestrator.term.tmux import Socket, literal, source, start_words
 
@@ -137,7 +138,7 @@ def parse_info(line: str) -> PaneInfo | None:
 def pane_process(socket: Socket, pane_id: str) -> tuple[int, int] | None:
     """Pid and start time of the pane's process, None if the pane or the process is gone."""
     info = pane(socket, pane_id)
-    started = tmux.start_time(info.pid) if info else None
+    started = start_time(info.pid) if info else None
     return (info.pid, started) if info and started is not None else None
 
 

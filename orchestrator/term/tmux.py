@@ -11,11 +11,11 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator import steps
 from orchestrator.errors import Environment
+from orchestrator.processes import start_time
 
 TIMEOUT = 10.0
 MINIMUM = (3, 2)
@@ -157,18 +157,6 @@ def server_identity(socket: Socket) -> Identity:
     if started is None:
         raise Environment("no_tmux", "tmux has no server: it just ended", server_gone=True)
     return Identity(pid, started)
-
-
-def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot: with the pid it is unique. None if it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The name in parentheses may hold blanks and parentheses: count from the last one.
-    state, *rest = stat.rpartition(")")[2].split()
-    # A process nobody has waited for yet is still listed, but it has ended.
-    return None if state in {"Z", "X"} else int(rest[18])
 
 
 def version(socket: Socket) -> str:

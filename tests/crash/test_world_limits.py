@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator import processes
 from orchestrator.errors import Environment
 from orchestrator.server.daemon import Daemon
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import SysIO
-from orchestrator.team import processes
 from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
 from tests.stage import alive, until
 

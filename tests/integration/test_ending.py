@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from orchestrator import processes
 from orchestrator.clock import SystemClock
 from orchestrator.core import decide, engines
 from orchestrator.core.screens import Screen
-from orchestrator.team import processes
 from orchestrator.team.ending import Ending
 from tests.team import Team
 

@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from orchestrator import steps
-from orchestrator.team import processes
+from orchestrator import processes, steps
 from tests.stage import until
 
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}

@@ -14,6 +14,7 @@ LAYERS = {
     "errors": set(),
     "clock": set(),
     "project": set(),
+    "processes": {"clock"},
     "steps": set(),
     "wire": {"project"},
     "reach": {"project", "wire"},
@@ -23,11 +24,11 @@ LAYERS = {
     "core": {"errors"},
     "data": {"errors"},
     "store": {"core", "errors", "clock"},
-    "term": {"core", "errors", "clock", "steps"},
+    "term": {"core", "errors", "clock", "steps", "processes"},
     "config": {"core", "errors", "project", "clock"},
-    "roles": {"config", "core", "errors", "store"},
-    "team": {"roles", "config", "store", "term", "core", "errors", "clock", "project", "data", "steps"},
-    "squad": {"roles", "config", "store", "core", "errors", "clock"},
+    "roles": {"config", "core", "errors", "store", "data", "clock"},
+    "team": {"roles", "config", "store", "term", "core", "errors", "clock", "project", "data", "steps", "processes"},
+    "squad": {"roles", "config", "store", "core", "errors", "clock", "project", "steps", "processes"},
     "spawn": {"roles", "config", "store", "core", "errors", "clock"},
     "gsd": {"config", "store", "core", "errors", "clock"},
     "setup": {"errors", "project", "config", "core", "data"},
@@ -35,11 +36,11 @@ LAYERS = {
     "worker_command": {"errors", "steps"},
     "server": {
         "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
-        "steps", "reach", "wire",
+        "steps", "reach", "wire", "processes",
     },
     "cli": {
         "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
-        "worker", "relay", "launch", "reach", "wire", "setup", "steps",
+        "worker", "relay", "launch", "reach", "wire", "setup", "steps", "processes",
     },
     "__main__": {"cli", "relay", "launch", "hook", "project", "worker", "server"},
 }  # fmt: skip
@@ -63,6 +64,7 @@ OWNERS = {
     "sqlite3": {"spawn", "gsd", "store"},
     "typer": {"cli"},
     "filelock": {"store", "team"},
+    "yaml": {"roles", "gsd"},
     "rich": {"cli"},
 }
 FORBIDDEN_WORDS = ("manager", "handler", "helper", "util", "factory", "controller", "registry")
@@ -142,7 +144,7 @@ def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
     assert not reached & {
         "orchestrator.team.agents", "orchestrator.team.creating", "orchestrator.team.supervisor",
         "orchestrator.team.windows", "orchestrator.team.places", "orchestrator.team.ending",
-        "orchestrator.team.processes", "orchestrator.server.master_tools",
+        "orchestrator.processes", "orchestrator.server.master_tools",
     }  # fmt: skip
 
 

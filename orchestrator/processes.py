@@ -16,15 +16,25 @@ from collections.abc import Collection
 from pathlib import Path
 
 from orchestrator.clock import Clock, SystemClock, elapse
-from orchestrator.term import tmux
 
 PROC = Path("/proc")
 WITHOUT_PIDFD_S = 0.5
 KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
 
-start_time = tmux.start_time
 _CLOCK = SystemClock()  # of the kernel's own moments, which no test's clock moves
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: with the pid it is unique. None if it has ended."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name in parentheses may hold blanks and parentheses: count from the last one.
+    state, *rest = stat.rpartition(")")[2].split()
+    # A process nobody has waited for yet is still listed, but it has ended.
+    return None if state in {"Z", "X"} else int(rest[18])
 
 
 def environ_of(pid: int) -> dict[str, str]:
