@@ -27,6 +27,14 @@ def prompt(name: str) -> str:
         raise _incomplete(f"prompt {name}") from error
 
 
+def roles() -> Path:
+    """The folder of the roles that ship with the code; Environment ``internal`` if the installation lacks it."""
+    place = _directory("prompts") / "roles"
+    if not place.is_dir():
+        raise _incomplete("roles")
+    return place
+
+
 def plugin(name: str) -> str:
     """The text of ``plugins/<name>``, which runs inside a CLI; Environment ``internal`` if it is missing."""
     try:

@@ -25,6 +25,7 @@ from orchestrator.cli import (
     gc,
     options,
     output,
+    roles,
     schema,
     setup,
     status,
@@ -129,6 +130,7 @@ team.add_to(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")
+app.add_typer(roles.app, name="roles")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")

@@ -17,10 +17,11 @@ from typing import Any
 
 import orjson
 
-from orchestrator import data, project, roles, steps
+from orchestrator import data, project, steps
 from orchestrator.core import engines, prompts
 from orchestrator.core.engine import Engine, Launch, Prepared, Reads
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.roles import catalogue
 from orchestrator.store.files import failure, make_dir, read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -107,7 +108,7 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
     tree = spec.get("worktree")
     if tree:
         rules = f"{rules.rstrip()}\n\n{prompts.worktree_rule(tree['path'], tree['branch'])}"
-    body = roles.body(roster.root, role)
+    body = catalogue.body(roster.root, role)
     if body:
         rules += f"\n\n# Your role: {role}\n\n{body}"
     resume = entry.state.resume if entry.state.epoch == epoch and row.resumes else None

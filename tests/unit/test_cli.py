@@ -23,6 +23,7 @@ COMMANDS = [
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"],
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
+    ["roles", "list"], ["roles", "show"], ["roles", "lint"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -187,7 +188,8 @@ FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config"}  # what readi
         (["--help"], set()), (["agent", "create", "--help"], PYDANTIC), (["schema"], PYDANTIC),
         (["daemon", "status"], PYDANTIC), (["daemon", "stop"], PYDANTIC),
         (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config"}),
-        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING),
+        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING), (["roles", "list"], PYDANTIC),
+        (["roles", "lint"], PYDANTIC),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip

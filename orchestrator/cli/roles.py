@@ -1,0 +1,114 @@
+"""Commands about roles: list, show, lint. Reads only, needs no daemon."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output
+from orchestrator.cli.link import project_here
+from orchestrator.cli.options import Json
+
+if TYPE_CHECKING:  # loads YAML
+    from orchestrator.roles.catalogue import Found, Role
+
+BROKEN = 1
+
+Directory = Annotated[
+    str,
+    typer.Option(
+        "--dir", metavar="DIR", help="Only the roles of this directory; default: AGENTS_DIRECTORY_PATH, else all."
+    ),
+]
+
+app = options.app("See and check the roles of agents and squad members.")
+
+
+@options.command(app, "list", "orchestrator roles list\norchestrator roles list --json | jq -r '.roles[].id'")
+def list_roles(directory: Directory = "", as_json: Json = False) -> None:
+    """List the roles, and where each comes from.
+
+    The nearest file of an id counts: .agents/roles, agents, .claude/agents, .gemini/agents, .codex/agents, then those
+    that ship with orchestrator. A file that cannot be used is named on stderr.
+    """
+    found = _found(directory)
+    if as_json:
+        output.print_json({"roles": [_row(role) for role in found.roles.values()], "broken": _broken(found)})
+        return
+    if found.roles:
+        output.table(
+            ["ROLE", "SOURCE", "DESCRIPTION"],
+            [
+                [role.id, role.source, output.short(role.description, 100) or "-"]
+                for role in sorted(found.roles.values(), key=lambda role: role.id)
+            ],
+        )
+    else:
+        output.say("no roles")
+    for one in found.broken:
+        output.warn(f"{one.file} {one.reason}")
+
+
+@options.command(app, "show", "orchestrator roles show reviewer")
+def show(
+    role_id: Annotated[
+        str, typer.Argument(metavar="ROLE", help="The role's id: its file's name without the ending.")
+    ],
+    directory: Directory = "",
+    as_json: Json = False,
+) -> None:
+    """Show a role: what its file says, and the instructions that a model gets."""
+    role = _found(directory).role(role_id)
+    if as_json:
+        output.print_json({**_row(role), "keys": dict(role.keys), "body": role.body})
+        return
+    output.say(f"role:        {role.id}\nfile:        {role.file}")
+    for key, value in role.keys.items():
+        output.say(f"{key + ':':<12} {output.short(value, 1000)}")
+    output.say(f"\n{role.body}")
+
+
+@options.command(app, "lint", "orchestrator roles lint\norchestrator roles lint --json | jq '.findings[]'")
+def lint(directory: Directory = "", as_json: Json = False) -> None:
+    """Check the roles' files: what cannot be used, what counts for nothing, which keys which engine ignores.
+
+    Exit 1 if a file cannot be used.
+    """
+    from orchestrator.core.engines import ENGINES  # noqa: PLC0415  (no other command here needs the table)
+    from orchestrator.roles import lint as check  # noqa: PLC0415  (loads YAML)
+
+    found = _found(directory)
+    rows = check.findings(found, ENGINES.values())
+    if as_json:
+        output.print_json({"ok": not found.broken, "findings": [asdict(row) for row in rows]})
+    else:
+        for row in rows:
+            mark = "✕" if row.kind == "broken" else "·" if row.kind in ("shadowed", "ignored") else "!"
+            output.say(f"{mark} {row.file} {row.message}")
+        output.say(f"{len(found.roles)} roles can be used, {len(found.broken)} files cannot")
+    if found.broken:
+        raise typer.Exit(BROKEN)
+
+
+def _found(directory: str) -> Found:
+    from orchestrator.roles import catalogue  # noqa: PLC0415  (loads YAML)
+
+    if directory:
+        return catalogue.read(project_here().root, str(Path(directory).expanduser().absolute()))
+    named, warning = catalogue.directory_of(os.environ)
+    if warning:
+        output.warn(warning)
+    return catalogue.read(project_here().root, named)
+
+
+def _row(role: Role) -> dict[str, Any]:
+    found = {key: getattr(role, key) for key in ("id", "name", "description", "source", "file")}
+    return {**found, "model": role.model, "approval": role.approval}
+
+
+def _broken(found: Found) -> list[dict[str, str]]:
+    return [asdict(one) for one in found.broken]

@@ -1,0 +1,203 @@
+"""The roles of a project: which there are, from where, and which files cannot be used. Reads only, keeps nothing.
+
+A role's id is a file's name without its ending. Ids are looked up among those found and never made into a path.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from orchestrator.core.engine import APPROVALS, Engine
+from orchestrator.errors import BadRequest
+from orchestrator.roles import files, heads
+from orchestrator.roles.files import OWN, Folder
+from orchestrator.roles.heads import Unusable
+
+VARIABLE, ALIAS = "AGENTS_DIRECTORY_PATH", "SQUAD_AGENTS_DIR"
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+ \[\]-]{0,127}")  # never what a CLI takes for an option
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role that can be used; immutable.
+
+    ``source`` is the folder it comes from (``.claude/agents``, ``shipped``, or the directory as given), ``file`` how
+    to call its file before humans, ``keys`` its frontmatter. ``by_line`` says why that was read line by line, if so.
+    """
+
+    id: str
+    name: str
+    description: str
+    body: str
+    source: str
+    file: str
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    by_line: str = ""
+
+    def model_for(self, engine: Engine) -> str | None:
+        """The model the role asks of this engine; None: the engine's own choice.
+
+        Names of models mean something to one CLI only, so those of another CLI's folder do not count.
+        """
+        return self.model if self.names_models_of(engine) else None
+
+    def names_models_of(self, engine: Engine) -> bool:
+        """Whether a ``model`` of this role is meant for that engine: of our folder, or of the engine's own."""
+        own = engine.headless.models if engine.headless else ""
+        return self.source == OWN or bool(own and f"/{self.source}".endswith(f"/{own}"))
+
+    @property
+    def model(self) -> str | None:
+        """The ``model`` that its file names, whoever is meant; None for none, ``inherit``, and what is no name."""
+        found = heads.text_of(self.keys.get("model"))
+        return found if _MODEL.fullmatch(found) and found.lower() != "inherit" else None
+
+    @property
+    def approval(self) -> str | None:
+        """What a CLI in this role may do unasked (ask, edits, all); None: not said, or not in ``.agents/roles``."""
+        found = heads.text_of(self.keys.get("approval"))
+        return found if self.source == OWN and found in APPROVALS else None
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A file that cannot be used, and why: ``reason`` goes on after its name.
+
+    With an empty ``id`` it is a folder that could not be listed: any role may be hidden in it.
+    """
+
+    id: str
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Shadowed:
+    """A file that does not count, because the one called ``by`` is nearer."""
+
+    id: str
+    file: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """All roles by id, nearest source first, and what cannot be used; immutable."""
+
+    roles: Mapping[str, Role]
+    broken: tuple[Broken, ...] = ()
+    shadowed: tuple[Shadowed, ...] = ()
+
+    def role(self, role_id: str) -> Role:
+        """The role of that id; BadRequest ``bad_role`` with the reason when it is broken, else ``unknown_role``."""
+        found = self.roles.get(role_id)
+        if found is not None:
+            return found
+        for one in self.broken:
+            if one.id in (role_id, ""):
+                raise _bad(one)
+        near = difflib.get_close_matches(role_id[:128], self.roles, n=3, cutoff=0.5)
+        step = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise BadRequest("unknown_role", f"no role has the id {role_id[:128]!r}", step, role=role_id[:128], near=near)
+
+
+def read(root: Path, directory: str = "") -> Found:
+    """Every role of the project, or of ``directory`` alone (relative to the root; ``~`` is the user's home).
+
+    One bad file spoils nothing but itself, and still stands before the files of its id in farther sources. BadRequest
+    ``bad_config`` when the directory cannot be read.
+    """
+    roles: dict[str, Role] = {}
+    broken: list[Broken] = []
+    shadowed: list[Shadowed] = []
+    holders: dict[str, str] = {}
+    for one in _files(files.folders(root, directory)):
+        if isinstance(one, Broken):
+            broken.append(one)
+            continue
+        folder, name, role_id = one
+        shown = folder.shown(name)
+        if role_id in holders:
+            shadowed.append(Shadowed(role_id, shown, holders[role_id]))
+            continue
+        found = _read(folder, name, role_id)
+        if found is None:
+            continue
+        holders[role_id] = shown
+        if isinstance(found, Broken):
+            broken.append(found)
+        else:
+            roles[role_id] = found
+    return Found(MappingProxyType(roles), tuple(broken), tuple(shadowed))
+
+
+def body(root: Path, role: str) -> str:
+    """The role's text from the project's folders or the shipped ones, without frontmatter; empty for a label.
+
+    BadRequest ``bad_role`` when its file cannot be used: an agent without its rules would be worse than none.
+    """
+    unlisted: Broken | None = None
+    for one in _files(files.folders(root)):
+        if isinstance(one, Broken):
+            unlisted = unlisted or one
+        elif one[2] == role:
+            found = _read(*one)
+            if isinstance(found, Broken):
+                raise _bad(found)
+            if found is not None:
+                return found.body
+    if unlisted is not None:
+        raise _bad(unlisted)
+    return ""
+
+
+def directory_of(env: Mapping[str, str]) -> tuple[str, str]:
+    """The directory that the environment names, and a warning when its two variables differ; each may be empty."""
+    named, alias = env.get(VARIABLE, ""), env.get(ALIAS, "")
+    differ = named and alias and named != alias
+    return named or alias, f"{VARIABLE} and {ALIAS} differ: {VARIABLE} counts" if differ else ""
+
+
+def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Broken]:
+    """Each file as (folder, name, id), nearest folder first; a folder that cannot be listed as Broken."""
+    for folder in places:
+        try:
+            found = files.names(folder)
+        except OSError as error:
+            yield Broken("", folder.label, f"cannot be listed: {error.strerror}")
+            continue
+        yield from ((folder, name, name.removesuffix(folder.ending)) for name in found)
+
+
+def _read(folder: Folder, name: str, role_id: str) -> Role | Broken | None:
+    """One file; None when it has gone since it was listed."""
+    shown = folder.shown(name)
+    if files.printable(role_id) != role_id:
+        return Broken(files.printable(role_id), shown, "has a name that is not UTF-8")
+    try:
+        text = files.text(folder, name)
+        head = heads.toml(text) if folder.ending == ".toml" else heads.markdown(text)
+    except FileNotFoundError:
+        return None
+    except Unusable as error:
+        return Broken(role_id, shown, str(error))
+    return Role(
+        id=role_id,
+        name=heads.text_of(head.keys.get("name")) or role_id,
+        description=heads.text_of(head.keys.get("description")),
+        body=head.body,
+        source=folder.label,
+        file=shown,
+        keys=head.keys,
+        by_line=head.by_line,
+    )
+
+
+def _bad(one: Broken) -> BadRequest:
+    return BadRequest("bad_role", f"{one.file} {one.reason}", role=one.id, file=one.file)

@@ -1,0 +1,161 @@
+"""The folders roles come from, and one file of them as text: what is there, never what one wishes. Reads only.
+
+Nothing here waits for a pipe, opens a device or reads more than a role may have.
+"""
+# os.path keeps names that are not UTF-8 and answers where Path raises:
+# ruff: noqa: PTH111, PTH112, PTH116, PTH118, PTH121, PTH123
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator import data
+from orchestrator.errors import BadRequest
+from orchestrator.roles.heads import Unusable
+
+OWN = ".agents/roles"
+FOLDERS = {
+    OWN: ".md",
+    "agents": ".md",
+    ".claude/agents": ".md",
+    ".gemini/agents": ".md",
+    ".codex/agents": ".toml",
+}
+"""The project's folders, nearest first, and how the names of their files end."""
+SHIPPED = "shipped"
+ROLE_MAX = 64 * 1024
+"""Bytes of a role's file: it is a part of every conversation with its model, and of one CLI's command line."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder of roles: what it is called, where it is, how its files' names end.
+
+    ``within``: its files must lie in this real directory; empty: the user chose the folder, wherever its files lie.
+    """
+
+    label: str
+    path: str
+    ending: str
+    within: str = ""
+
+    def shown(self, name: str) -> str:
+        """How a file of it is called before humans."""
+        return f"{self.path if self.label == SHIPPED else self.label}/{printable(name)}"
+
+
+def folders(root: Path, directory: str = "") -> tuple[Folder, ...]:
+    """Where to look for roles, nearest first; a given ``directory`` is the only place.
+
+    BadRequest ``bad_config`` when the given directory is none, or cannot be read.
+    """
+    if directory:
+        return (_given(root, directory),)
+    real = os.path.realpath(root)
+    own = (Folder(label, os.path.join(root, label), ending, real) for label, ending in FOLDERS.items())
+    return (*own, Folder(SHIPPED, str(data.roles()), ".md"))
+
+
+def _given(root: Path, directory: str) -> Folder:
+    path = os.path.join(root, os.path.expanduser(directory))
+    try:
+        os.scandir(path).close()
+        for label, ending in FOLDERS.items():
+            if os.path.isdir(os.path.join(root, label)) and os.path.samefile(path, os.path.join(root, label)):
+                return Folder(label, path, ending)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise BadRequest(
+            "bad_config",
+            f"the directory of roles {printable(directory)[:300]!r} cannot be read: {why}",
+            "set AGENTS_DIRECTORY_PATH (or --dir) to a directory with a Markdown file per role, or leave it out",
+            directory=printable(directory),
+            why=why,
+        ) from error
+    codex = os.path.normpath(path).endswith("/.codex/agents")
+    return Folder(directory.rstrip("/") or "/", path, ".toml" if codex else ".md")
+
+
+def names(folder: Folder) -> list[str]:
+    """The names of a folder's role files, sorted, whatever they are; none without the folder. OSError as it comes."""
+    try:
+        with os.scandir(folder.path) as found:
+            return sorted(
+                entry.name for entry in found if entry.name.endswith(folder.ending) and not entry.name.startswith(".")
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def text(folder: Folder, name: str) -> str:
+    """The text of one file, with plain line ends; Unusable for what is no text of at most `ROLE_MAX` bytes.
+
+    FileNotFoundError when it has gone since it was listed.
+    """
+    path = os.path.join(folder.path, name)
+    try:
+        real = os.path.realpath(path, strict=True)
+        if folder.within and not Path(real).is_relative_to(folder.within):
+            raise Unusable("leads out of the project")
+        content = _bytes(real)
+    except OSError as error:
+        if not os.path.lexists(path):
+            raise FileNotFoundError(path) from error
+        raise Unusable(f"cannot be read: {error.strerror}") from error
+    try:
+        found = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unusable("is not UTF-8") from error
+    if "\0" in found:
+        raise Unusable("is no text: there is a NUL in it")
+    return found.replace("\r\n", "\n")
+
+
+def _bytes(path: str) -> bytes:
+    found = os.stat(path)  # before it is opened: to open some devices is to use them
+    if stat.S_ISREG(found.st_mode):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
+        with open(fd, "rb") as file:
+            found = os.fstat(fd)
+            if stat.S_ISREG(found.st_mode):
+                content = b"" if found.st_size > ROLE_MAX else file.read(ROLE_MAX + 1)
+                size = max(found.st_size, len(content))
+                if size > ROLE_MAX:
+                    raise Unusable(f"has {size} bytes; a role has at most {ROLE_MAX}")
+                return content
+    kind = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+    raise Unusable(f"cannot be read: it is {kind}")
+
+
+def fingerprint(places: tuple[Folder, ...]) -> tuple[tuple[object, ...], int]:
+    """What changes when a role does, without reading it; and when the youngest of it changed, ns since the epoch."""
+    out: list[object] = []
+    youngest = 0
+    for path in _paths(places):
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            out.append((path, error.errno))
+            continue
+        youngest = max(youngest, found.st_ctime_ns)
+        out.append((path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return tuple(out), youngest
+
+
+def _paths(places: tuple[Folder, ...]) -> Iterator[str]:
+    for folder in places:
+        yield folder.path
+        try:
+            found = names(folder)
+        except OSError:
+            continue
+        yield from (os.path.join(folder.path, name) for name in found)
+
+
+def printable(name: str) -> str:
+    """A name from the file system as text: what is not UTF-8 in it as escapes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

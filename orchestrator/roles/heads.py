@@ -1,0 +1,189 @@
+"""What a role's text says of itself: Markdown with frontmatter, or the TOML of a Codex agent, as plain values. Pure.
+
+The texts come from anywhere, so nothing in them costs more than their length allows: no aliases, depth or objects.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+FRONTMATTER_MAX = 16 * 1024
+DEPTH_MAX = 16
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
+_BLOCK = re.compile(r"[|>][+-]?")
+# tomllib takes time in the square of a dotted key's parts: half a minute for the largest file.
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){20}""")
+
+
+class Unusable(Exception):
+    """The text or file cannot be a role; the message goes on after the file's name (``is not UTF-8``)."""
+
+
+class _NotYaml(Exception):
+    """The frontmatter is no YAML; the message says why."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A role's text, taken apart.
+
+    ``keys`` are plain values, of Markdown only texts, None, lists and mappings of them: to nobody
+    but YAML is ``no`` false. ``by_line`` says why the frontmatter was read line by line; empty when it was YAML.
+    """
+
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    body: str = ""
+    by_line: str = ""
+
+
+def markdown(text: str) -> Head:
+    """A Markdown file's frontmatter and the rest, stripped; Unusable when that has no end or makes no sense.
+
+    Frontmatter that is no YAML but lines of ``key: value`` is taken as that: real files have colons and examples in
+    their descriptions, and the CLIs they were written for take them.
+    """
+    lines = text.split("\n")
+    if lines[0].rstrip() != "---":
+        return Head(body=text.strip())
+    end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
+    if not end:
+        raise Unusable("has a frontmatter without an end: a second line --- is missing")
+    head, body = "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
+    if len(head.encode()) > FRONTMATTER_MAX:
+        raise Unusable(f"has a frontmatter of {len(head.encode())} bytes; at most {FRONTMATTER_MAX} are read")
+    try:
+        return Head(MappingProxyType(_mapping(head)), body)
+    except _NotYaml as error:
+        return Head(MappingProxyType(_by_line(lines[1:end], str(error))), body, str(error))
+
+
+def toml(text: str) -> Head:
+    """A Codex agent: ``developer_instructions`` is the body, all else is a key; Unusable for no such file."""
+    if _LONG_KEY.search(text):
+        raise Unusable("is not valid TOML for us: a dotted name has more than 20 parts")
+    try:
+        keys = {key: _plain(value) for key, value in tomllib.loads(text).items()}
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"is not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # what tomllib leaves to Python: numbers and nesting without end
+        raise Unusable(f"is not valid TOML: {type(error).__name__}") from error
+    body = keys.pop("developer_instructions", "")
+    if not isinstance(body, str) or "\0" in body:
+        raise Unusable("has developer_instructions that are no text")
+    return Head(MappingProxyType(keys), body.strip())
+
+
+def text_of(value: object) -> str:
+    """A value of `Head.keys` that is to be a text, stripped; empty for anything else."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+class _Loader(yaml.BaseLoader):
+    """Composes nodes, and refuses what makes a short text long."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise Unusable("has YAML anchors or aliases (& and *) in its frontmatter; put such a text in quotes")
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise Unusable(f"has a frontmatter nested deeper than {DEPTH_MAX}")
+        found = super().compose_node(parent, index)
+        self.depth -= 1
+        return found
+
+
+def _mapping(head: str) -> dict[str, Any]:
+    try:
+        loader = _Loader(head)
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        # + 2: counted from 0, and behind the first ---
+        line = f"line {error.problem_mark.line + 2}: " if error.problem_mark else ""
+        raise _NotYaml(f"{line}{error.problem or error.context or 'no YAML'}") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # characters and escapes that do not exist
+        raise _NotYaml(str(error).partition("\n")[0]) from error
+    if node is None:
+        return {}
+    found = _value(node)
+    if not isinstance(found, dict):
+        if found is None:
+            return {}
+        raise _NotYaml("it is no mapping of keys to values")
+    return found
+
+
+def _value(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        out: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _NotYaml(f"line {key.start_mark.line + 2}: a key is no text")
+            name = _encodable(str(key.value))
+            if name in out:
+                raise _NotYaml(f"line {key.start_mark.line + 2}: the key {name[:80]!r} stands there twice")
+            out[name] = _value(value)
+        return out
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item) for item in node.value]
+    plain = node.style is None  # type: ignore[attr-defined]  # a scalar
+    return None if plain and node.value in _NULLS else _encodable(str(node.value))
+
+
+def _encodable(text: str) -> str:
+    """The text, unless an escape made half a character of it: no file and no argument could hold that."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _NotYaml("an escape is half a character") from error
+    return text
+
+
+def _by_line(lines: list[str], why: str) -> dict[str, Any]:
+    """Lines ``key: value``, the first of a key counts; other lines, and all in ``<example>``, go on with a value."""
+    out: dict[str, str] = {}
+    key, first = "", False
+    for line in lines:
+        inside = out[key].count("<example>") > out[key].count("</example>") if key else False
+        found = None if inside else _LINE.fullmatch(line.rstrip())
+        if found:
+            key, first = found[1], found[1] not in out
+            out.setdefault(key, found[2] or "")
+        elif first:
+            out[key] += f"\n{line.strip()}"
+        elif not key and line.strip() and not line.startswith("#"):
+            raise Unusable(f"has a frontmatter that is neither YAML nor lines of `key: value` ({why})")
+    return {name: _unquoted(value.strip()) for name, value in out.items()}
+
+
+def _unquoted(value: str) -> str:
+    first, _, rest = value.partition("\n")
+    if rest and _BLOCK.fullmatch(first.strip()):
+        return rest.strip()
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A value of TOML as JSON has it: dates, and numbers that JSON cannot say, as texts."""
+    if depth > DEPTH_MAX:
+        raise Unusable(f"is nested deeper than {DEPTH_MAX}")
+    if isinstance(value, dict):
+        return {key: _plain(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner, depth + 1) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    small = isinstance(value, int) and abs(value) < 2**63
+    return value if small or isinstance(value, str) else str(value)

@@ -1,0 +1,83 @@
+"""What is wrong or without effect in the roles found: for those who write them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.core.engine import APPROVALS, Engine
+from orchestrator.roles.catalogue import Found, Role
+from orchestrator.roles.files import OWN
+
+READ = ("name", "description")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know of one file.
+
+    ``kind``: ``broken`` (it cannot be used), ``by_line`` (its frontmatter is no YAML), ``empty`` (no instructions),
+    ``odd`` (a value that is none), ``shadowed`` (a nearer file counts), ``ignored`` (a ``key`` that the ``engines``,
+    or all, take no notice of).
+    """
+
+    kind: Literal["broken", "by_line", "empty", "odd", "shadowed", "ignored"]
+    role: str
+    file: str
+    message: str
+    key: str = ""
+    engines: tuple[str, ...] = ()
+
+
+def findings(found: Found, engines: Iterable[Engine]) -> list[Finding]:
+    """All there is to say, the gravest first; of ``engines`` those count that can run a role headless."""
+    out = [Finding("broken", one.id, one.file, one.reason) for one in found.broken]
+    runs = tuple(engine for engine in engines if engine.headless is not None)
+    for role in found.roles.values():
+        out += _of(role)
+    out += [Finding("shadowed", one.id, one.file, f"does not count: {one.by} is nearer") for one in found.shadowed]
+    for role in found.roles.values():
+        out += _ignored(role, runs)
+    return out
+
+
+def _of(role: Role) -> list[Finding]:
+    out = []
+    if role.by_line:
+        why = f"has a frontmatter that is no YAML and was read line by line ({role.by_line})"
+        out.append(Finding("by_line", role.id, role.file, why))
+    if not role.body:
+        out.append(Finding("empty", role.id, role.file, "has no instructions: a member would only get its task"))
+    for key in (*READ, "model", "approval"):
+        value = role.keys.get(key)
+        wrong = ""
+        if value is not None and not isinstance(value, str):
+            wrong = "is no text"
+        elif key == "approval" and value and role.source == OWN and role.approval is None:
+            wrong = f"is none of {', '.join(APPROVALS)}"
+        elif key == "model" and value and value.strip().lower() not in ("", "inherit") and role.model is None:
+            wrong = "is no name of a model"
+        if wrong:
+            out.append(Finding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key))
+    if not role.description:
+        out.append(Finding("odd", role.id, role.file, "has no description: list_roles shows nothing to choose it by"))
+    return out
+
+
+def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[Finding]:
+    out = []
+    for key, value in role.keys.items():
+        if key in READ or value in (None, "") or (key == "approval" and role.source == OWN):
+            continue
+        if key == "model":
+            if role.model is None:
+                continue
+            by = tuple(engine.name for engine in engines if not role.names_models_of(engine))
+            if not by and engines:
+                continue
+            whom = "every engine" if len(by) == len(engines) else ", ".join(by)
+        else:
+            by, whom = tuple(engine.name for engine in engines), "every engine"
+        out.append(Finding("ignored", role.id, role.file, f"says {key}, which is ignored by {whom}", key, by))
+    return out
