@@ -180,11 +180,13 @@ def hello(
     boot: int = 1,
     toolsets: Sequence[str] = (),
     pending: Sequence[tuple[str | int, int]] = (),
+    call_limit_s: int | None = None,
 ) -> bytes:
     """The first line to the daemon: who connects, from where, and what a re-connecting relay still waits for.
 
     ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same for the caller's whole life;
-    ``boot`` counts its connections from 1; ``pending`` is (request id, age in ms).
+    ``boot`` counts its connections from 1; ``pending`` is (request id, age in ms); ``call_limit_s`` how long the
+    client lets one call run, where somebody has said so.
     """
     pids, tty = _ancestry()
     try:
@@ -208,6 +210,7 @@ def hello(
         "agent": _agent(),
         "env": {name: os.environ[name] for name in PER_CONNECTION if name in os.environ},
         "pending": list(pending),
+        "call_limit_s": call_limit_s,
     }
     return json.dumps({"hello": said}, separators=(",", ":")).encode() + b"\n"
 

@@ -25,12 +25,14 @@ from orchestrator.wire import ANSWER, Lines, Pending, Refused, Setup, encode, fa
 __all__ = ["Relay", "connect", "main", "try_start"]
 
 USAGE = """\
-Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR]
+Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR] [--call-limit SECONDS]
 
 Serve MCP on stdin and stdout for the CLI that starts it; the project's daemon is started when none runs.
+The CLI ends a call after --call-limit SECONDS: what waits is answered before.
 
 Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 """
+CALL_LIMITS = range(1, 86_401)
 TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
 ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
@@ -50,9 +52,12 @@ _HANDSHAKE = ("initialize", "server/discover")
 class Relay:
     """One client, and one daemon after the other. The states and events are those of the table in the docs."""
 
-    def __init__(self, project: Project, toolsets: Sequence[str], wire_in: int, wire_out: int) -> None:
+    def __init__(
+        self, project: Project, toolsets: Sequence[str], wire_in: int, wire_out: int, call_limit_s: int | None = None
+    ) -> None:
         self.project = project
         self.toolsets = toolsets
+        self.call_limit_s = call_limit_s
         self.wire_in = wire_in
         self.wire_out = wire_out
         self.conn = os.urandom(8).hex()
@@ -197,7 +202,13 @@ class Relay:
         self.replays.clear()
         ages = [(p.key, int((now - p.arrived) * 1000)) for p in self.pending.values()]
         self.to_daemon += hello(
-            self.project, kind="relay", conn=self.conn, boot=self.boot, toolsets=self.toolsets, pending=ages
+            self.project,
+            kind="relay",
+            conn=self.conn,
+            boot=self.boot,
+            toolsets=self.toolsets,
+            pending=ages,
+            call_limit_s=self.call_limit_s,
         )
         if self.setup.initialize is not None:
             self._replay(self.setup.initialize)
@@ -403,7 +414,7 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
 
     Descriptor 1 must not be the wire any more: whatever prints goes elsewhere.
     """
-    toolsets, project = ["team", "squad"], None
+    toolsets, project, call_limit_s = ["team", "squad"], None, None
     rest = list(arguments)
     while rest:
         flag, _, value = rest.pop(0).partition("=")
@@ -419,6 +430,8 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
             toolsets = names
         elif flag == "--project" and Path(value).is_dir():
             project = named_project(Path(value))
+        elif flag == "--call-limit" and value.isdecimal() and len(value) < 9 and int(value) in CALL_LIMITS:
+            call_limit_s = int(value)
         else:
             _say(f"{flag} {value}: unknown flag, or not what it takes\n{USAGE}")
             return 2
@@ -431,4 +444,4 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the client, which closes our stdin if it ends
     if not os.isatty(wire_out):
         os.set_blocking(wire_out, False)  # a terminal is shared with others, who would see it
-    return Relay(project, toolsets, wire_in, wire_out).run()
+    return Relay(project, toolsets, wire_in, wire_out, call_limit_s).run()

@@ -119,6 +119,8 @@ def _part(check: str, seen: Any, what: str, step: str) -> Finding:
         return Finding(check, "bad", f"{what}: starts {seen.program}, which is gone", f"{step} --force", file)
     if seen.state == "current":
         return Finding(check, "ok", f"{what}: in {file}", file=file)
+    if seen.same and seen.state == "other":
+        return Finding(check, "note", f"{what}: {file} has the form of an older version", f"{step} renews it", file)
     if seen.same:
         return Finding(check, "ok", f"{what}: in {file}, changed by hand", file=file)
     if seen.state == "other":

@@ -67,6 +67,14 @@ def default_engine(configured: str, client_name: str) -> str:
     return "shell"
 
 
+def call_limit_s(client_name: str) -> float | None:
+    """How long the CLI that introduces itself so lets one call run if nobody has raised that; None: not known."""
+    for row in ENGINES.values():
+        if client_name in row.clients:
+            return row.call_limit_s or None
+    return None
+
+
 def check_wishes(row: Engine, model: str | None, approval: str, command: tuple[str, ...]) -> None:
     """Refuse what the engine cannot do; BadRequest ``bad_argument``."""
     if model and not row.models:

@@ -68,6 +68,7 @@ class Hello:
     agent: AgentClaim | None
     env: Mapping[str, str] = field(repr=False)
     pending: tuple[tuple[str | int, int], ...]
+    call_limit_s: int | None = None  # how long the client lets one call run, where somebody has told the relay
 
 
 class Door:
@@ -236,6 +237,7 @@ def read_hello(line: bytes) -> Hello:
         agent=_claim(said.get("agent")),
         env=_variables(said.get("env")),
         pending=tuple((key, age) for key, age in _list(said, "pending", _is_pending)),
+        call_limit_s=_take(said, "call_limit_s", lambda value: _count(value) and value > 0, None),
     )
 
 

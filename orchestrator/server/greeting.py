@@ -71,6 +71,7 @@ def client_of(hello: Hello, peer: int, since: str, inside_agent: Callable[[tuple
         boot=hello.boot,
         since=since,
         ages=_ages(hello.pending),
+        call_limit_s=hello.call_limit_s,
     )
     if hello.agent is not None:
         client.role = "agent"

@@ -59,6 +59,7 @@ class Client:
     name: str = ""
     version: str = ""
     since: str = ""
+    call_limit_s: int | None = None  # how long it lets one call run, where its relay was told
 
 
 @dataclass

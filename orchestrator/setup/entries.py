@@ -21,6 +21,7 @@ SERVER = "orchestrator"
 MCP_TAIL = ["-P", "-m", "orchestrator", "mcp"]
 AGENT_TOOLS = ("wait_for_command", "emit_event")
 CALL_S = 600  # how long a CLI lets one tool call run: above every long poll of ours
+CALL_TAIL = ["--call-limit", str(CALL_S)]  # tells the daemon so, which else goes by what the CLI does by itself
 START_S = 60  # the relay answers in less than a second, but a daemon may have many logs to read
 TURN_END_S = 86_400  # how long the turn-end hook may hold the master's turn
 GEMINI_TURN_END_MS = 600_000  # a held Gemini costs a tenth of a core
@@ -47,6 +48,7 @@ class Cli:
     form: Form
     server_path: tuple[str, ...]
     hook_events: Mapping[str, int]
+    raises: bool = True  # the entry's limit is the one that cuts a call
     notes: tuple[str, ...] = ()  # for whoever registers it
     hook_notes: tuple[str, ...] = ()
 
@@ -58,6 +60,7 @@ CLIS: dict[str, Cli] = {
         Cli(
             "claude", "Claude Code", "claude", "json", ("mcpServers",),
             {"Stop": TURN_END_S, "UserPromptSubmit": NOTICE_S},
+            raises=False,  # after 120 s it moves a call to the background, whatever its limit
         ),
         Cli(
             "codex", "Codex", "codex", "toml", ("mcp_servers",), {"Stop": TURN_END_S, "Interrupt": NOTICE_S},
@@ -71,7 +74,8 @@ CLIS: dict[str, Cli] = {
 
 def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> Part:
     """The master's entry; ``passed_on`` are the variables to hand to the server where the CLI strips them."""
-    return Part("entry", (*cli.server_path, SERVER), _server(cli, list(command), list(passed_on)))
+    words = [*command, *(CALL_TAIL if cli.raises else ())]
+    return Part("entry", (*cli.server_path, SERVER), _server(cli, words, list(passed_on)))
 
 
 def hooks(cli: Cli, command: Sequence[str]) -> list[Part]:
@@ -93,7 +97,9 @@ def ours(cli: Cli, part: Part, found: Any) -> bool:
         return words is not None and any(one.value == found for one in hooks(cli, words) if one.path == part.path)
     words = server_words(found)
     names = part.value.get("env_vars", [])
-    return words is not None and words[1:] == MCP_TAIL and _server(cli, words, names) == found
+    # Older versions wrote no limit.
+    tails = (MCP_TAIL, [*MCP_TAIL, *CALL_TAIL]) if cli.raises else (MCP_TAIL,)
+    return words is not None and words[1:] in tails and _server(cli, words, names) == found
 
 
 def names_us(part: Part, found: Any) -> bool:
@@ -118,6 +124,8 @@ def starts_same(part: Part, found: Mapping[str, Any]) -> bool:
     if part.element:
         return hook_words(found) == hook_words(part.value)
     wanted, words = server_words(part.value) or [], server_words(found) or []
+    if wanted[-len(CALL_TAIL) :] == CALL_TAIL:  # how long a call may last does not say what is started
+        wanted = wanted[: -len(CALL_TAIL)]
     return words[: len(wanted)] == wanted
 
 

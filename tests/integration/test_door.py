@@ -217,6 +217,8 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     assert hello.env == {"STATE_MODE": "x"}
     assert hello.tmux == "/t,1,0"
     assert hello.pids[0] == os.getppid()
+    assert hello.call_limit_s is None
+    assert door.read_hello(reach.hello(place, kind="relay", conn="ab" * 8, call_limit_s=600)).call_limit_s == 600
 
 
 def test_secrets_and_keys_are_never_shown(root):
@@ -242,6 +244,7 @@ def test_a_short_hello_gets_defaults_and_unknown_keys_pass():
         line(project=None), line(boot="2"), line(toolsets="team"), line(toolsets=[1]), line(pids=["1"]),
         line(pending=[["a"]]), line(pending=[[None, 1]]), line(pending=[[True, 1]]), line(pending=[["a", -1]]),
         line(pending={"a": 1}), line(agent="a"), line(agent={"id": "a"}), line(env=[]), line(env={"A": 1}),
+        line(call_limit_s="60"), line(call_limit_s=0), line(call_limit_s=True), line(call_limit_s=1.5),
         line(cwd=1), line(tmux=["x"]), line(cwd="x" * door.HELLO_MAX),
     ],
 )  # fmt: skip

@@ -282,6 +282,7 @@ def test_the_project_can_be_named_and_wrong_flags_are_refused(bench):
         ["--project", str(bench.root / "none")],
         ["--toolsets"],
         ["--toolsets", "team,squat"],
+        *(["--call-limit", wrong] for wrong in ("", "0", "-5", "1.5", "x", "86401", "9" * 50)),
     ):
         done = subprocess.run(
             [sys.executable, "-P", "-m", "orchestrator", "mcp", *wrong], stdin=subprocess.DEVNULL, capture_output=True,
@@ -291,6 +292,16 @@ def test_the_project_can_be_named_and_wrong_flags_are_refused(bench):
         assert done.stdout == b""
         assert b"Usage: orchestrator mcp" in done.stderr
         assert b"Traceback" not in done.stderr
+
+
+def test_every_daemon_is_told_how_long_the_client_lets_a_call_run(bench):
+    one = bench.client("--call-limit", "600")
+    one.send(id=1, method="ping")
+    one.answer(1)
+    bench.kill()
+    one.send(id=2, method="ping")
+    one.answer(2)
+    assert [fact["hello"]["call_limit_s"] for fact in bench.effects("hello")] == [600, 600]
 
 
 def test_no_daemon_is_started_for_a_client_that_has_gone(bench):

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 from hypothesis import event, given, settings
@@ -84,6 +85,7 @@ def toml_files(draw):
 
 def there_and_back(cli, before, order):
     entry, hooks = registration.parts_of(cli)
+    renewed_and_back(cli, before, entry)
     parts = [entry, *hooks]
     text = before
     for part in parts:
@@ -99,6 +101,18 @@ def there_and_back(cli, before, order):
         assert done.action == "removed"
     assert text == before
     return full
+
+
+def renewed_and_back(cli, before, entry):
+    """An entry of a version that told no limit is brought up to date, and taken out."""
+    old, _ = registration.parts_of(replace(cli, raises=False))
+    text, _ = change.put(cli, before, old)
+    assert change.take(cli, text, entry)[0] == before
+    text, done = change.put(cli, text, entry)
+    assert done.action == ("updated" if cli.raises else "kept")
+    assert change.look(cli, text, entry).state == "current"
+    # An update of a TOML file ends its last line, and an empty file goes with the entry: no more than that.
+    assert (change.take(cli, text, entry)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
 
 
 QUICK = settings(max_examples=60, deadline=None)

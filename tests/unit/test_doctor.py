@@ -133,6 +133,10 @@ def test_registration_and_hooks_are_told_as_they_stand(tmp_path, home, capsys):
     (entry, told), _ = states(capsys)
     assert entry == "ok" and "by hand" in told["message"]
 
+    file.write_text(ours.replace(', "--call-limit", "600"', ""))
+    (entry, told), _ = states(capsys)
+    assert entry == "note" and "older version" in told["message"] and "setup codex" in told["next_step"]
+
     file.write_text(ours[: ours.index("[[hooks.Interrupt]]")])
     _, (hooks, told) = states(capsys)
     assert hooks == "note" and "--hooks" in told["next_step"]

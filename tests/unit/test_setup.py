@@ -7,17 +7,20 @@ import stat
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator import project
 from orchestrator.cli import app
-from orchestrator.setup import entries, files, jsonc, logins, places
+from orchestrator.setup import change, entries, files, jsonc, logins, places, registration
 from orchestrator.setup.entries import CLIS
 
 MCP = [sys.executable, "-P", "-m", "orchestrator", "mcp"]
+TOLD = [*MCP, "--call-limit", "600"]
 NAMES = sorted(CLIS)
+RAISED = sorted(name for name in CLIS if CLIS[name].raises)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,7 @@ def data_of(cli):
 WANTED = {
     "gemini": (
         ".gemini/settings.json", ("mcpServers", "orchestrator"),
-        {"command": MCP[0], "args": MCP[1:], "timeout": 600_000, "trust": False},
+        {"command": TOLD[0], "args": TOLD[1:], "timeout": 600_000, "trust": False},
     ),
     "claude": (
         ".claude.json", ("mcpServers", "orchestrator"),
@@ -62,7 +65,7 @@ WANTED = {
     ),
     "opencode": (
         ".config/opencode/opencode.json", ("mcp", "orchestrator"),
-        {"type": "local", "command": MCP, "enabled": True, "timeout": 600_000},
+        {"type": "local", "command": TOLD, "enabled": True, "timeout": 600_000},
     ),
 }  # fmt: skip
 
@@ -81,7 +84,7 @@ def test_a_missing_file_is_made_with_our_entry_alone_and_removed_again(cli, home
 def test_codex_gets_seconds_and_the_variables_that_it_would_strip(capsys):
     run(capsys, "codex")
     entry = data_of("codex")["mcp_servers"]["orchestrator"]
-    assert [entry["command"], *entry["args"]] == MCP
+    assert [entry["command"], *entry["args"]] == TOLD
     assert (entry["startup_timeout_sec"], entry["tool_timeout_sec"]) == (60, 600)
     assert {"TMUX", "TMUX_PANE", *project.PER_CONNECTION} <= set(entry["env_vars"])
 
@@ -231,6 +234,61 @@ def test_an_entry_of_another_installation_is_brought_up_to_date(capsys):
     path.write_text(ours.replace(sys.executable, "/gone/python"))
     run(capsys, "gemini", "--uninstall")
     assert not path.exists()
+
+
+def of_before(cli):
+    """The file as a version wrote it that did not tell how long a call may last."""
+    old = replace(CLIS[cli], raises=False)
+    text, _ = change.put(old, None, registration.parts_of(old)[0])
+    assert "--call-limit" not in text
+    file_of(cli).parent.mkdir(parents=True, exist_ok=True)
+    file_of(cli).write_text(text)
+    return text
+
+
+@pytest.mark.parametrize("cli", RAISED)
+@pytest.mark.parametrize("python", [sys.executable, "/gone/python"])
+def test_an_entry_of_an_older_version_is_brought_up_to_date_and_taken_out_unasked(cli, python, capsys):
+    run(capsys, cli)
+    now = file_of(cli).read_text()
+    old = of_before(cli).replace(sys.executable, python)
+    file_of(cli).write_text(old)
+    assert "updated" in run(capsys, cli)
+    assert file_of(cli).read_text() == now
+    file_of(cli).write_text(old)
+    run(capsys, cli, "--uninstall")
+    assert not file_of(cli).exists()
+
+
+@pytest.mark.parametrize("cli", RAISED)
+def test_what_a_user_changed_in_an_entry_of_an_older_version_is_kept_too(cli, capsys):
+    mark = {"codex": "tool_timeout_sec = 600"}.get(cli, '"timeout": 600000')
+    mine = of_before(cli).replace(mark, mark[:-3] + "700")
+    file_of(cli).write_text(mine)
+    assert "what you changed in it is kept" in run(capsys, cli)
+    assert file_of(cli).read_text() == mine
+
+
+@pytest.mark.parametrize("cli", RAISED)
+def test_a_limit_of_the_users_own_is_kept(cli, capsys):
+    run(capsys, cli)
+    mine = file_of(cli).read_text().replace('"600"', '"90"')
+    assert "--call-limit" in mine and '"90"' in mine
+    file_of(cli).write_text(mine)
+    assert "what you changed in it is kept" in run(capsys, cli)
+    assert told(capsys, cli, "--uninstall", status=3)["error"]["code"] == "entry_edited"
+    assert file_of(cli).read_text() == mine
+
+
+def test_the_entry_of_a_cli_that_ends_calls_by_a_clock_of_its_own_tells_no_limit(capsys):
+    assert RAISED == ["codex", "gemini", "opencode"]
+    run(capsys, "claude")
+    assert "--call-limit" not in file_of("claude").read_text()
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_a_sub_agents_entry_tells_no_limit(cli, capsys):
+    assert "--call-limit" not in told(capsys, "--print", cli)["snippets"][-1]["text"]
 
 
 @pytest.mark.parametrize("cli", NAMES)
