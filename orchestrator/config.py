@@ -101,8 +101,11 @@ class Config(BaseModel):
         55000, "Longest wait_for_command; the engine's tool limit may be lower.", "ms", ge=0, le=3_600_000
     )
     poll_cap_ms: int = _key(
-        45000, "Longest wait_ms of agent_get, events_read and broadcast_read.", "ms", ge=0, le=3_600_000
-    )
+        45000,
+        "Longest wait_ms of agent_get, events_read and broadcast_read. Not set: that of clients whose limit for one "
+        "call is not known; a known one is answered 15 s before its limit.",
+        "ms", ge=0, le=3_600_000,
+    )  # fmt: skip
     redeliver_after_s: float = _key(
         2.0, "How long an acknowledged task's terminal event is awaited before it is handed out again.", "s",
         ge=0, le=600,

@@ -13,7 +13,11 @@ MAX_AGENTS_PER_CALL = 64
 AgentId = Annotated[str, Field(min_length=1, max_length=128, description="the agent_id that agent_create returned")]
 WaitMs = Annotated[
     int,
-    Field(ge=0, le=600_000, description="wait up to so long for news instead of answering at once (at most 45 s)"),
+    Field(
+        ge=0,
+        le=600_000,
+        description="wait up to so long for news instead of answering at once; cut to what your CLI lets a call last",
+    ),
 ]
 Cursor = Annotated[
     str | None, Field(max_length=64, description="with wait_ms: the cursor of the last answer, if it had one")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.errors import BadRequest
+from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_models import (
     BroadcastArguments,
     CancelAnswer,
@@ -52,6 +53,18 @@ def spec_of(given: NewAgent) -> creating.Spec:
     )
 
 
+def poll_cap_s(call: Call) -> float:
+    """How long a call may wait for news: as long as its client allows, where that is known.
+
+    ``poll_cap_ms`` holds where it is not known, and for every client once somebody has set it.
+    """
+    config = call.roster.config()
+    cap_s, known_s = config.poll_cap_ms / 1000, answer_by_s(call.client)
+    if known_s is None:
+        return cap_s
+    return min(cap_s, known_s) if "poll_cap_ms" in config.model_fields_set else known_s
+
+
 def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
     """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
 
@@ -64,7 +77,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         await leads(call, entry.run_id if entry is not None else None)
 
     def poll(call: Call, wait_ms: int) -> float:
-        return max(0.0, min(wait_ms, call.roster.config().poll_cap_ms) / 1000 - call.age_s)
+        return max(0.0, min(wait_ms / 1000, poll_cap_s(call)) - call.age_s)
 
     def polled(answer: dict[str, Any], wait_ms: int) -> dict[str, Any]:
         return {**answer, "cursor": tasks.fresh_cursor()} if wait_ms else answer

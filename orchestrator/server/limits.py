@@ -1,0 +1,19 @@
+"""When a call must be answered, lest its client gives it up: known CLIs bound how long one call may last. Pure."""
+
+from __future__ import annotations
+
+from orchestrator.core.engines import call_limit_s
+from orchestrator.server.toolset import Client
+
+MARGIN_S = 15.0
+"""Between our answer and the client's limit: a busy machine needs some of it to carry the answer."""
+
+
+def answer_by_s(client: Client) -> float | None:
+    """How long after it was asked a call of this client must be answered; None: no limit is known.
+
+    The limit that its relay was told counts, else the one its CLI has by itself. Of a limit too short for the whole
+    margin half is left.
+    """
+    limit = client.call_limit_s or call_limit_s(client.name)
+    return None if limit is None else max(limit - MARGIN_S, limit / 2)
