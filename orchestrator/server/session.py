@@ -17,7 +17,7 @@ import mcp_types as types
 import structlog
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ConfigDict
 
 from orchestrator import project
@@ -190,8 +190,8 @@ async def serve(
                 if isinstance(message, types.JSONRPCRequest) and not _keeps(message.id):
                     await refuse(types.INVALID_REQUEST, "an id is a string or a 64-bit number")
                     continue
-                traffic.asked(message)
-                await into.send(SessionMessage(message))
+                metadata = ServerMessageMetadata(request_context=traffic.asked(message))
+                await into.send(SessionMessage(message, metadata))
 
     async def send() -> None:
         async with outof:

@@ -23,6 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator import steps
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.server.traffic import Asked
 from orchestrator.team.entry import Origin
 from orchestrator.team.roster import Roster
 
@@ -72,6 +73,14 @@ class Call:
     age_s: float
     tell: Callable[[str], None]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
+
+    def canceled(self) -> bool:
+        """Whether the client itself has asked to end this very call.
+
+        A call is cut short the same way when its connection ends or the daemon does: then this is False.
+        """
+        return self.asked.canceled
 
 
 Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
@@ -228,7 +237,8 @@ async def call_tool(
         tool = _allowed(tools, client, params.name)
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
-            call = Call(client, roster, f"{client.origin.conn}:{key}", age, tell, ctx.meta or {})
+            req = f"{client.origin.conn}:{key}"
+            call = Call(client, roster, req, age, tell, ctx.meta or {}, ctx.request or Asked())
             result = await tool.run(call, arguments)
             steps.passed(f"answer:{params.name}")
             return answered(result)

@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
 from orchestrator.clock import Signal
 from orchestrator.wire import Lines
@@ -91,6 +93,17 @@ def waiting(writer: asyncio.StreamWriter) -> int:
     return writer.transport.get_write_buffer_size()
 
 
+@dataclass(eq=False)
+class Asked:
+    """One request of a client. ``canceled``: the client itself has asked to end this very one while it was open.
+
+    Whatever serves the request holds it; so nothing is remembered of a request that is over, and a later one of the
+    same id is another.
+    """
+
+    canceled: bool = False
+
+
 class Traffic:
     """What one connection has asked and not been answered, and whether it takes the answers: what memory it costs.
 
@@ -98,18 +111,37 @@ class Traffic:
     """
 
     def __init__(self) -> None:
-        self._open: set[Any] = set()
+        self._open: dict[Any, Asked] = {}
         self._blocked = False
         self._changed = Signal()
 
-    def asked(self, message: Any) -> None:
-        """A message has come."""
-        if isinstance(message, types.JSONRPCRequest) and message.method not in ENDLESS:
-            self._open.add(message.id)
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            key = (message.params or {}).get("requestId")
-            if isinstance(key, str | int):
-                self._open.discard(key)  # nobody answers it any more
+    def asked(self, message: Any) -> Asked | None:
+        """A message has come; what is to be known of it, if it is a request.
+
+        To be called before the message is served: a cancel must be known when it takes effect.
+        """
+        if isinstance(message, types.JSONRPCRequest):
+            asked = Asked()
+            if message.method not in ENDLESS:
+                self._open.pop(message.id, None)  # of two open ones of the same id the later counts as the last
+                self._open[message.id] = asked
+            return asked
+        if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._cancel((message.params or {}).get("requestId"))
+        return None
+
+    def _cancel(self, told: Any) -> None:
+        """Note a cancel of an open request, which nobody answers any more; some clients cancel what was answered.
+
+        Which one is meant is read as the SDK reads it, which ends the call: 7 and "7" are one id.
+        """
+        key = as_request_id(told)
+        if key is None:
+            return
+        for one in reversed(self._open):
+            if coerce_request_id(one) == coerce_request_id(key):
+                self._open.pop(one).canceled = True
+                return
 
     @contextlib.contextmanager
     def taking(self, message: Any) -> Iterator[None]:
@@ -118,7 +150,7 @@ class Traffic:
         yield
         self._blocked = False
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._open.discard(message.id)
+            self._open.pop(message.id, None)
         self._changed.notify()
 
     async def room(self) -> None:
