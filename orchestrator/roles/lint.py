@@ -60,8 +60,9 @@ def _of(role: Role) -> list[Finding]:
             wrong = "is no name of a model"
         if wrong:
             out.append(Finding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key))
-    if not role.description:
-        out.append(Finding("odd", role.id, role.file, "has no description: list_roles shows nothing to choose it by"))
+    if role.keys.get("description") in (None, ""):
+        why = "has no description: list_roles shows nothing to choose it by"
+        out.append(Finding("odd", role.id, role.file, why, "description"))
     return out
 
 

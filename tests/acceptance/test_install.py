@@ -30,14 +30,21 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"orchestrator/_data/schemas/{name}.json" for name in SCHEMAS} <= names
-    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent")} <= names
+    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent", "roles/reviewer")} <= names
     assert {"orchestrator/plugins/opencode.js", "orchestrator/hook.py"} <= names
     assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {f".agents-schema/{name}.json" for name in SCHEMAS} <= inside
-    assert {"prompts/lead_team.md", "Makefile", "README.md", "tools/setup.sh", "requirements.lock"} <= inside
+    assert {
+        "prompts/lead_team.md",
+        "prompts/roles/architect.md",
+        "Makefile",
+        "README.md",
+        "tools/setup.sh",
+        "requirements.lock",
+    } <= inside
     for name in names | inside:
         assert not {".agents", "__pycache__", ".venv", ".demo"} & set(name.split("/")), name
 
@@ -57,4 +64,7 @@ def test_the_installed_wheel_works_without_the_checkout(built, tmp_path):
     shown = subprocess.run([*python, "-m", "orchestrator", "schema", "outbox"], cwd=tmp_path, env=env, capture_output=True, text=True)  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["title"] == "outbox"
+    listed = subprocess.run([*python, "-m", "orchestrator", "roles", "list", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True)  # fmt: skip
+    found = json.loads(listed.stdout)["roles"]
+    assert len(found) == 8 and all(role["file"].startswith(str(site)) for role in found)
     assert (site / "bin" / "orchestrator").exists(), "the console script is installed"

@@ -56,6 +56,23 @@ def test_any_command_line_can_be_an_agent_and_is_told_rules_role_model_and_serve
     assert (start["model"], start["command"][0]) == ("m-7", sys.executable)
 
 
+def test_an_agents_role_comes_from_the_folder_of_a_cli_or_from_what_ships(stage):
+    (stage.root / ".claude/agents").mkdir(parents=True)
+    (stage.root / ".claude/agents/tester.md").write_text(
+        "---\ndescription: Use it: often\n---\nYou only run tests.\n"
+    )
+    program = stage.base / "cli.py"
+    program.write_text(CLI)
+    boss = stage.begun()
+    for name, role, rule in (("t", "tester", "You only run tests."), ("r", "reviewer", "You are a code reviewer.")):
+        note = stage.base / f"{name}.json"
+        line = [sys.executable, str(program), "{prompt_file}", "{mcp_file}", "{model}", str(note)]
+        asked = {"name": name, "role": role, "engine": "command", "model": "m", "command": line}
+        assert boss.tool("agent_create", asked)["ready"] is True
+        prompt = json.loads(note.read_text())["prompt"]
+        assert f"# Your role: {role}\n\n{rule}" in prompt and "description:" not in prompt
+
+
 def test_the_configured_command_line_is_split_without_a_shell(make_stage):
     stage = make_stage(f'engine = "command"\ncommand = "{sys.executable} -P -m orchestrator \'worker\'"\n')
     boss = stage.begun()
