@@ -1,4 +1,4 @@
-"""The entry point: relay, hook, launch stub before anything heavy is imported, else the command line.
+"""The entry point: relay, hook, launch stub, member's pane before anything heavy is imported, else the command line.
 
 It touches descriptors 0 and 1 for the relay, and turns what must not reach a user (a traceback) into a line.
 """
@@ -30,6 +30,10 @@ def main() -> int:
             from orchestrator import launch  # noqa: PLC0415 - one command, one import
 
             return launch.main(sys.argv[2:])
+        if command == "show":
+            from orchestrator import show  # noqa: PLC0415 - one command, one import
+
+            return show.main(sys.argv[2:])
         if sys.argv[1:] == ["worker"] and "ORCHESTRATOR_AGENT_SECRET" in os.environ:
             from orchestrator import worker  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
 

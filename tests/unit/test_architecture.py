@@ -20,6 +20,7 @@ LAYERS = {
     "reach": {"project", "wire"},
     "relay": {"project", "reach", "wire"},
     "launch": {"project"},
+    "show": set(),
     "hook": set(),
     "core": {"errors"},
     "data": {"errors"},
@@ -42,7 +43,7 @@ LAYERS = {
         "server", "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
         "worker", "relay", "launch", "reach", "wire", "setup", "steps", "processes",
     },
-    "__main__": {"cli", "relay", "launch", "hook", "project", "worker", "server"},
+    "__main__": {"cli", "relay", "launch", "show", "hook", "project", "worker", "server"},
 }  # fmt: skip
 
 # The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
@@ -112,7 +113,9 @@ def test_pure_modules_import_no_io_clock_or_randomness(module):
     assert not {i.split(".")[0] for i in GRAPH[module]} & IMPURE
 
 
-@pytest.mark.parametrize("module", [f"orchestrator.{name}" for name in ("relay", "launch", "hook", "project")])
+@pytest.mark.parametrize(
+    "module", [f"orchestrator.{name}" for name in ("relay", "launch", "show", "hook", "project")]
+)
 def test_what_a_cli_starts_imports_the_standard_library_only(module):
     foreign = {
         i
@@ -184,8 +187,14 @@ def test_names_are_those_of_the_glossary():
 
 
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
-    """Everything that waits, waits in clock.wait_until; relay and launch have a select loop of their own."""
-    allowed = {"orchestrator.relay", "orchestrator.launch", "orchestrator.worker", "orchestrator.cli"}
+    """Everything that waits, waits in clock.wait_until; relay, launch and show have a loop of their own."""
+    allowed = {
+        "orchestrator.relay",
+        "orchestrator.launch",
+        "orchestrator.show",
+        "orchestrator.worker",
+        "orchestrator.cli",
+    }
     for name, path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and node.attr == "sleep":
