@@ -23,7 +23,7 @@ from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, new_run
 from orchestrator.team.entry import Origin
 from orchestrator.team.roster import Roster
-from orchestrator.term import borders, panes, splits, tmux
+from orchestrator.term import borders, members, panes, splits, tmux
 from orchestrator.term.panes import PaneInfo
 from orchestrator.term.tmux import Socket
 
@@ -137,7 +137,7 @@ class Places:
             now["master"] = {**master, "client": master["client"] or ("" if other else before.get("client", ""))}
         if all(run.file.get(key) == value for key, value in now.items()):
             return
-        async with self._lock(run):
+        async with self.lock(run):
             old = run.file
             run.file = {**old, **now}
             try:
@@ -184,7 +184,7 @@ class Places:
         roster.runs[run_id] = run
         return run
 
-    async def _save(self, run: Run) -> None:
+    async def save(self, run: Run) -> None:
         """Write run.json, which tells of what tmux has done already; what the disk refuses now is written later."""
         try:
             await asyncio.to_thread(run.save)
@@ -198,7 +198,7 @@ class Places:
         while not saved:
             await elapse(SAVED_AGAIN_S, self._roster.clock)
             with contextlib.suppress(OrchestratorError):
-                async with self._lock(run):
+                async with self.lock(run):
                     await asyncio.to_thread(run.save)
                 saved = True
         del self._late[run.run_id]
@@ -215,7 +215,8 @@ class Places:
             return False
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
 
-    def _lock(self, run: Run) -> asyncio.Lock:
+    def lock(self, run: Run) -> asyncio.Lock:
+        """Held while the run's panes or what we changed of its window are looked at and changed."""
         return self._locks.setdefault(run.run_id, asyncio.Lock())
 
     # -- a window that is gone ----------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ class Places:
 
         A session of our own outside tmux is made again when its server has ended; a window of the user's is not.
         """
-        async with self._lock(run):
+        async with self.lock(run):
             gone = await self._gone(run)
             if gone and not run.file["detached"]:
                 return gone
@@ -258,7 +259,7 @@ class Places:
             there = await self.run_at(place)
             if there is not None and there is not run:
                 raise Conflict("window_taken", f"run {there.run_id} works in this window, {run.run_id} had another")
-            async with self._lock(run):
+            async with self.lock(run):
                 await self._move(run, place)
 
     async def _move(self, run: Run, place: Place) -> None:
@@ -293,22 +294,22 @@ class Places:
 
         What we changed of the window is put back, our own session ended (design §6, §7).
         """
-        async with self._lock(run):
+        async with self.lock(run):
             agents = self._roster.agents.values()
             if not run.live or any(entry.live for entry in agents if entry.run_id == run.run_id):
                 return
             if await self.same_server(run):
                 socket = self.socket_of(run)
-                if run.file["changed"] is not None:
-                    await asyncio.to_thread(
-                        borders.restore_window, socket, run.file["window_id"], run.file["changed"]
-                    )
+                window, changed = run.file["window_id"], run.file["changed"]
+                # Where members are still shown, the window is put back when the last of them is hidden.
+                if changed is not None and not await asyncio.to_thread(members.list_members, socket, window):
+                    await asyncio.to_thread(borders.restore_window, socket, window, changed)
                 if run.file["detached"]:
                     await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
             steps.passed("window:restored")
             run.file["changed"] = None
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
-            await self._save(run)
+            await self.save(run)
 
     async def end_abandoned(self) -> None:
         """End our session outside tmux when no run lives in it: its daemon died before it could make the run."""

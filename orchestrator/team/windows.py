@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 import structlog
 
@@ -18,7 +19,7 @@ from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.places import Place, Places
-from orchestrator.term import borders, panes, paste, screens, splits
+from orchestrator.term import borders, members, panes, paste, screens, splits
 from orchestrator.term.layout import Limits
 from orchestrator.term.panes import NewPane, TaggedPane
 from orchestrator.term.tmux import Socket
@@ -26,6 +27,15 @@ from orchestrator.term.tmux import Socket
 log = structlog.get_logger()
 
 LOOKED_BACK = 60  # rows, blank ones among them
+
+
+def lines_wanted(mode: Literal["auto"] | bool, socket: Socket, window_id: str, own: Sequence[str]) -> bool:
+    """Whether the window gets border lines; ``own`` are the panes in it that are ours, but for the members'."""
+    there = [info.pane_id for info in panes.list_panes(socket, window_id)]
+    if borders.borders_wanted(mode, there, own):
+        return True
+    shown = [pane.pane_id for pane in members.list_members(socket, window_id)]
+    return bool(shown) and borders.borders_wanted(mode, there, [*own, *shown])
 
 
 class Windows(Places):
@@ -37,12 +47,13 @@ class Windows(Places):
         config = self._roster.config()
         return Limits(config.min_pane_width, config.min_pane_height, config.master_share)
 
-    def _agents_of(self, run: Run) -> list[str]:
+    def agents_of(self, run: Run) -> list[str]:
+        """The panes of the run's agents, as far as it has any."""
         return [pane_id for pane_id in run.file["agents"].values() if pane_id]
 
     async def let_go(self, run: Run, agent_id: str, pane_id: str) -> None:
         """The pane is the agent's no more: somebody started another program in it."""
-        async with self._lock(run):
+        async with self.lock(run):
             await asyncio.to_thread(panes.untag, self.socket_of(run), pane_id, agent_id, run.run_id)
             run.file["agents"].pop(agent_id, None)
             await asyncio.to_thread(run.save)
@@ -51,19 +62,19 @@ class Windows(Places):
         """How many of ``count`` more agents fit now, and why not more; asked before anything is written."""
         if self._roster.config().overflow == "window":
             return count, ""
-        agents = self._agents_of(run) if run is not None else []
+        agents = self.agents_of(run) if run is not None else []
         return await asyncio.to_thread(splits.room, place.socket, place.pane.pane_id, agents, count, self.limits())
 
     async def make(self, run: Run, wanted: Sequence[NewPane]) -> list[str | Environment]:
         """Panes for new agents, tagged and with their final size; a pane id or the error for each."""
-        async with self._lock(run):
+        async with self.lock(run):
             socket = self.socket_of(run)
-            await self._borders_on(run, len(wanted))
+            await self.borders_on(run, len(wanted))
             outcome = await asyncio.to_thread(
                 splits.create_agents,
                 socket,
                 run.file["master_pane"],
-                self._agents_of(run),
+                self.agents_of(run),
                 wanted,
                 self.limits(),
                 overflow=self._roster.config().overflow == "window",
@@ -72,20 +83,20 @@ class Windows(Places):
             for new, made in zip(wanted, outcome, strict=True):
                 if isinstance(made, str):
                     run.file["agents"][new.agent_id] = made
-            await self._save(run)
+            await self.save(run)
             return outcome
 
-    async def _borders_on(self, run: Run, count: int) -> None:
+    async def borders_on(self, run: Run, count: int) -> None:
+        """Turn the window's border lines on where they are wanted for so many new panes. The caller holds `lock`."""
         mode = self._roster.config().border
         socket, window = self.socket_of(run), run.file["window_id"]
         if mode is False or run.file["changed"] is not None:
             return
-        there = [info.pane_id for info in await asyncio.to_thread(panes.list_panes, socket, window)]
-        own = [run.file["master_pane"], *self._agents_of(run)]
-        if not borders.borders_wanted(mode, there, own) or not count:
+        own = [run.file["master_pane"], *self.agents_of(run)]
+        if not count or not await asyncio.to_thread(lines_wanted, mode, socket, window, own):
             return
         run.file["changed"] = await asyncio.to_thread(borders.set_borders, socket, window)
-        await self._save(run)
+        await self.save(run)
 
     async def tagged(self, run: Run) -> dict[str, TaggedPane]:
         """The run's panes by agent; empty when its tmux server is gone."""
@@ -105,21 +116,21 @@ class Windows(Places):
         info = await asyncio.to_thread(panes.find_stub, socket, argv)
         if info is None:
             return None
-        async with self._lock(run):
+        async with self.lock(run):
             await asyncio.to_thread(panes.tag, socket, info.pane_id, entry.agent_id, run.run_id, entry.state.epoch)
             run.file["agents"][entry.agent_id] = info.pane_id
-            await self._save(run)
-            await self._arrange(run)
+            await self.save(run)
+            await self.arrange(run)
         return info.pane_id
 
     async def note(self, run: Run, agent_id: str, pane_id: str) -> None:
         """Enter a pane into run.json that was tagged by a daemon which died before it could."""
         if run.file["agents"].get(agent_id) == pane_id:
             return
-        async with self._lock(run):
+        async with self.lock(run):
             run.file["agents"][agent_id] = pane_id
-            await self._save(run)
-            await self._arrange(run)
+            await self.save(run)
+            await self.arrange(run)
 
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
@@ -174,7 +185,7 @@ class Windows(Places):
 
     async def remove(self, run: Run, agent_id: str) -> None:
         """Close the agent's pane, even out the others, and put the window back when it was the last."""
-        async with self._lock(run):
+        async with self.lock(run):
             pane = (await self.tagged(run)).get(agent_id)
             pane_id = pane.pane_id if pane is not None else run.file["agents"].get(agent_id)
             socket = self.socket_of(run)
@@ -183,18 +194,19 @@ class Windows(Places):
                 await asyncio.to_thread(panes.kill, socket, pane_id, agent_id, run.run_id)
                 steps.passed("tmux:kill-pane")
             run.file["agents"].pop(agent_id, None)
-            if same and run.file["agents"]:
-                await self._arrange(run)
-            await self._save(run)
+            if same:
+                await self.arrange(run)
+            await self.save(run)
 
-    async def _arrange(self, run: Run) -> None:
+    async def arrange(self, run: Run) -> None:
+        """Even out our panes in the run's window; harmless when that is gone. The caller holds `lock`."""
         try:
             await asyncio.to_thread(
                 splits.arrange,
                 self.socket_of(run),
                 run.file["window_id"],
                 run.file["master_pane"],
-                self._agents_of(run),
+                self.agents_of(run),
                 self.limits(),
             )
         except Environment as error:

@@ -1,4 +1,4 @@
-"""The border line above agent panes: turn it on, write it, put the window back. Sets window and pane options.
+"""The border line above our panes: turn it on, write it, put the window back. Sets window and pane options.
 
 The line costs panes a row and is a setting of the whole window, so what the window had before is stored in
 the window itself, in the same invocation: a daemon that is killed in between still puts back the right thing.
@@ -7,12 +7,13 @@ the window itself, in the same invocation: a daemon that is killed in between st
 from __future__ import annotations
 
 import json
+import threading
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Literal
 
 from orchestrator.errors import Environment
-from orchestrator.term import tmux
-from orchestrator.term.panes import TAGGED
+from orchestrator.term import members, panes, tmux
 from orchestrator.term.tmux import Socket, source
 
 LINE = "@orchestrator_line"
@@ -21,16 +22,21 @@ BEFORE = "@orchestrator_border_before"
 
 STATUS = "pane-border-status"
 FORMAT = "pane-border-format"
+# An agent's pane or a member's.
+OURS = f"#{{||:{panes.TAGGED},{members.TAGGED}}}"
 # The user's own line stays on the user's panes; #{T:} expands it as tmux itself would.
-_FORMAT = f"#{{?{TAGGED},#{{{LINE}}},#{{T:{BEFORE}}}}}"
+_FORMAT = f"#{{?{OURS},#{{{LINE}}},#{{T:{BEFORE}}}}}"
 
 Saved = dict[str, str | None]
+
+# What a window had is read and then stored: two callers at once would take each other's for the user's.
+_changing: defaultdict[Socket, threading.Lock] = defaultdict(threading.Lock)
 
 
 def borders_wanted(mode: Literal["auto"] | bool, window_panes: Collection[str], own_panes: Collection[str]) -> bool:
     """Whether a window gets border lines; "auto" keeps them off where a user's pane would lose a row.
 
-    ``own_panes`` are the master's and the agents'.
+    ``own_panes`` are the master's, the agents' and the members'.
     """
     return set(window_panes) <= set(own_panes) if mode == "auto" else mode
 
@@ -42,6 +48,11 @@ def set_borders(socket: Socket, window_id: str) -> Saved:
     Lines the user has already keep their place and, on the user's panes, their text. Call it before
     ``panes.create_agents``, so that panes get their final size. Raises as ``tmux.run``.
     """
+    with _changing[socket]:
+        return _set_borders(socket, window_id)
+
+
+def _set_borders(socket: Socket, window_id: str) -> Saved:
     stored = saved_borders(socket, window_id)
     if stored is not None:
         return stored
@@ -75,7 +86,8 @@ def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -
         own = _own_options(socket, window_id)
         commands = [["set-option", "-wu", "-t", window_id, name] for name in (SAVED, BEFORE)]
         for name, value in (stored if saved is None else saved).items():
-            ours = own.get(name) == (_FORMAT if name == FORMAT else "top")
+            # Also the format of an earlier version, set before this one was installed.
+            ours = LINE in (own.get(name) or "") if name == FORMAT else own.get(name) == "top"
             if ours and value is None:
                 commands.append(["set-option", "-wu", "-t", window_id, name])
             elif ours and value is not None:
@@ -104,7 +116,7 @@ def set_line(socket: Socket, lines: Mapping[str, str]) -> None:
         printable = "".join(char if char.isprintable() else " " for char in text)
         # A border line is drawn as a style string, in which "#[" would start a colour.
         setting = source(["set-option", "-p", "-t", pane_id, LINE, printable.replace("#", "##")])
-        command = ["if-shell", "-F", "-t", pane_id, TAGGED, setting]
+        command = ["if-shell", "-F", "-t", pane_id, OURS, setting]
         size += sum(len(word.encode()) + 1 for word in command)
         # tmux refuses invocations of 16 KiB and more.
         if batch and size > 12_000:

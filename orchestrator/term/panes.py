@@ -89,6 +89,16 @@ class NewPane:
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def whose(self) -> str:
+        """Whom the pane is for, in a sentence."""
+        return f"agent {self.agent_id}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The options that mark the pane as the agent's."""
+        return {AGENT: self.agent_id, RUN: self.run_id, EPOCH: str(self.epoch)}
+
 
 def find_master(socket: Socket, pids: Sequence[int], tmux_pane: str | None, tty: str | None) -> PaneInfo | None:
     """The pane the master runs in: that of the nearest of ``pids``, else ``tmux_pane``, else the one on ``tty``.
@@ -143,8 +153,13 @@ def pane_process(socket: Socket, pane_id: str) -> tuple[int, int] | None:
 
 
 def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
-    """Mark the pane as ours and make it stay when its process ends. Raises as ``tmux.run``."""
-    options = {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch), "remain-on-exit": "on"}
+    """Mark the pane as the agent's and make it stay when its process ends. Raises as ``tmux.run``."""
+    set_tags(socket, pane_id, {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch)})
+
+
+def set_tags(socket: Socket, pane_id: str, tags: Mapping[str, str]) -> None:
+    """Mark the pane as ours by these options and make it stay when its process ends. Raises as ``tmux.run``."""
+    options = {**tags, "remain-on-exit": "on"}
     tmux.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
@@ -209,14 +224,19 @@ def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
 
 
 def kill(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> bool:
-    """End the pane if it carries the tag of this agent and run at that moment; False if there is no such pane.
+    """End the pane if it carries the tag of this agent and run at that moment; else as ``kill_if``."""
+    return kill_if(socket, pane_id, _ours(agent_id, run_id))
+
+
+def kill_if(socket: Socket, pane_id: str, ours: str) -> bool:
+    """End the pane if the condition, in tmux's own words, holds for it at that moment; False if there is none such.
 
     Another pane that fills the window stays zoomed. A server that is gone is False too; else raises as ``tmux.run``.
     """
     look = ["display-message", "-p", "-t", pane_id, "done #{window_zoomed_flag}#{pane_active} #{window_id}"]
     then = f"{source(look)} ; {source(['kill-pane', '-t', pane_id])}"
     try:
-        said = tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then).split(" ")
+        said = tmux.run(socket, "if-shell", "-F", "-t", pane_id, ours, then).split(" ")
         if said[1:2] == ["10"]:
             # tmux unzooms before it kills; the zoom was on another pane, and is the user's to keep.
             again = source(["resize-pane", "-Z", "-t", said[2]])

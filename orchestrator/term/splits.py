@@ -1,4 +1,4 @@
-"""New panes and where they go: the detached session, agents beside the master, even sizes. Acts on tmux only."""
+"""New panes and where they go: the detached session, ours beside the master, even sizes. Acts on tmux only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from orchestrator.errors import Environment
 from orchestrator.term import tmux
-from orchestrator.term.layout import Border, Carved, Cell, Limits, carve, parse, render
-from orchestrator.term.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, tag
+from orchestrator.term.layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
+from orchestrator.term.members import TAGGED as MEMBERS
+from orchestrator.term.members import NewMember
+from orchestrator.term.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
 from orchestrator.term.tmux import Socket, literal, source, start_words
 
 HOME = "@orchestrator_home"
@@ -18,12 +20,18 @@ HOME = "@orchestrator_home"
 # One split and its layout at a time per server: two plans made from the same picture would overlap.
 _planning: defaultdict[Socket, threading.Lock] = defaultdict(threading.Lock)
 
+Wanted = NewPane | NewMember
+"""A pane to be made: an agent's or a squad member's."""
+
 
 @dataclass(frozen=True)
 class _Window:
+    """``members``: panes of squad members, which are part of the agents' region, whoever's they are."""
+
     window_id: str
     tree: Cell
     panes: list[str]
+    members: list[str]
     border: Border
     layout: str
     zoomed: bool
@@ -85,18 +93,19 @@ def create_agents(
     socket: Socket,
     master_pane: str,
     existing: Collection[str],
-    wanted: Sequence[NewPane],
+    wanted: Sequence[Wanted],
     limits: Limits,
     *,
     overflow: bool = False,
     window_id: str = "",
 ) -> list[str | Environment]:
-    """Make agent panes beside the master's, in its window as it is now; a pane id or the error for each.
+    """Make panes beside the master's, in its window as it is now; a pane id or the error for each.
 
     Room is checked before anything changes: those that do not fit are ``no_room`` or, with ``overflow``, go to
     further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when
-    this returns. ``existing`` are the panes of the agents there are, in any window. Where the master's pane is
-    closed, they join the agents in ``window_id``. Raises as ``tmux.run``, fact ``missing`` if that is gone too.
+    this returns. ``existing`` are the panes of the agents there are, in any window; members' panes are found by their
+    tag. Where the master's pane is closed, they join the agents in ``window_id``. Raises as ``tmux.run``, fact
+    ``missing`` if that is gone too.
     """
     with _planning[socket]:
         team = _Team(master_pane, list(existing), limits)
@@ -125,7 +134,7 @@ class _Team:
     limits: Limits
 
 
-def _add(socket: Socket, target: str, team: _Team, wanted: Sequence[NewPane]) -> tuple[list[str | Environment], str]:
+def _add(socket: Socket, target: str, team: _Team, wanted: Sequence[Wanted]) -> tuple[list[str | Environment], str]:
     """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
     window = _window(socket, target)
     after, fits, refusal = _fit(window, team, len(wanted))
@@ -137,15 +146,20 @@ def _fit(window: _Window, team: _Team, count: int) -> tuple[str, int, str]:
     refusal = ""
     for fits in range(count, 0, -1):
         names = [f"new{number}" for number in range(fits)]
-        plan = carve(window.tree, team.master_pane, team.agents, team.limits, new=names, border=window.border)
+        plan = _plan(window, team, names)
         if isinstance(plan, Carved):
             return plan.after, fits, refusal
         refusal = plan.reason
     return "", 0, refusal
 
 
+def _plan(window: _Window, team: _Team, new: Sequence[str] = ()) -> Carved | NoRoom:
+    ours = [*team.agents, *window.members]
+    return carve(window.tree, team.master_pane, ours, team.limits, new=new, border=window.border)
+
+
 def _split_all(
-    socket: Socket, window_id: str, after: str, team: _Team, wanted: Sequence[NewPane]
+    socket: Socket, window_id: str, after: str, team: _Team, wanted: Sequence[Wanted]
 ) -> list[str | Environment]:
     outcome: list[str | Environment] = []
     for new in wanted:
@@ -158,7 +172,7 @@ def _split_all(
     return outcome
 
 
-def _split(socket: Socket, window_id: str, after: str, team: _Team, new: NewPane) -> str:
+def _split(socket: Socket, window_id: str, after: str, team: _Team, new: Wanted) -> str:
     try:
         pane_id = _split_after(socket, window_id, after, new)
     except Environment as error:
@@ -170,7 +184,7 @@ def _split(socket: Socket, window_id: str, after: str, team: _Team, new: NewPane
     return _adopt(socket, pane_id, team, new)
 
 
-def _split_after(socket: Socket, window_id: str, after: str, new: NewPane) -> str:
+def _split_after(socket: Socket, window_id: str, after: str, new: Wanted) -> str:
     window = _window(socket, window_id)
     # The size in the layout is right also while the window is zoomed, the pane's own is not.
     sizes = {cell.pane: cell for cell in window.tree.leaves()}
@@ -183,18 +197,18 @@ def _split_after(socket: Socket, window_id: str, after: str, new: NewPane) -> st
     return tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
 
 
-def _adopt(socket: Socket, pane_id: str, team: _Team, new: NewPane) -> str:
+def _adopt(socket: Socket, pane_id: str, team: _Team, new: Wanted) -> str:
     try:
-        tag(socket, pane_id, new.agent_id, new.run_id, new.epoch)
+        set_tags(socket, pane_id, new.tags)
     except Environment as error:
         if error.facts.get("missing"):
-            raise Environment("launch_failed", f"the program of agent {new.agent_id} ended at once") from None
+            raise Environment("launch_failed", f"the program of {new.whose} ended at once") from None
         raise
     team.agents.append(pane_id)
     return pane_id
 
 
-def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence[NewPane]) -> list[str | Environment]:
+def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence[Wanted]) -> list[str | Environment]:
     """Put agents into the windows other than ``home``'s that hold some of the team, then into new ones."""
     every = {info.pane_id: info for info in list_panes(socket)}
     others = [every[pane_id].window_id for pane_id in team.agents if pane_id in every]
@@ -217,7 +231,7 @@ def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence
 
 
 def arrange(socket: Socket, window_id: str, master_pane: str, agents: Collection[str], limits: Limits) -> bool:
-    """Even out the agents' panes of one window; everything else keeps its cell, focus and zoom.
+    """Even out the agents' and members' panes of one window; everything else keeps its cell, focus and zoom.
 
     False if they keep the cells tmux gave them: no grid within the limits fits (the window was made
     smaller), the user keeps changing the window meanwhile, or its panes are in an order no layout can keep.
@@ -232,7 +246,7 @@ def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
         window = _window(socket, window_id)
         if window.panes != [leaf.pane for leaf in window.tree.leaves()]:
             return False
-        plan = carve(window.tree, team.master_pane, team.agents, team.limits, border=window.border)
+        plan = _plan(window, team)
         if not isinstance(plan, Carved):
             return False
         if plan.tree == window.tree:
@@ -252,12 +266,13 @@ def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
 
 
 def _window(socket: Socket, target: str) -> _Window:
-    form = "#{window_id} #{pane_id} #{pane-border-status} #{window_zoomed_flag} #{window_layout}"
+    form = f"#{{window_id}} #{{pane_id}} #{{pane-border-status}} #{{window_zoomed_flag}} #{{window_layout}} {MEMBERS}"
     lines = [line.split(" ") for line in tmux.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
-    window_id, _, status, zoomed, layout = lines[0]
+    window_id, _, status, zoomed, layout, _ = lines[0]
     try:
         tree = parse(layout)
     except ValueError as error:
         raise Environment("tmux_failed", f"this tmux describes its windows in an unknown way: {error}") from None
     border: Border = "top" if status == "top" else "bottom" if status == "bottom" else "off"
-    return _Window(window_id, tree, [words[1] for words in lines], border, layout, zoomed == "1")
+    every, members = [words[1] for words in lines], [words[1] for words in lines if words[5] == "1"]
+    return _Window(window_id, tree, every, members, border, layout, zoomed == "1")

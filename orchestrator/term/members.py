@@ -1,0 +1,75 @@
+"""Panes that show squad members: their tag, which there are, closing them. Acts on tmux only.
+
+They share the agents' region of a window, and every rule of ``panes`` holds for them; but they are no agents, carry
+none of their tags, and nobody waits for anything in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.errors import Environment
+from orchestrator.term import panes, tmux
+from orchestrator.term.tmux import Socket, literal
+
+MEMBER = "@orchestrator_member"
+# A condition for tmux: the pane is a member's.
+TAGGED = f"#{{!=:#{{{MEMBER}}},}}"
+
+
+@dataclass(frozen=True)
+class NewMember:
+    """A member's pane to be made: ``mark`` names one member for ever, ``argv`` (see `begun`) needs no shell."""
+
+    mark: str
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def whose(self) -> str:
+        """Whom the pane is for, in a sentence."""
+        return f"squad member {self.mark}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The option that marks the pane as the member's."""
+        return {MEMBER: self.mark}
+
+
+@dataclass(frozen=True)
+class MemberPane:
+    """A pane that shows a member."""
+
+    pane_id: str
+    window_id: str
+    mark: str
+
+
+def begun(mark: str) -> list[str]:
+    """How the words in a member's pane begin, so that its pane is known also before it is tagged."""
+    return ["env", f"ORCHESTRATOR_SHOWN={mark}"]
+
+
+def list_members(socket: Socket, window_id: str | None = None) -> list[MemberPane]:
+    """The members' panes of the server, or of one window, of every project.
+
+    None where the server or the window is gone; else raises as ``tmux.run``.
+    """
+    scope = ["-t", window_id] if window_id else ["-a"]
+    form = f"#{{pane_id}} #{{window_id}} #{{{MEMBER}}}"
+    try:
+        lines = tmux.run(socket, "list-panes", *scope, "-f", TAGGED, "-F", form).split("\n")
+    except Environment as error:
+        if error.facts.get("server_gone") or error.facts.get("missing"):
+            return []
+        raise
+    # A window linked into several sessions is listed once for each.
+    return [MemberPane(*line.split(" ", 2)) for line in dict.fromkeys(lines) if line]
+
+
+def kill(socket: Socket, pane_id: str, mark: str) -> bool:
+    """End the pane if it carries the member's mark at that moment; else as ``panes.kill_if``."""
+    # The tag itself is part of it: an empty mark must not match the panes that carry none.
+    return panes.kill_if(socket, pane_id, f"#{{&&:{TAGGED},#{{==:#{{{MEMBER}}},{literal(mark)}}}}}")
