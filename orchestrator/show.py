@@ -44,6 +44,11 @@ class Pane:
         self._style = PLAIN
         self._fresh = True  # the cursor stands at the beginning of a line
 
+    def begin(self) -> None:
+        """Begin with an empty line: tmux pushes the first one out of sight when it reports the pane's death."""
+        self._out.write(b"\n")
+        self._out.flush()
+
     def write(self, text: str, style: str) -> None:
         """Print text of one file; where another file's line is unfinished, on a line of its own."""
         if not text:
@@ -157,6 +162,7 @@ def main(arguments: Sequence[str]) -> int:
     files = [Growing(path, DIM if number else PLAIN) for number, path in enumerate(given.files)]
     _take_no_input()
     try:
+        pane.begin()
         follow(given.pid, given.start, files, pane)
         pane.say(f"[ended; its output is in {' '.join(quoted(path) for path in given.files)}]")
     except OSError:

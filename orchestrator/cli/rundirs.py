@@ -19,7 +19,9 @@ from orchestrator import project, steps
 from orchestrator.errors import Environment
 from orchestrator.project import Project
 
-_KNOWN = re.compile(rf"{project.LOCK}|{project.SOCKET}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?")
+_KNOWN = re.compile(
+    rf"{project.LOCK}|{project.SOCKET}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?|\.{project.SHOWN}\..+\.tmp"
+)
 _NAME = re.compile(r"[0-9a-f]{16}")
 
 
@@ -27,7 +29,7 @@ def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]
     """The run directories that no daemon of this user needs; removed with ``apply``. Rows as those of gc.
 
     Left alone: what a living daemon holds, what was touched within ``age_s`` or in the future, what holds the word
-    that a daemon was stopped by hand, and whatever has a file that is not ours.
+    that a daemon was stopped by hand or that a window must be put back, and whatever has a file that is not ours.
     """
     here = project.run_dir(place.root)
     rows: list[dict[str, Any]] = []

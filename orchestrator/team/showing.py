@@ -261,6 +261,7 @@ def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
     for pane in tagged:
         if pane.mark in found:
             members.kill(socket, pane.pane_id, pane.mark)
+            steps.passed("member:closed")
             windows.setdefault(pane.window_id, found[pane.mark].beside)
     for mark in found.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, members.begun(mark))
