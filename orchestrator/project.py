@@ -155,7 +155,7 @@ def run_dir(root: Path) -> Path:
 
 _MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     # Other tools have an .agents/ too.
-    ("agents", (".agents/config.toml", ".agents/team.toml", ".agents/agents", ".agents/run")),
+    ("agents", (".agents/config.toml", ".agents/team.toml", ".agents/agents", ".agents/run", ".agents/squads")),
     ("planning", (".planning",)),
     ("git", (".git",)),
 )

@@ -28,6 +28,7 @@ from orchestrator.cli import (
     roles,
     schema,
     setup,
+    squad,
     status,
     tasks,
     team,
@@ -131,6 +132,7 @@ app.add_typer(agents.app, name="agent")
 app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")
 app.add_typer(roles.app, name="roles")
+app.add_typer(squad.app, name="squad")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")

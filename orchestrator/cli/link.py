@@ -197,7 +197,7 @@ class Link:
 
     def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
         return reach.hello(
-            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team"], pending=pending
+            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team", "squad"], pending=pending
         )
 
     def _welcomed(self, deadline: float) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from orchestrator.processes import environ_of
 from orchestrator.server import agent_tools, door, greeting, hooks, master_tools
 from orchestrator.server.logs import configure_log
 from orchestrator.server.session import build, note_listed, serve
+from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.store.files import Paths
@@ -87,6 +88,7 @@ class Daemon:
         stop = partial(agents.end, self.supervisor, force=False, req=None, reason=GONE)
         self.masters = Masters(self.roster, self.windows, self._leaders, stop)
         self.master_tools = master_tools.build(self.supervisor, self.masters)
+        self.squads = SquadWiring(self.roster, self.windows)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -110,6 +112,7 @@ class Daemon:
         for entry in self.roster.agents.values():
             self.waker.seen(entry)
         self.masters.begin()
+        await self.squads.begin()
         listener = await asyncio.start_unix_server(
             self._accept, sock=self.door.listener, limit=BUFFER, backlog=BACKLOG
         )
@@ -137,6 +140,7 @@ class Daemon:
             writer.transport.abort()
         listener.close()
         watcher.cancel()
+        await self.squads.close()
         await self.supervisor.close()
         await self.roster.flush()
         self.roster.close()
@@ -166,13 +170,18 @@ class Daemon:
         if missing != self._missing and missing:
             log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)
         self._missing = missing
-        busy = bool(self.clients) or self.supervisor.live_agents > 0
+        self.squads.look_around()
         now = time.monotonic()
-        if busy:
+        if self.clients or self._at_work:
             self.idle_since = now
         limit = self.configured.current.config.idle_exit_s
         if limit and now - self.idle_since > limit:
             self.end("idle")
+
+    @property
+    def _at_work(self) -> bool:
+        """Whether something needs this daemon also without a connection."""
+        return self.supervisor.live_agents > 0 or self.squads.active > 0
 
     def _take_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start every thread this daemon will ever need: later, the system may have none to give.
@@ -251,7 +260,7 @@ class Daemon:
         """Answer the hello; None when the connection is not served."""
         try:
             hello = door.read_hello(line)
-            idle = not self.clients and self.supervisor.live_agents == 0
+            idle = not self.clients and not self._at_work
             verdict = door.negotiate(hello, project.PROTO, idle)
             if verdict == "yield":
                 self.end("a newer installation takes over")
@@ -280,9 +289,10 @@ class Daemon:
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":
             return agent_tools.TOOLS
-        if client.role == "master" and "team" in client.toolsets:
-            return self.master_tools
-        return {}
+        if client.role != "master":
+            return {}
+        team = self.master_tools if "team" in client.toolsets else {}
+        return {**team, **(self.squads.tools(client) if "squad" in client.toolsets else {})}
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
@@ -296,6 +306,7 @@ class Daemon:
                 "worktree": partial(trees.remove, self.supervisor),
                 "gc": self.gc,
                 "fix": self.repairing.run,
+                **self.squads.admin(),
             }
         server, resources = build(client, self.roster, self._tools(client), admin)
         if resources is not None:

@@ -72,6 +72,8 @@ def client_of(hello: Hello, peer: int, since: str, inside_agent: Callable[[tuple
         since=since,
         ages=_ages(hello.pending),
         call_limit_s=hello.call_limit_s,
+        peer=peer,
+        env=hello.env,
     )
     if hello.agent is not None:
         client.role = "agent"

@@ -111,7 +111,7 @@ def _same_program(words: Sequence[str], engine: Sequence[str], engine_command: s
     names = {engine_command.strip(), engine[-1].rpartition("/")[2]}
     if engine[1:2] and engine[1].startswith("-"):
         names.add(engine[0].rpartition("/")[2])
-    return int(bool(words) and words[0] in names)
+    return int(bool(words) and not names.isdisjoint((words[0], words[0].rpartition("/")[2])))
 
 
 def _empty(template: Template) -> BadRequest:

@@ -1,0 +1,229 @@
+"""Commands about squads: run one member, start those of a file, go on waiting, list, cancel."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output
+from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.options import Json
+from orchestrator.errors import BadRequest
+
+LOOK_MS = 1000
+"""How often the command line looks at a squad: a human watches."""
+TOOL = "start_squad_members"
+
+app = options.app("Run squads: headless one-shot CLI members, each with a role and a task.")
+Visible = Annotated[bool, typer.Option("--visible", help="Show their output live in panes of this tmux window.")]
+SquadId = Annotated[str, typer.Argument(metavar="SQUAD", help="The squad's id.")]
+
+
+@options.command(
+    app,
+    "run",
+    'ENGINE=claude orchestrator squad run reviewer --task "Review the last commit"\n'
+    'STATE_MODE=stateful orchestrator squad run architect --task "And the tests?" --chat-id 4f1c2a90-...',
+)
+def run(
+    *,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="The role's id; see: orchestrator roles list.")],
+    task: Annotated[str, typer.Option("--task", metavar="TEXT", help="What it is to do; -: read it from stdin.")],
+    cwd: Annotated[
+        str, typer.Option("--cwd", metavar="DIR", help="Where it works, within the project; default: its root.")
+    ] = "",
+    chat_id: Annotated[
+        str, typer.Option("--chat-id", metavar="CHAT", help="The chat to go on with; implies STATE_MODE=stateful.")
+    ] = "",
+    visible: Visible = False,
+    as_json: Json = False,
+) -> None:
+    """Run one member and print what it says.
+
+    Its output goes to stdout and stderr as it is; exit 0 when it completed, 1 when not.
+    """
+    options.refuse_agents()
+    member: dict[str, Any] = {"roleId": role, "task": sys.stdin.read() if task == "-" else task}
+    if cwd:
+        member["cwd"] = cwd
+    if chat_id:
+        member["chatId"] = chat_id
+        os.environ["STATE_MODE"] = "stateful"  # of this process, and so of its connection
+    answer = _carried_out({"members": [member], "visible": visible})
+    if as_json:
+        output.print_json(answer)
+    else:
+        (row,) = answer["members"]
+        _raw(row)
+        if row.get("chatId"):
+            output.warn(f"chat {row['chatId']}")
+    _leave(answer)
+
+
+@options.command(
+    app,
+    "start",
+    "orchestrator squad start squad.json\n"
+    """echo '{"members": [{"roleId": "reviewer", "task": "Review src/"}]}' | orchestrator squad start -""",
+)
+def start(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON as start_squad_members takes it; -: stdin.")],
+    visible: Visible = False,
+    as_json: Json = False,
+) -> None:
+    """Start the members of a file and wait for all of them.
+
+    Shows how far they are, then what each said; exit 0 when all completed, 1 when not.
+    """
+    options.refuse_agents()
+    answer = _carried_out(_given(file) | ({"visible": True} if visible else {}))
+    _tell(answer, as_json=as_json)
+
+
+@options.command(app, "wait", "orchestrator squad wait 1f0c...")
+def wait(squad_id: SquadId, as_json: Json = False) -> None:
+    """Go on waiting for a squad and print its results."""
+    options.refuse_agents()
+    with Link(project_here(), start=True) as link:
+        answer = _followed(link, link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": 0}))
+    _tell(answer, as_json=as_json)
+
+
+@options.command(app, "list", "orchestrator squad list")
+def list_squads(as_json: Json = False) -> None:
+    """List the squads whose results are kept."""
+    with Link(project_here(), start=True) as link:
+        found = link.ask("orchestrator/squads", {})
+    if as_json:
+        output.print_json(found)
+        return
+    rows = [
+        [
+            squad["squadId"],
+            output.age(squad["created_at"]),
+            "ended" if squad["ended_at"] else "running",
+            ", ".join(f"{one['roleId']} {one['status']}" for one in squad["members"]),
+        ]
+        for squad in found["squads"]
+    ]
+    output.table(["SQUAD", "AGE", "STATE", "MEMBERS"], rows)
+
+
+@options.command(app, "cancel", "orchestrator squad cancel 1f0c...")
+def cancel(squad_id: SquadId, as_json: Json = False) -> None:
+    """End the members of a squad that still run."""
+    options.refuse_agents()
+    with Link(project_here(), start=True) as link:
+        answer = link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
+    if as_json:
+        output.print_json(answer)
+    else:
+        output.say(f"{squad_id}: its members are being ended")
+
+
+def _given(file: str) -> dict[str, Any]:
+    try:
+        found = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig"))
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadRequest("bad_argument", f"{file} is not JSON: {error}") from error
+    if isinstance(found, list):
+        found = {"members": found}
+    if not isinstance(found, dict):
+        raise BadRequest("bad_argument", f"{file} holds no object with members")
+    return found
+
+
+def _carried_out(asked: dict[str, Any]) -> dict[str, Any]:
+    """Start a squad and follow it to its end; Ctrl-C ends its members."""
+    with Link(project_here(), start=True) as link:
+        return _followed(link, link.tool(TOOL, {**asked, "wait_ms": 0}))
+
+
+def _followed(link: Link, answer: dict[str, Any]) -> dict[str, Any]:
+    squad_id, line = answer["squadId"], _Line()
+    output.warn(f"squad {squad_id}")
+    try:
+        while any(row["status"] == "running" for row in answer["members"]):
+            line.show(_state(answer), _detail(answer))
+            answer = link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": LOOK_MS}, wait_s=LOOK_MS / 1000)
+    except KeyboardInterrupt:
+        link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
+        line.end()
+        output.warn("canceled")
+        raise
+    line.end()
+    return answer
+
+
+class _Line:
+    """How far a squad is: one line that changes on a terminal, a line for each change elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+        self._live = sys.stderr.isatty()
+
+    def show(self, state: str, detail: str) -> None:
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{output.printable(f'{state}; {detail}')[:118]}")
+            sys.stderr.flush()
+        elif state != self._shown:
+            output.warn(state)
+        self._shown = state
+
+    def end(self) -> None:
+        if self._live and self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _state(answer: dict[str, Any]) -> str:
+    counts: dict[str, int] = {}
+    for row in answer["members"]:
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def _detail(answer: dict[str, Any]) -> str:
+    told = [f"{row['roleId']} {row['reason']}" for row in answer["members"] if row["status"] == "running"]
+    return ", ".join(told)
+
+
+def _raw(row: dict[str, Any]) -> None:
+    """A member's own words; on a terminal without what could command it."""
+    for stream, key in ((sys.stdout, "rawStdout"), (sys.stderr, "rawStderr")):
+        text = row[key]
+        if text and not text.endswith("\n"):
+            text += "\n"
+        stream.flush()
+        shown = output.printable(text) if stream.isatty() else text
+        stream.buffer.write(shown.encode("utf-8", "surrogatepass"))
+        stream.buffer.flush()
+    if row["status"] != "completed":
+        output.warn(f"{row['roleId']}: {row['status']}{_why(row)}")
+
+
+def _why(row: dict[str, Any]) -> str:
+    told = [row.get("reason", ""), f"exit code {row['exitCode']}" if "exitCode" in row else "", row.get("signal", "")]
+    said = ", ".join(text for text in told if text)
+    return f" ({said})" if said else ""
+
+
+def _tell(answer: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(answer)
+    else:
+        for row in answer["members"]:
+            chat = f", chat {row['chatId']}" if row.get("chatId") else ""
+            output.say(f"--- {row['memberId']} {row['roleId']}: {row['status']}{_why(row)}{chat}")
+            _raw({**row, "status": "completed"})
+    _leave(answer)
+
+
+def _leave(answer: dict[str, Any]) -> None:
+    raise typer.Exit(0 if all(row["status"] == "completed" for row in answer["members"]) else 1)

@@ -1,0 +1,129 @@
+"""A squad's file and its members' outputs on the disk: written, read, cut, removed. Below `.agents/squads/` only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from orchestrator.core.documents import SquadFile
+from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.store.files import Paths, confine, ensure_agents_dir, failure, make_dir, read_json, replace
+from orchestrator.store.removing import remove
+
+log = structlog.get_logger()
+HEAD_SHARE = 4
+"""Of an output too long to be answered, a quarter is its beginning: what counts mostly stands at the end."""
+
+
+class Book:
+    """One squad's file, kept up to date: `write` returns once all that was changed before it is on the disk."""
+
+    def __init__(self, path: Path, file: SquadFile) -> None:
+        self.path = path
+        self.file = file
+        self._asked = 0
+        self._done = 0
+        self._lock = asyncio.Lock()
+
+    async def write(self) -> None:
+        """Write the file as it is now, or as a later caller leaves it; raises Environment."""
+        self._asked += 1
+        wanted = self._asked
+        async with self._lock:
+            if self._done >= wanted:
+                return
+            now = self._asked
+            data = orjson.dumps(self.file.model_dump(mode="json"))
+            await asyncio.to_thread(replace, self.path, data, mode=0o600)
+            self._done = now
+
+
+def prepare(paths: Paths, squad_id: str, members: int) -> None:
+    """Make the squad's directories; raises as `ensure_agents_dir`."""
+    ensure_agents_dir(paths)
+    confine(paths.root, str(paths.squads), what=".agents/squads")
+    make_dir(paths.squads, 0o700)
+    for at in range(members):
+        make_dir(paths.squad_dir(squad_id) / f"m{at}")
+
+
+def known(paths: Paths) -> list[SquadFile]:
+    """Every squad on the disk whose file can be read; of the others a line is logged."""
+    found = []
+    if paths.squads.is_symlink():
+        return []
+    for path in sorted(paths.squads.glob("*/squad.json")):
+        try:
+            found.append(read(path))
+        except OrchestratorError as error:
+            log.warning("a squad's file cannot be used", file=str(path), reason=error.message)
+    return found
+
+
+def read(path: Path) -> SquadFile:
+    """One squad's file; Corrupt or Environment."""
+    try:
+        found = SquadFile.model_validate(read_json(path))
+    except ValidationError as error:
+        raise Corrupt("corrupt_log", f"{path}: {error.error_count()} fields are wrong", file=str(path)) from None
+    if found.squad_id != path.parent.name:
+        raise Corrupt("corrupt_log", f"{path} names the squad {found.squad_id}", file=str(path))
+    return found
+
+
+def forget(paths: Paths, squad_id: str) -> None:
+    """Remove all of a squad; raises Environment."""
+    remove(paths.squad_dir(squad_id))
+
+
+def output(path: Path, limit: int) -> tuple[str, bool]:
+    """What a member wrote, bytes that are no UTF-8 replaced, and whether something was left out of it.
+
+    At most ``limit`` bytes are read, whatever the file's size; where it was cut a line says how much is missing.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            if size <= limit:
+                return file.read(limit).decode(errors="replace"), False
+            head = file.read(limit // HEAD_SHARE)
+            file.seek(size - (limit - len(head)))
+            tail = file.read(limit - len(head))
+    except OSError:
+        return "", False
+    left = size - len(head) - len(tail)
+    gap = f"\n[... {left} bytes left out; all of it: {path}]\n"
+    return head.decode(errors="replace") + gap + tail.decode(errors="replace"), True
+
+
+def beginning(path: Path, limit: int = 65_536) -> str:
+    """The first bytes of an output, as text; empty without one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def size(path: Path) -> int:
+    """How many bytes an output has; 0 without one."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def write_prompt(path: Path, text: str) -> None:
+    """Write a member's prompt; raises Environment."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise failure(path, error) from error

@@ -1,0 +1,82 @@
+"""How a squad looks to its caller: the contract's shape (B2.6), and what is more than it behind. Reads outputs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.squad import records
+
+ENDED = ("completed", "error", "timeout")
+
+
+def progress(file: SquadFile) -> str:
+    """How far the squad is, in a few words."""
+    running = [one.role_id for one in file.members if one.state == "running"]
+    ended = sum(one.state in ENDED for one in file.members)
+    at_work = f"; at work: {', '.join(running)}" if running else ""
+    return f"{ended} of {len(file.members)} members have ended{at_work}"
+
+
+def listed(file: SquadFile) -> dict[str, Any]:
+    """A squad in one row: its id, when it began and ended, and the members without their outputs."""
+    return {
+        "squadId": file.squad_id,
+        "created_at": file.created_at,
+        "ended_at": file.ended_at,
+        "read_at": file.read_at,
+        "members": [
+            {"memberId": one.member_id, "roleId": one.role_id, "status": _status(one)} for one in file.members
+        ],
+    }
+
+
+def shown(file: SquadFile, place: Path, limit: int, now: datetime) -> dict[str, Any]:
+    """The squad as start_squad_members answers it; ``place`` is its directory, ``limit`` bytes of each output."""
+    rows = [_row(one, place / f"m{at}", limit, now, stateful=file.stateful) for at, one in enumerate(file.members)]
+    found: dict[str, Any] = {"squadId": file.squad_id, "members": rows}
+    left = sum(row["status"] == "running" for row in rows)
+    if left:
+        found["note"] = (
+            f"{left} of {len(rows)} members still run; wait on with start_squad_members("
+            f'{{"squadId": "{file.squad_id}", "members": []}})'
+        )
+    return found
+
+
+def _status(member: MemberFile) -> str:
+    return member.state if member.state in ENDED else "running"
+
+
+def _row(member: MemberFile, place: Path, limit: int, now: datetime, *, stateful: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"memberId": member.member_id, "roleId": member.role_id}
+    if member.cwd is not None:
+        row["cwd"] = member.cwd
+    if stateful:
+        row["chatId"] = member.chat_id or ""
+    row["status"] = _status(member)
+    row["rawStdout"] = row["rawStderr"] = ""
+    if row["status"] == "running":
+        row["reason"] = _so_far(member, place, now)
+        return row
+    prefix = "create." if member.step == "create" else ""
+    for key, name in (("rawStdout", f"{prefix}stdout"), ("rawStderr", f"{prefix}stderr")):
+        row[key], cut = records.output(place / name, limit)
+        if cut:
+            row[f"{key}File"] = str(place / name)
+    if member.reason and member.state == "error":
+        row["rawStderr"] = "\n".join(text for text in (row["rawStderr"].rstrip("\n"), member.reason) if text)
+    if member.state != "completed":
+        told = {"exitCode": member.exit_code, "signal": member.signal, "reason": member.reason or None}
+        row |= {key: value for key, value in told.items() if value is not None}
+    return row
+
+
+def _so_far(member: MemberFile, place: Path, now: datetime) -> str:
+    if member.started_at is None:
+        return "waits for its turn"
+    since = now - datetime.fromisoformat(member.started_at)
+    size = sum(records.size(place / name) for name in ("stdout", "stderr"))
+    return f"for {max(0, int(since.total_seconds()))} s, {size} bytes of output so far"

@@ -1,0 +1,249 @@
+"""One command of a squad member: a process group of its own, both outputs in files, and an end that leaves nothing.
+
+The outputs go to the files directly: the daemon's memory does not know how much a member writes, nor does a member
+notice when the daemon dies. Ends only processes that are proven to be the member's: the session it leads, and those
+that carry its id in their environment, which children inherit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator import processes, steps
+from orchestrator.clock import Clock, Signal, elapse, wait_until
+from orchestrator.project import MEMBER_ENV
+from orchestrator.squad import records
+
+LOOK_S = 1.0
+"""How often a running command's outputs are measured."""
+ROUNDS = 20
+"""How often what is left is killed: whoever forks faster than this is beyond a user's means."""
+SPARED = "tmux"
+"""A server that a member started may hold other people's work by now."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is to be run. ``limit_bytes`` bounds both outputs together, ``timeout_s`` the whole."""
+
+    member_id: str
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    stdin: Path | None
+    stdout: Path
+    stderr: Path
+    timeout_s: float
+    limit_bytes: int
+    grace_s: float
+
+
+@dataclass
+class Stop:
+    """Asks everything that was given it to end; ``why`` is told of what had not ended by itself."""
+
+    why: str = ""
+    changed: Signal = field(default_factory=Signal)
+
+    def ask(self, why: str) -> None:
+        """Ask once; the first reason counts."""
+        self.why = self.why or why
+        self.changed.notify()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. ``reason`` says what ended it, or kept it from starting; empty: it ended by itself."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    timed_out: bool = False
+    started: bool = True
+    reason: str = ""
+
+    @property
+    def status(self) -> str:
+        """``completed``, ``error`` or ``timeout`` (B2.25)."""
+        if self.timed_out:
+            return "timeout"
+        return "completed" if self.exit_code == 0 and not self.reason else "error"
+
+
+Started = Callable[[int, int | None], None]
+
+
+async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outcome:
+    """Run the command to its end; ``started`` is told its pid and start time. Raises nothing of the command's."""
+    if stop.why:
+        return Outcome(started=False, reason=stop.why)
+    deadline = clock.monotonic() + given.timeout_s
+    try:
+        popen = await asyncio.to_thread(_spawn, given)
+    except (OSError, ValueError) as error:
+        return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error)}")
+    steps.passed("squad:spawned")
+    started(popen.pid, processes.start_time(popen.pid))
+    reason, timed_out = await _watch(popen, given, clock, stop, deadline)
+    # Before its own end is taken note of: as long as it is a zombie, no other session can have its number.
+    await end(given.member_id, popen.pid, given.grace_s, clock, leader=popen.pid if reason else None)
+    code = await asyncio.to_thread(popen.wait)
+    name = processes.signal_name(-code) if code < 0 else None
+    return Outcome(None if code < 0 else code, name, timed_out, reason=reason)
+
+
+def _told(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _spawn(given: Given) -> subprocess.Popen[bytes]:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.ExitStack() as opened:
+        # An empty file in the place of /dev/null would do, but some programs ask what their input is.
+        source = os.open(given.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        opened.callback(os.close, source)
+        sinks = []
+        for path in (given.stdout, given.stderr):
+            sinks.append(os.open(path, flags, 0o600))
+            opened.callback(os.close, sinks[-1])
+        return subprocess.Popen(
+            list(given.argv),
+            stdin=source,
+            stdout=sinks[0],
+            stderr=sinks[1],
+            cwd=given.cwd,
+            env={**given.env, MEMBER_ENV: given.member_id},
+            start_new_session=True,
+        )
+
+
+async def _watch(
+    popen: subprocess.Popen[bytes], given: Given, clock: Clock, stop: Stop, deadline: float
+) -> tuple[str, bool]:
+    """Wait until it has ended, or must be; why it must, and whether its time is over."""
+    ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))
+    ended.add_done_callback(lambda _: stop.changed.notify())
+    try:
+        while True:
+            until = min(deadline, clock.monotonic() + LOOK_S)
+            what = await wait_until(
+                lambda: "ended" if ended.done() else "stop" if stop.why else None, stop.changed, until, clock
+            )
+            if what == "ended":
+                return "", False
+            if what == "stop":
+                return stop.why, False
+            if clock.monotonic() >= deadline:
+                return f"it had {given.timeout_s:g} s", True
+            size = sum(records.size(path) for path in (given.stdout, given.stderr))
+            if size > given.limit_bytes:
+                return f"it wrote more than {given.limit_bytes} bytes", False
+    finally:
+        ended.cancel()
+
+
+async def _ended(pid: int, clock: Clock) -> None:
+    """Wait until our child has ended; it stays a zombie."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:  # no descriptor is left: look now and then
+        while processes.state_of(pid) not in ("Z", ""):
+            await elapse(processes.WITHOUT_PIDFD_S, clock)
+        return
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def readable() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    loop.add_reader(fd, readable)
+    try:
+        await done
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+async def end(member_id: str, session: int | None, grace_s: float, clock: Clock, *, leader: int | None = None) -> int:
+    """End what is left of a member: SIGTERM, after ``grace_s`` SIGKILL, until nothing is found; how many there were.
+
+    ``session`` is the session its command leads, when that is certain. ``leader`` is the command itself where it must
+    be ended too.
+    """
+    found = await asyncio.to_thread(left_of, {member_id}, session)
+    count = len(found)
+    if leader is not None:
+        began = processes.start_time(leader)
+        found = [*([(leader, began)] if began is not None else []), *found]
+    if not found:
+        return 0
+    processes.send(found, signal.SIGTERM)
+    until = clock.monotonic() + grace_s
+    while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in found):
+        await elapse(0.02, clock)
+    for _ in range(ROUNDS):
+        now = await asyncio.to_thread(left_of, {member_id}, session)
+        now += [one for one in found if one[0] == leader and processes.alive(*one)]
+        if not now:
+            break
+        processes.send(now, signal.SIGKILL)
+        await elapse(0.02, clock)
+    return count
+
+
+def left_of(member_ids: Collection[str], session: int | None = None) -> list[tuple[int, int]]:
+    """The living processes (pid, start time) of these members, the leader of ``session`` left out.
+
+    A process is theirs when it is of that session or carries the id of one of them; tmux servers and what runs in
+    them are spared.
+    """
+    found: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    spared: set[int] = set()
+    marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
+    for item in processes.PROC.iterdir():
+        if not item.name.isdigit():
+            continue
+        pid = int(item.name)
+        try:
+            stat = (item / "stat").read_bytes()
+        except OSError:
+            continue
+        name, _, rest = stat.partition(b"(")[2].rpartition(b")")
+        state, parent, _, of, *more = rest.split()
+        parents[pid] = int(parent)
+        if name.startswith(SPARED.encode()):
+            spared.add(pid)
+        if state in (b"Z", b"X") or pid in (session, os.getpid()):
+            continue
+        if (session is not None and int(of) == session) or _carries(item, marks):
+            found[pid] = int(more[15])
+    return [(pid, began) for pid, began in found.items() if not _below(pid, parents, spared)]
+
+
+def _carries(item: Path, marks: set[bytes]) -> bool:
+    try:
+        environ = (item / "environ").read_bytes()
+        if MEMBER_ENV.encode() not in environ or item.stat().st_uid != os.geteuid():
+            return False
+    except OSError:
+        return False
+    return not marks.isdisjoint(environ.split(b"\0"))
+
+
+def _below(pid: int, parents: Mapping[int, int], spared: Collection[int]) -> bool:
+    """Whether the process is one of ``spared`` or descends from one."""
+    seen = set()
+    while pid not in seen and pid in parents:
+        if pid in spared:
+            return True
+        seen.add(pid)
+        pid = parents[pid]
+    return False

@@ -1,0 +1,180 @@
+"""How the squads of one connection work: its variables, read and checked. Reads the template files they name.
+
+Users set these in the `env` block by which their CLI starts our server, so they hold for that connection, whoever
+started the daemon (design §3). Everything wrong is found here, before anything is spawned.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.config import Config
+from orchestrator.core.engine import Engine
+from orchestrator.core.engines import ENGINES
+from orchestrator.errors import BadRequest
+from orchestrator.squad import template
+from orchestrator.squad.template import Template
+
+Mode = Literal["stateless", "stateful"]
+TIMEOUT_MS = 600_000
+TIMEOUT_MAX_MS = 7 * 86_400_000
+PARALLEL = 4
+PARALLEL_MAX = 64
+TEMPLATE_MAX = 64 * 1024
+SEQUENTIAL = frozenset({"cursor-agent"})
+"""Programs of which several at once disturb each other (seed-systems.md A5)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for the squads of one connection.
+
+    ``run`` and ``create`` are the user's templates; without ``run`` the headless columns of ``row`` say what is run.
+    ``parallel`` is None where the program decides (`SEQUENTIAL`).
+    """
+
+    mode: Mode
+    timeout_s: float
+    most: int
+    execution: Literal["sequential", "parallel"] | None
+    engine_command: str
+    row: Engine | None
+    run: Template | None
+    create: Template | None
+
+    @property
+    def stateful(self) -> bool:
+        return self.mode == "stateful"
+
+    def together(self, program: str) -> int:
+        """How many members may run at once, when their program is ``program``."""
+        one_by_one = self.execution == "sequential"
+        if self.execution is None:
+            by_row = self.row is not None and self.row.headless is not None and self.row.headless.sequential
+            one_by_one = by_row or Path(program).name in SEQUENTIAL
+        return 1 if one_by_one else self.most
+
+
+def mode_of(env: Mapping[str, str]) -> Mode:
+    """STATE_MODE; BadRequest ``bad_config`` for anything but its two words."""
+    return _word(env, "STATE_MODE", ("stateless", "stateful")) or "stateless"  # type: ignore[return-value]  # one of them
+
+
+def warnings_of(env: Mapping[str, str]) -> list[str]:
+    """What is set twice and differs: the first name wins (C1)."""
+    pairs = (
+        ("RUN_TEMPLATE_PATH", "RUN_TEMPLATE"),
+        ("CREATE_CHAT_TEMPLATE_PATH", "CREATE_CHAT_TEMPLATE"),
+    )
+    return [
+        f"{first} and {second} are both set and differ; {first} is used"
+        for first, second in pairs
+        if env.get(first) and env.get(second) and env[first] != env[second]
+    ]
+
+
+def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -> Settings:
+    """The settings of a connection; BadRequest ``bad_config``, ``bad_template`` or ``unknown_engine``."""
+    engine_command = env.get("ENGINE_COMMAND", "").strip()
+    named = _row_of(env.get("ENGINE", ""))
+    run = _template(env, root, "RUN_TEMPLATE", "run", named)
+    create = _template(env, root, "CREATE_CHAT_TEMPLATE", "create-chat", named)
+    execution = _word(env, "EXECUTION_MODE", ("sequential", "parallel"))
+    return Settings(
+        mode=mode_of(env),
+        timeout_s=_number(env, "PROCESS_TIMEOUT_MS", TIMEOUT_MS, TIMEOUT_MAX_MS) / 1000,
+        most=_number(env, "MAX_PARALLEL_MEMBERS", PARALLEL, PARALLEL_MAX),
+        execution=execution,  # type: ignore[arg-type]  # one of the two
+        engine_command=engine_command,
+        row=named or _guessed(engine_command, run, config, client_name),
+        run=run,
+        create=create,
+    )
+
+
+def _row_of(name: str) -> Engine | None:
+    """The row that ENGINE names, by its own name or its program's; None when nothing is named."""
+    if not name:
+        return None
+    fit = {row.name: row for row in ENGINES.values() if row.headless is not None}
+    fit |= {row.program: row for row in fit.values() if row.program}
+    if name not in fit:
+        raise BadRequest("unknown_engine", f"ENGINE is {name!r}; squads know: {', '.join(sorted(fit))}")
+    return fit[name]
+
+
+def _guessed(engine_command: str, run: Template | None, config: Config, client_name: str) -> Engine | None:
+    """Without ENGINE: the row of the command's program; without a command the configured one, or the master's kind.
+
+    A command that no row knows has none, nor has a template that is the whole command itself.
+    """
+    if engine_command:
+        try:
+            words = shlex.split(engine_command)
+        except ValueError as error:
+            raise BadRequest("bad_config", f"ENGINE_COMMAND is no command line: {error}") from error
+        name = Path(words[-1]).name if words else ""
+        return next((row for row in ENGINES.values() if row.headless and name in (row.program, row.name)), None)
+    if run is not None:
+        return None
+    configured = ENGINES.get(config.engine)
+    if configured is not None and configured.headless is not None:
+        return configured
+    return next((row for row in ENGINES.values() if row.headless and client_name in row.clients), None)
+
+
+def _template(env: Mapping[str, str], root: Path, name: str, kind: str, named: Engine | None) -> Template | None:
+    """The template that the variables name, or that stands where templates stand by custom; None without one.
+
+    With ENGINE set that is `templates/<kind>-<engine>.template`, else `templates/run-agent.template` and
+    `templates/create-chat.template`.
+    """
+    path = env.get(f"{name}_PATH", "")
+    given = env.get(name, "")
+    if not path and given and (any(char.isspace() for char in given) or "<%" in given):
+        return template.load(given, where=name)
+    path = path or given
+    if path:
+        return template.load(_text(root / Path(path).expanduser(), path), where=path)
+    programs = [named.program, named.name] if named is not None else ["agent" if kind == "run" else ""]
+    for program in programs:
+        usual = f"templates/{kind}-{program}.template" if program else f"templates/{kind}.template"
+        if os.path.lexists(root / usual):
+            return template.load(_text(root / usual, usual), where=usual)
+    return None
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(TEMPLATE_MAX + 1)
+    except OSError as error:
+        raise BadRequest("bad_template", f"the template {shown} cannot be read: {error.strerror}") from error
+    if len(data) > TEMPLATE_MAX:
+        raise BadRequest("bad_template", f"the template {shown} has more than {TEMPLATE_MAX} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequest("bad_template", f"the template {shown} is not UTF-8") from error
+
+
+def _word(env: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
+    value = env.get(name, "").strip()
+    if value and value not in words:
+        raise BadRequest("bad_config", f"{name} is {value!r}", f"set it to one of: {', '.join(words)}", variable=name)
+    return value or None
+
+
+def _number(env: Mapping[str, str], name: str, default: int, most: int) -> int:
+    value = env.get(name, "").strip()
+    if not value:
+        return default
+    if not value.isdecimal() or not value.isascii() or not 1 <= int(value) <= most:
+        raise BadRequest("bad_config", f"{name} is {value[:40]!r}", f"set it to 1 .. {most}", variable=name)
+    return int(value)
