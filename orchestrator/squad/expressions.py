@@ -39,6 +39,7 @@ class Undefined(enum.Enum):
 
 Value = str | bool | Undefined | None  # None is null
 Condition = Callable[[Mapping[str, str]], Value]
+_OPEN = "this ( is not closed"
 _CONSTANTS: dict[str, Value] = {"undefined": Undefined.VALUE, "null": None, "true": True, "false": False}
 
 
@@ -174,12 +175,12 @@ class _Parser:
         if self.take("!"):
             inner = self.unary()
             return lambda values: not truthy(inner(values))
+        word = self.word
         if self.take("("):
             inner = self.either()
             if not self.take(")"):
-                raise self.unexpected()
+                raise self.unexpected() if self.word.kind != "end" else self.source.refuse(word.offset, _OPEN)
             return inner
-        word = self.word
         if word.kind == "string":
             self.at += 1
             text = re.sub(r"\\(.)", r"\1", word.text[1:-1])
