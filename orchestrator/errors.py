@@ -107,7 +107,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "bad_event": (BadRequest, "an event's type and fields do not fit together", "see emit_event's schema"),
     "not_for_agents": (
         BadRequest,
-        "a sub-agent called what only the master may call",
+        "a sub-agent or a squad member called what only the master may call",
         "work on your task; report with emit_event",
     ),
     "not_an_agent": (

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.errors import BadRequest
+from orchestrator.project import MEMBER_ENV
 
 
 def _agent_ids(incomplete: str) -> list[str]:
@@ -54,10 +55,14 @@ def command(group: typer.Typer, name: str, example: str, **settings: Any) -> Cal
 
 
 def refuse_agents() -> None:
-    """BadRequest ``not_for_agents`` inside an agent's environment: what changes the team is the master's."""
+    """BadRequest ``not_for_agents`` inside an agent or a squad member: what changes the team is the master's."""
     agent_id = os.environ.get("ORCHESTRATOR_AGENT_ID")
     if agent_id:
         raise BadRequest("not_for_agents", f"this runs inside agent {agent_id}, which may not change the team")
+    member_id = os.environ.get(MEMBER_ENV)
+    if member_id:
+        message = f"this runs inside squad member {member_id}, which may not change the team"
+        raise BadRequest("not_for_agents", message, "do your task and end with its result")
 
 
 def words(line: str, option: str) -> list[str]:

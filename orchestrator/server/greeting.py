@@ -1,6 +1,7 @@
 """The first words of a connection: its hello, ours or a refusal, and the client that it is from then on.
 
-Carries them over the connection's streams; who may come in at all is the door's to judge.
+Carries them over the connection's streams, and reads the environment of the processes that a hello names; who may
+come in at all is the door's to judge.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import orjson
 
 from orchestrator import project
 from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.processes import environ_of
 from orchestrator.server.door import Hello
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, TooLong
 from orchestrator.team.entry import Origin
 
 HELLO_S = 15.0
+MEMBER_DEPTH = 16
+"""How far above itself a process is looked for a squad member: its programs hand their environment on."""
 
 
 async def first_line(incoming: Incoming, writer: asyncio.StreamWriter) -> bytes | None:
@@ -84,9 +88,19 @@ def client_of(hello: Hello, peer: int, since: str, inside_agent: Callable[[tuple
     elif inside_agent(hello.pids):
         client.role = "refused"
         client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
+    elif _inside_member((peer, *hello.pids)):
+        client.role = "refused"
+        client.why_refused = BadRequest(
+            "not_for_agents", "this process runs in a squad member", "do your task and end with its result"
+        )
     if client.role == "master" and client.kind == "relay" and "team" in client.toolsets:
         client.origin = replace(origin, leads=True)
     return client
+
+
+def _inside_member(pids: tuple[int, ...]) -> bool:
+    """Whether one of the processes was started with a squad member's mark."""
+    return any(project.MEMBER_ENV in environ_of(pid) for pid in pids[:MEMBER_DEPTH])
 
 
 def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:

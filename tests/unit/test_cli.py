@@ -163,6 +163,17 @@ def test_what_changes_the_team_is_refused_inside_an_agent(line, monkeypatch, cap
     assert not (Path.cwd() / ".agents").exists()
 
 
+@pytest.mark.parametrize(
+    ("mark", "who"), [("ORCHESTRATOR_AGENT_ID", "agent x"), (project.MEMBER_ENV, "squad member x")]
+)
+def test_the_refusal_names_whether_it_is_an_agent_or_a_squad_member(mark, who, monkeypatch, capsys) -> None:
+    monkeypatch.setenv(mark, "x")
+    assert app.main(["agent", "delete", "builder", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "not_for_agents"
+    assert f"inside {who}," in error["message"]
+
+
 def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeypatch, capsys) -> None:
     monkeypatch.setenv("ORCHESTRATOR_AGENT_ID", "builder")
     monkeypatch.setattr(facts, "Link", lambda *_, **__: pytest.fail("the daemon was asked"))

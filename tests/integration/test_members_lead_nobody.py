@@ -1,0 +1,105 @@
+"""A process of a squad member gets no master's tools, changes no team, and no hook of it is held."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.project import MEMBER_ENV
+from orchestrator.server import door, greeting, hooks
+from orchestrator.server.traffic import Incoming
+from tests.stage import ORPHAN, RELAY, Wire
+
+MARKED = {MEMBER_ENV: "m-1"}
+
+
+@pytest.fixture
+def member():
+    """The pid of a process that was started as a squad member is."""
+    process = subprocess.Popen(["sleep", "1000"], env={**os.environ, **MARKED})
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def client_of(peer, inside_agent=lambda _pids: False, **said):
+    hello = {"proto": 1, "conn": "ab", "project": "/p", "toolsets": ["team"], **said}
+    read = door.read_hello(json.dumps({"hello": hello}).encode())
+    return greeting.client_of(read, peer, "now", inside_agent)
+
+
+@pytest.mark.parametrize("kind", ["relay", "cli", "hook"])
+def test_a_process_at_or_below_a_member_is_refused_and_told_why(kind, member):
+    us = os.getpid()
+    for peer, pids in ((member, []), (us, [member]), (us, [us] * 9 + [member])):
+        client = client_of(peer, kind=kind, pids=pids)
+        assert (client.role, client.origin.leads) == ("refused", False)
+        assert client.why_refused.code == "not_for_agents"
+        assert "squad member" in client.why_refused.message
+    free = client_of(us, kind=kind, pids=[os.getppid()])
+    assert (free.role, free.origin.leads, free.why_refused) == ("master", kind == "relay", None)
+
+
+def test_an_agents_pane_is_told_from_a_squad_member():
+    refused = client_of(os.getpid(), lambda _pids: True, kind="relay").why_refused
+    assert refused.code == "not_for_agents"
+    assert "agent's pane" in refused.message
+
+
+def test_an_agent_that_proves_itself_is_one_wherever_it_runs(member):
+    claim = {"id": "a", "epoch": 1, "secret": "s"}
+    assert client_of(member, kind="relay", agent=claim).role == "agent"
+
+
+def test_a_hello_that_names_endless_ancestors_costs_no_endless_look(monkeypatch):
+    looked = []
+    monkeypatch.setattr(greeting, "environ_of", lambda pid: looked.append(pid) or {})
+    assert client_of(1, kind="relay", pids=list(range(2, 50_000))).role == "master"
+    assert len(looked) == greeting.MEMBER_DEPTH
+
+
+def test_what_the_relay_was_told_of_calls_is_known_of_its_client():
+    assert client_of(0, kind="relay", call_limit_s=600).call_limit_s == 600
+    assert client_of(0, kind="relay").call_limit_s is None
+
+
+@pytest.mark.anyio
+async def test_a_members_hook_is_answered_at_once(member):
+    client = client_of(os.getpid(), kind="hook", pids=[member])
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    with theirs:
+        theirs.sendall(b'{"event": "Stop", "session": "s"}\n')
+        theirs.shutdown(socket.SHUT_WR)
+        theirs.settimeout(60)
+        await asyncio.wait_for(hooks.serve(client, Incoming(reader, 1 << 20), writer, None, None), 60)
+        await writer.drain()
+        assert json.loads(theirs.recv(1000)) == {"answer": "none"}
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own mark", "its ancestor's mark"])
+def test_a_relay_of_a_member_has_no_tools_over_stdio(own, stage):
+    env = {**stage.env, **MARKED}
+    argv = [] if own else ["env", "-u", MEMBER_ENV]
+    command = [sys.executable, "-I", "-S", "-c", ORPHAN, str(stage.base / "member.pid"), *argv, *RELAY]
+    wire = Wire(command, env, stage.root, stage.base / "stderr")
+    stage.wires.append(wire)
+    wire.begin()
+    assert wire.ask("tools/list")["result"]["tools"] == []
+    error = wire.tool("agent_create", {"name": "a", "role": "r"})["error"]
+    assert error["code"] == "not_for_agents"
+    assert "squad member" in error["message"]
+    other = stage.begun()
+    assert other.ask("tools/list")["result"]["tools"], "nobody else is refused"
+
+
+def test_a_command_of_a_member_changes_nothing(stage):
+    done = stage.cli("agent", "create", "x", "--role", "r", "--json", env={**stage.env, **MARKED})
+    assert done.returncode == 2
+    assert "not_for_agents" in done.stdout + done.stderr
+    assert "squad member m-1" in done.stdout + done.stderr
