@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from orchestrator.errors import Environment
 from orchestrator.team.entry import Origin
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
-from orchestrator.term import members, panes, tmux
+from orchestrator.term import members, panes, splits, tmux
 from orchestrator.term.panes import NewPane
 from tests.stage import MARK, until
 from tests.team import Team
@@ -218,6 +219,17 @@ async def test_the_users_panes_stay_as_they_are(scene):
     assert scene.picture() == before
 
 
+async def test_the_members_of_other_callers_in_the_window_join_the_agents(scene):
+    other = scene.server.split(scene.caller, "-v")
+    _, _, agent = await scene.agent()
+    kept = scene.server.cells(scene.window)[other]
+    shown = [await scene.show(pane, origin=scene.origin_in(pane)) for pane in (other, agent)]
+    assert scene.server.cells(scene.window)[other] == kept
+    heights = [scene.size(pane)[1] for pane in (agent, *shown)]
+    assert max(heights) - min(heights) <= 1
+    assert scene.size(agent)[0] + 1 + scene.size(shown[0])[0] == scene.size(shown[1])[0], "two above, one below"
+
+
 async def test_a_pane_that_fills_the_window_stays_so(scene):
     scene.server.run("split-window", "-d", "-t", scene.caller, "--", *CAT)
     scene.server.run("resize-pane", "-Z", "-t", scene.caller)
@@ -266,13 +278,17 @@ async def test_a_run_without_border_lines_takes_over_those_that_members_brought(
 
 async def test_agents_are_evened_out_when_a_member_leaves_and_members_when_an_agent_does(scene):
     run, name, agent = await scene.agent()
-    _, _, other = await scene.agent()
+    _, other_name, other = await scene.agent()
     pane = await scene.show("m1")
     await scene.showing.hide(pane, "m1")
     assert abs(scene.size(agent)[1] - scene.size(other)[1]) <= 1
-    pane = await scene.show("m2")
+    shown = [await scene.show("m2"), await scene.show("m3")]
     await scene.delete(run, name)
-    assert abs(scene.size(pane)[1] - scene.size(other)[1]) <= 1
+    heights = [scene.size(pane)[1] for pane in (other, *shown)]
+    assert max(heights) - min(heights) <= 1
+    await scene.delete(run, other_name)
+    heights = [scene.size(pane)[1] for pane in shown]
+    assert max(heights) - min(heights) <= 1
 
 
 async def test_no_room_means_no_pane_and_an_unchanged_window(make_scene):
@@ -351,14 +367,24 @@ async def test_hide_leaves_the_panes_of_others(scene):
     assert pane not in scene.server.panes(scene.window)
 
 
-async def test_who_is_called_off_while_showing_closes_the_pane_by_the_mark(scene):
-    before = scene.picture()
-    call = asyncio.create_task(scene.show("m1"))
-    await asyncio.sleep(0)  # not a wait: it hands the turn to the call
-    call.cancel()
+async def test_who_is_called_off_while_showing_closes_the_pane_by_the_mark(scene, monkeypatch):
+    before, loop, make = scene.picture(), asyncio.get_running_loop(), splits.create_agents
+    over, done = threading.Event(), threading.Event()
+
+    def make_late(*args, **more):
+        loop.call_soon_threadsafe(call.cancel)
+        assert over.wait(60)
+        made = make(*args, **more)
+        done.set()
+        return made
+
+    monkeypatch.setattr(splits, "create_agents", make_late)
+    call = loop.create_task(scene.show("m1"))
+    call.add_done_callback(lambda _: over.set())
     with pytest.raises(asyncio.CancelledError):
         await call
     await scene.showing.hide("", "m1")
+    assert done.wait(60)
     assert scene.picture() == before
     assert scene.record() == []
 
