@@ -247,6 +247,35 @@ def test_a_tool_that_is_not_there_yet_is_tried_again_without_a_step() -> None:
     assert names == ["ToolSearch", "ToolSearch", "mcp__orchestrator__agent_list", "All calls are made."]
 
 
+def one_shot(*said: Message, brain: Brain | None = None) -> Reply:
+    tools = (Tool("todowrite"), Tool("write"), Tool("functions_shell", namespace="n"))
+    return (brain or Brain()).answer(Turn("claude", "m", "", said, tools))
+
+
+def test_a_one_shot_run_tells_what_it_heard_without_what_the_cli_adds() -> None:
+    first = Message("user", "<system-reminder>\nfor you\n</system-reminder>\nThe word\nis mango.")
+    assert one_shot(first).text == "I heard 1 prompt; now: The word"
+    more = (first, Message("assistant", "Yes."), Message("user", "And now?"))
+    assert one_shot(*more).text == "I heard 2 prompts; before: The word; now: And now?"
+
+
+def test_the_last_prompt_of_a_one_shot_run_says_what_is_called_and_answered() -> None:
+    brain = Brain()
+    script = {"calls": [{"name": "write", "arguments": {"a": 1}}, {"name": "shell"}], "hold": "door", "say": "x"}
+    said = [Message("user", f"# You are agent a1.\nNo SCRIPT: {{here}}, but SCRIPT: {json.dumps(script)} and more.")]
+    assert brain.who(Turn("claude", "m", "", tuple(said))) is None
+    for name, space in (("write", ""), ("functions_shell", "n")):
+        reply = one_shot(*said, brain=brain)
+        assert [(call.name, call.namespace) for call in reply.calls] == [(name, space)]
+        said += [
+            Message("assistant", "", reply.calls),
+            Message("user", "a note", results=(Result(reply.calls[0], "ok"),)),
+        ]
+    assert one_shot(*said, brain=brain) == Reply("x", hold="door")
+    again = (*said, Message("assistant", "x"), Message("user", 'SCRIPT: {"calls": [{"name": "write"}]}'))
+    assert [call.name for call in one_shot(*again, brain=brain).calls] == ["write"]
+
+
 BARE = '{"error": {"code": "replaced", "message": "m"}, "reminder": "r"}'
 QUOTED = (
     'reported tool error for function call: {"name":"x","args":{"a":1}} with response: [{"error":'
@@ -367,6 +396,22 @@ def test_a_hanging_request_ends_with_the_server_and_the_next_one_is_answered(mod
     models.down()
     waiting.join(BOUND_S)
     assert len(outcome) == 1
+
+
+def test_a_held_answer_is_remembered_at_once_and_comes_when_its_gate_opens(
+    models: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, body = PATHS["claude"]
+    held = [{"role": "user", "content": 'SCRIPT: {"hold": "door", "say": "x"}'}]
+    monkeypatch.setitem(PATHS, "claude", (path, {**body, "messages": held}))
+    said: list[str] = []
+    waiting = threading.Thread(target=lambda: said.append(ask(models, "claude")[1]))
+    waiting.start()
+    until(lambda: models.count() == 1)
+    assert (said, waiting.is_alive()) == ([], True)
+    models.brain.open("door")
+    waiting.join(BOUND_S)
+    assert '"text": "x"' in said[0]
 
 
 def test_the_server_goes_down_and_comes_up_on_the_same_port(models: ModelServer) -> None:

@@ -1,4 +1,4 @@
-"""The scripted brain behind all four protocols: plays an agent, a master, or somebody who only chats.
+"""The scripted brain behind all four protocols: plays an agent, a master, or the one-shot run of a prompt.
 
 ``answer(turn)`` is what a server calls. Tests steer it: ``open(gate)``, ``misbehave(fault, agent_id, tasks)``,
 ``trouble(...)``, ``script(name, generator function)``. It decides from the conversation alone; what it keeps besides
@@ -11,7 +11,7 @@ import json
 import threading
 from typing import Any
 
-from tests.e2e.models import agent
+from tests.e2e.models import agent, oneshot
 from tests.e2e.models.faults import Faults, Trouble
 from tests.e2e.models.gemini import SIDE_ANSWERS
 from tests.e2e.models.master import Masters, Script, marked
@@ -34,7 +34,7 @@ class Brain:
     # -- what tests steer -----------------------------------------------------------------------------------------
 
     def open(self, gate: str) -> None:
-        """Let every task that holds at this gate go on."""
+        """Let every task and every one-shot run that holds at this gate go on."""
         self._gate(gate).set()
 
     def misbehave(self, fault: str, agent_id: str | None = None, tasks: int | None = 1) -> None:
@@ -61,8 +61,8 @@ class Brain:
     # -- what a server asks ---------------------------------------------------------------------------------------
 
     def who(self, turn: Turn) -> str | None:
-        """The agent a conversation belongs to, None for a master or nobody."""
-        return None if marked(turn) else agent.agent_of(turn)
+        """The agent a conversation belongs to, None for a master, a one-shot run or nobody."""
+        return None if marked(turn) or oneshot.script_of(turn) is not None else agent.agent_of(turn)
 
     def answer(self, turn: Turn) -> Reply:
         """The model's reply to a request."""
@@ -75,7 +75,7 @@ class Brain:
         if mark := marked(turn):
             return self.masters.reply(turn, *mark)
         if agent_id is None:
-            return Reply("I am a scripted model.")
+            return oneshot.reply(turn)
         memory = agent.remember(agent_id, turn.messages)
         faults = self.faults.of(agent_id, memory.task_id) if memory.task else frozenset[str]()
         return agent.next_move(turn, memory, faults, self._is_open)
@@ -90,6 +90,10 @@ class Brain:
     def _gate(self, name: str) -> threading.Event:
         with self._lock:
             return self._gates.setdefault(name, threading.Event())
+
+    def is_open(self, gate: str) -> bool:
+        """Whether that gate has been opened."""
+        return self._gate(gate).is_set()
 
     def _is_open(self, gate: str) -> bool:
         return self._gate(gate).wait(PACE_S)

@@ -226,12 +226,14 @@ class _Exchange(BaseHTTPRequestHandler):
             self._send(404, "application/json", _error(404, "no such path"))
             return
         module, turn, reply = taken
-        if reply.hang:
+        if reply.hang or reply.hold:
             pause = threading.Event()
-            while not self._gone():  # also when the server ends, which drops every connection
+            while not reply.hold or not self.server.models.brain.is_open(reply.hold):
+                if self._gone():  # also when the server ends, which drops every connection
+                    self.close_connection = True
+                    return
                 pause.wait(0.1)
-            self.close_connection = True
-        elif reply.status != 200:
+        if reply.status != 200:
             body = reply.body.encode() or _error(reply.status, f"scripted trouble {reply.status}")
             self._send(reply.status, "application/json", body, reply.headers)
         else:

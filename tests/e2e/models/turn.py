@@ -87,8 +87,9 @@ class Turn:
 class Reply:
     """What the model answers: text, calls, or trouble.
 
-    ``status`` other than 200 is an HTTP error with ``headers`` and ``body``; ``hang`` never answers. ``tokens`` is
-    the context size that the answer claims; None: a quarter of the request's bytes.
+    ``status`` other than 200 is an HTTP error with ``headers`` and ``body``; ``hang`` never answers; ``hold`` names a
+    gate that must open before the answer goes out. ``tokens`` is the context size that the answer claims; None: a
+    quarter of the request's bytes.
     """
 
     text: str = ""
@@ -97,6 +98,7 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
     body: str = ""
     hang: bool = False
+    hold: str = ""
     tokens: int | None = None
 
 
