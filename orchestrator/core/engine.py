@@ -72,8 +72,9 @@ class Prepared:
 class Once:
     """One headless run of a CLI: a prompt in, text out, nobody at the keyboard.
 
-    ``session`` is a fresh UUID for a new chat (empty where no chat is kept), ``chat`` the chat to go on with; at most
-    one of them is set. ``stdin``: the prompt is too long for a word, and comes on standard input.
+    ``session`` is a fresh UUID for a new chat, also where the CLI chooses its id (empty where no chat is kept),
+    ``chat`` the chat to go on with; at most one of them is set. ``stdin``: the prompt is too long for a word.
+    ``env`` is what the CLI will find.
     """
 
     prompt: str
@@ -84,22 +85,28 @@ class Once:
     approval: str = "ask"
     trust: bool = False
     model: str | None = None
+    env: Mapping[str, str] = field(default_factory=_none)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one headless run is made of: the words, the program first, and variables over the caller's."""
+    """What one headless run is made of: the words, the program first, and variables over the caller's.
+
+    ``stdin`` is what must come on standard input, asked for by `Once.stdin` or not; None: nothing.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=_none)
+    stdin: str | None = None
 
 
 @dataclass(frozen=True)
 class Headless:
     """How a CLI answers one prompt without a screen, and how its chats go on.
 
-    ``chats``: the id of a new chat is ``chosen`` by us (`Once.session`), printed by the command ``create``
-    (``created``), or found in what the first run printed by ``told(stdout, stderr)`` (empty: not there).
+    ``run`` refuses a chat whose id cannot be one of this CLI's: BadRequest ``bad_argument``. ``chats``: the id of a
+    new chat is ``chosen`` by us (`Once.session`), printed by the command ``create`` (``created``), or found in what
+    the first run printed by ``told(stdout, stderr)`` (empty: not there).
     """
 
     run: Callable[[Once], Ran]

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from orchestrator.core import engines
-from orchestrator.core.engine import APPROVALS
+from orchestrator.core.engine import APPROVALS, Once
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import Kind, Screen, explain
 from orchestrator.errors import BadRequest
@@ -212,6 +212,98 @@ def test_nothing_is_pasted_over_what_is_not_known_to_be_empty(row):
         if path.parent.name == row.name and path.name.startswith("composer_empty"):
             assert row.composer(screen_of(path)._replace(in_mode=True)) in ("empty", "other")
             assert row.composer(screen_of(path)._replace(dead=True)) == "other"
+
+
+# -- headless runs ----------------------------------------------------------------------------------------------
+
+SQUAD = [row for row in ROWS if row.headless]
+FORMS = {
+    "chosen": "7d0f9ed5-6d5c-4c1e-9d6b-3f2f8f9b5a10",
+    "created": "chat-1",
+    "told": "01a20314-577f-7292-bc92-e39fe913fd85",
+}
+PROMPTS = ("-x --help", "--", "-", "@file", "/clear", "say \"it\"\n and 'that' $(ls) 😀\n", "a b")
+
+
+def chat_of(row):
+    return "ses_dfceb8d9bffeW7OJhF0jJNPCc3" if row.name == "opencode" else FORMS[row.headless.chats]
+
+
+def ran(row, prompt="PROMPT", **wishes):
+    return row.headless.run(Once(prompt, "/home/ada/p", **wishes))
+
+
+def test_squads_run_these_engines():
+    assert {row.name for row in SQUAD} == {"claude", "codex", "gemini", "opencode", "cursor"}
+
+
+@pytest.mark.parametrize("going_on", [False, True], ids=["new", "going-on"])
+@pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
+def test_a_prompt_is_a_word_that_no_flag_comes_of_or_it_comes_on_standard_input(row, going_on):
+    for prompt in PROMPTS:
+        given = f"\n{prompt}" if prompt[0] == "/" and row.name in ("claude", "gemini") else prompt  # no command of it
+        made = ran(row, prompt, **({"chat": chat_of(row)} if going_on else {}))
+        assert made.argv[0] == row.program
+        if made.stdin is not None:
+            assert made.stdin == given
+            continue
+        *before, word = made.argv
+        assert (word == given and "--" in before) or word == f"--prompt={given}"
+
+
+@pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
+def test_a_prompt_too_long_for_a_word_comes_on_standard_input_alone(row):
+    if row.headless.long_prompt == "no":
+        pytest.skip("takes none that long")
+    for wishes in ({}, {"session": FORMS["chosen"]}, {"chat": chat_of(row)}):
+        made = ran(row, "PROMPT" * 40_000, stdin=True, **wishes)
+        assert made.stdin == "PROMPT" * 40_000
+        assert not [word for word in made.argv if "PROMPT" in word]
+
+
+@pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
+def test_a_chat_is_begun_known_by_an_id_and_gone_on_with(row):
+    way = row.headless
+    assert bool(way.create) == (way.chats == "created") and bool(way.told) == (way.chats == "told")
+    session, chat = "7d0f9ed5-6d5c-4c1e-9d6b-3f2f8f9b5a11", chat_of(row)
+    assert any(session in word for word in ran(row, session=session).argv) == (way.chats == "chosen")
+    (named,) = [word for word in ran(row, chat=chat).argv if chat in word]
+    assert re.fullmatch(r"(--\w+=)?[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", named)
+    assert not [word for word in ran(row).argv if "resume" in word or "session-id" in word]
+    if way.told:
+        assert way.told("", "") == way.told(chat, "session id:\nses_") == ""
+
+
+@pytest.mark.parametrize("chat", ["--yolo", "-x", "a b", "../x", "latest=1", "a" * 129, "é", "x\n"])
+@pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
+def test_an_id_that_may_name_anything_else_is_refused(row, chat):
+    with pytest.raises(BadRequest) as refused:
+        ran(row, chat=chat)
+    assert refused.value.code == "bad_argument"
+
+
+@pytest.mark.parametrize("chat", ["latest", "1", "my-title"])
+@pytest.mark.parametrize("row", [row for row in SQUAD if row.tested], ids=lambda row: row.name)
+def test_a_title_or_a_place_in_a_list_is_no_id_of_a_chat(row, chat):
+    with pytest.raises(BadRequest, match="is no chat of"):
+        ran(row, chat=chat)
+
+
+@pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
+def test_a_headless_run_is_the_users_cli_unless_asked_otherwise(row):
+    plain = ran(row)
+    assert ran(row, approval="ask") == plain
+    assert ran(row, approval="all") != plain
+    assert ran(row, approval="all") != ran(row, approval="edits")
+    assert [word for word in ran(row, model="m/one").argv if word not in plain.argv] == ["--model=m/one"]
+    assert not {"HOME", "CODEX_HOME", "GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR"} & set(plain.env)
+    assert not [word for word in plain.argv if "mcp" in word]
+
+
+def test_a_masters_call_lasts_as_long_as_its_cli_lets_it_by_itself():
+    known = {row.name: row.call_limit_s for row in ROWS if row.call_limit_s}
+    assert known == {"opencode": 60.0, "claude": 120.0, "codex": 300.0, "gemini": 600.0}
+    assert all(row.tool_limit_s > row.call_limit_s or row.name == "gemini" for row in ROWS)
 
 
 # -- the table as a whole ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.engine import Once
 from orchestrator.core.rows.claude import ROW, TOOL_LIMIT_S
 from orchestrator.core.screens import Screen, explain
 from orchestrator.team.wake import may_paste
@@ -194,3 +195,22 @@ def test_a_line_may_be_pasted_after_an_esc_and_never_over_a_draft_or_a_dialog():
     assert may_paste(ROW, at_rest("  ⎿  Interrupted · What should Claude do instead?"))
     assert not may_paste(ROW, at_rest("● Parked.", draft="half a thought"))
     assert not may_paste(ROW, at_rest("● Please run /login · API Error: 403 no"))
+
+
+def once(**wishes):
+    return ROW.headless.run(Once("words", "/home/ada/p", **wishes))
+
+
+def test_a_headless_run_keeps_nothing_begins_a_chat_or_goes_on_with_one():
+    chat = LAUNCH.session
+    assert once().argv == ("claude", "--print", "--no-session-persistence", "--", "words")
+    assert once(session=chat).argv == ("claude", "--print", f"--session-id={chat}", "--", "words")
+    assert once(chat=chat).argv == ("claude", "--print", f"--resume={chat}", "--", "words")
+    assert once(chat=chat, stdin=True).argv == ("claude", "--print", f"--resume={chat}")
+
+
+def test_a_headless_run_is_approved_and_trusted_as_a_launch_is():
+    assert "--permission-mode=acceptEdits" in once(approval="edits").argv
+    assert "--dangerously-skip-permissions" in once(approval="all").argv
+    assert once(trust=True).env["CLAUDE_CODE_SANDBOXED"] == "1"
+    assert dict(once().env) == {"DISABLE_AUTOUPDATER": "1"}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.engine import Once
 from orchestrator.core.rows import codex
 from orchestrator.core.screens import Screen, explain
 from tests import launch
@@ -230,3 +231,54 @@ def test_toml_of_everything():
     values = {"a b": ["x", 1, True, False, 2.5, {"k.é": '"\\\n'}], 'q"': {}}
     assert tomllib.loads("v = " + codex.toml(values))["v"] == values
     assert "\x7f" not in codex.toml("\x7f")  # TOML forbids it, JSON does not escape it
+
+
+CHAT = "01a2030d-9e7b-7c83-a88f-785a620bd932"
+HEAD = f"""\
+WARNING: proceeding, even though we could not create PATH aliases
+Reading additional input from stdin...
+OpenAI Codex v0.169.0
+--------
+workdir: /home/ada/p
+model: gpt-5-codex
+provider: scripted
+approval: never
+sandbox: workspace-write [workdir, /tmp, $TMPDIR]
+reasoning effort: none
+reasoning summaries: none
+session id: {CHAT}
+--------
+user
+session id: 11111111-9e7b-7c83-a88f-785a620bd932
+"""
+
+
+def once(prompt="words", **wishes):
+    return codex.ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+
+
+def test_a_headless_run_keeps_nothing_begins_a_chat_or_goes_on_with_one():
+    start = ("codex", "exec", "--skip-git-repo-check")
+    assert once().argv == (*start, "--ephemeral", "--", "words")
+    assert once(session=LAUNCH.session).argv == (*start, "--", "words")
+    assert once(chat=CHAT).argv == ("codex", "exec", "resume", "--skip-git-repo-check", "--", CHAT, "words")
+    assert once(chat=CHAT, stdin=True).argv[-3:] == ("--", CHAT, "-")
+
+
+def test_a_lone_dash_is_a_prompt_and_no_wish_to_read_one():
+    assert (once("-").argv[-1], once("-").stdin) == ("-", "-")
+
+
+def test_a_headless_run_is_approved_and_trusted_by_what_a_resumed_one_takes_too():
+    for chat in ("", CHAT):
+        assert overrides(once(chat=chat, approval="edits")) == {"sandbox_mode": "workspace-write"}
+        assert "--dangerously-bypass-approvals-and-sandbox" in once(chat=chat, approval="all").argv
+        assert overrides(once(chat=chat, trust=True)) == {"projects": {"/home/ada/p": {"trust_level": "trusted"}}}
+        assert "--sandbox" not in once(chat=chat, approval="edits").argv
+
+
+@pytest.mark.parametrize(
+    ("stderr", "chat"), [(HEAD, CHAT), (HEAD.replace("\n", "\r\n"), CHAT), (HEAD[:200], ""), ("session id: x\n", "")]
+)
+def test_the_id_of_a_new_chat_is_told_by_the_head_of_the_run(stderr, chat):
+    assert codex.told("session id: 22222222-9e7b-7c83-a88f-785a620bd932\n", stderr) == chat

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.engine import Prepared
+from orchestrator.core.engine import Once, Prepared
 from orchestrator.core.rows.gemini import HOOKS, ROW
 from orchestrator.core.screens import Screen, explain
 from orchestrator.errors import BadRequest
@@ -52,7 +52,7 @@ def test_a_resumed_life_has_the_old_session_and_the_short_reminder():
 
 def test_wishes_become_flags():
     made = ROW.prepare(replace(LAUNCH, model="m-1", approval="all", trust=True))
-    assert words_after(made.argv, "--model") == ["m-1"] and words_after(made.argv, "--approval-mode") == ["yolo"]
+    assert "--model=m-1" in made.argv and words_after(made.argv, "--approval-mode") == ["yolo"]
     assert made.env["GEMINI_CLI_TRUST_WORKSPACE"] == "true"
     assert words_after(ROW.prepare(replace(LAUNCH, approval="edits")).argv, "--approval-mode") == ["auto_edit"]
 
@@ -232,3 +232,22 @@ def test_a_link_the_cli_has_replaced_is_a_link_again_and_a_directory_of_its_own_
     _write_files(place, prepared)
     assert (place / "home" / "creds").readlink() == user / "creds"
     assert not (place / "home" / "skills").is_symlink()
+
+
+def once(prompt="words", **wishes):
+    return ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+
+
+def test_a_headless_run_keeps_nothing_of_ours_begins_a_chat_or_goes_on_with_one():
+    chat = LAUNCH.session
+    assert once().argv == ("gemini", "--prompt=words")
+    assert once(session=chat).argv == ("gemini", "--session-id", chat, "--prompt=words")
+    assert once(chat=chat).argv == ("gemini", "--resume", chat, "--prompt=words")
+    assert once(chat=chat, stdin=True).argv == ("gemini", "--resume", chat)
+
+
+def test_a_headless_run_is_one_process_in_the_users_own_home_approved_and_trusted_as_a_launch_is():
+    assert dict(once().env) == {"GEMINI_CLI_NO_RELAUNCH": "true"}
+    assert once(trust=True).env["GEMINI_CLI_TRUST_WORKSPACE"] == "true"
+    assert words_after(once(approval="edits").argv, "--approval-mode") == ["auto_edit"]
+    assert words_after(once(approval="all").argv, "--approval-mode") == ["yolo"]

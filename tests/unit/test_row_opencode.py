@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import data
+from orchestrator.core.engine import Once
 from orchestrator.core.rows import opencode
 from orchestrator.core.screens import Screen
 from orchestrator.errors import BadRequest
@@ -170,3 +171,54 @@ def test_the_input_line(change, expected):
 
 def test_a_blank_that_somebody_typed_is_a_draft():
     assert opencode.ROW.composer(Screen(lines=BOX, cursor_x=6, cursor_y=3)) == "draft"
+
+
+CHAT = "ses_dfceb8d9bffeW7OJhF0jJNPCc3"
+STAMP = "timestamp=2026-11-22T11:46:41.381Z level=INFO run=1cc3f771 message="
+LOG = f"""\
+{STAMP}init
+{STAMP}created id={CHAT} slug=brave-lagoon version=1.18.33 projectID=global parentID=undefined
+\x1b[0m
+> build · scripted-model
+\x1b[0m
+{STAMP}loop session.id={CHAT} step=0
+{STAMP}created id=ses_1111111111111111111111111 slug=a-sub-agent parentID={CHAT}
+"""
+
+
+def once(prompt="words", **wishes):
+    return opencode.ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+
+
+def test_a_headless_run_reads_its_prompt_and_tells_its_chat_only_when_it_begins_one():
+    assert (once().argv, once().stdin) == (("opencode", "run"), "words")
+    assert once(session=LAUNCH.session).argv == ("opencode", "run", "--print-logs")
+    assert once(chat=CHAT).argv == ("opencode", "run", f"--session={CHAT}")
+    assert dict(once().env) == {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("stderr", "chat"),
+    [
+        (LOG, CHAT),
+        ("\n".join(line for line in LOG.splitlines() if "created" not in line), CHAT),
+        (f"words about session.id={CHAT}\n", ""),
+        (LOG[:100], ""),
+    ],
+)
+def test_the_id_of_a_new_chat_is_the_first_in_the_log(stderr, chat):
+    assert opencode.told(f"{STAMP}created id=ses_2222 x\n", stderr) == chat
+
+
+def test_edits_are_allowed_over_what_the_users_variable_says_and_nothing_else_is():
+    own = json.dumps({"bash": "deny", "edit": {"*.lock": "deny"}})
+    made = once(approval="edits", env={opencode.PERMISSION: own})
+    assert json.loads(made.env[opencode.PERMISSION]) == {"bash": "deny", "edit": {"*.lock": "deny", "*": "allow"}}
+    assert json.loads(once(approval="edits").env[opencode.PERMISSION]) == {"edit": {"*": "allow"}}
+    assert opencode.PERMISSION not in once(approval="all", env={opencode.PERMISSION: own}).env
+    assert "--auto" in once(approval="all").argv
+
+
+def test_a_variable_that_is_no_json_is_refused_by_name():
+    with pytest.raises(BadRequest, match="OPENCODE_PERMISSION is no JSON"):
+        once(approval="edits", env={opencode.PERMISSION: "{"})

@@ -10,7 +10,8 @@ import json
 import re
 from typing import Any
 
-from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.core.rows.chats import UUID, chat_id, no_command
 from orchestrator.core.screens import Composer, Kind, Pattern, Screen
 
 RULES_FILE = "rules.md"
@@ -81,6 +82,30 @@ def _settings(launch: Launch) -> dict[str, Any]:
     return settings
 
 
+def _wishes(wish: Launch | Once) -> list[str]:
+    flags = [f"--model={wish.model}"] if wish.model else []
+    if wish.approval == "edits":
+        flags.append("--permission-mode=acceptEdits")
+    elif wish.approval == "all":
+        flags.append("--dangerously-skip-permissions")
+    return flags
+
+
+def _trust(wish: Launch | Once) -> dict[str, str]:
+    return {"CLAUDE_CODE_SANDBOXED": "1"} if wish.trust else {}
+
+
+def _run(once: Once) -> Ran:
+    argv = ["claude", "--print", *_wishes(once)]
+    if once.chat:
+        argv.append(f"--resume={chat_id(once.chat, UUID, 'Claude Code')}")
+    else:
+        argv.append(f"--session-id={once.session}" if once.session else "--no-session-persistence")
+    env = {"DISABLE_AUTOUPDATER": "1"} | _trust(once)
+    prompt = no_command(once.prompt)
+    return Ran((*argv, *(() if once.stdin else ("--", prompt))), env, prompt if once.stdin else None)
+
+
 def _prepare(launch: Launch) -> Prepared:
     place = launch.engine_dir
     argv = [
@@ -88,19 +113,13 @@ def _prepare(launch: Launch) -> Prepared:
         f"--mcp-config={place}/{MCP_FILE}",
         f"--settings={place}/{SETTINGS_FILE}",
         f"--append-system-prompt-file={place}/{RULES_FILE}",
+        *_wishes(launch),
     ]
-    if launch.model:
-        argv.append(f"--model={launch.model}")
-    if launch.approval == "edits":
-        argv.append("--permission-mode=acceptEdits")
-    elif launch.approval == "all":
-        argv.append("--dangerously-skip-permissions")
     argv.append(f"--resume={launch.resume}" if launch.resume else f"--session-id={launch.session}")
     argv += ["--", launch.again if launch.resume else launch.first]
-    trust = {"CLAUDE_CODE_SANDBOXED": "1"} if launch.trust else {}
     return Prepared(
         argv=tuple(argv),
-        env=ENVIRONMENT | trust,
+        env=ENVIRONMENT | _trust(launch),
         files={
             RULES_FILE: launch.rules + "\n",
             MCP_FILE: json.dumps(_servers(launch), indent=1) + "\n",
@@ -197,9 +216,12 @@ ROW = Engine(
     patterns=PATTERNS,
     resumes=True,
     models=True,
+    call_limit_s=120.0,  # then it goes on in the background
+    headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".claude/agents"),
     limits=(
         'Approval "all" is refused to root by Claude Code itself, except in what it takes for a sandbox.',
         "An Esc in the middle of a turn is known from the screen only.",
         "A hook or permission rule of the user that denies our two tools wins over their approval.",
+        "A chat of a squad goes on only in the folder where it began.",
     ),
 )

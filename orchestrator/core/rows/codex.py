@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.engine import Engine, Launch, Prepared, Reads
+from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.core.rows.chats import UUID, chat_id
 from orchestrator.core.screens import Composer, Kind, Pattern, Screen
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
@@ -160,8 +161,12 @@ def _overrides(launch: Launch) -> dict[str, Any]:
         name = "orchestrator_agent"
     made |= {f"mcp_servers.{name}.{key}": value for key, value in _server(launch).items()}
     if launch.trust:
-        made["projects"] = {launch.cwd: {"trust_level": "trusted"}}
+        made["projects"] = _trusted(launch.cwd)
     return made
+
+
+def _trusted(folder: str) -> dict[str, Any]:
+    return {folder: {"trust_level": "trusted"}}
 
 
 def _prepare(launch: Launch) -> Prepared:
@@ -176,6 +181,37 @@ def _prepare(launch: Launch) -> Prepared:
         argv += ["--config", f"{key}={toml(value)}"]
     words = (launch.resume, launch.again) if launch.resume else (launch.first,)
     return Prepared(argv=(*argv, "--", *words))
+
+
+def _run(once: Once) -> Ran:
+    """What `exec` and `exec resume` both take; only the first knows `--sandbox`."""
+    argv = ["codex", "exec", *(["resume"] if once.chat else []), "--skip-git-repo-check"]
+    if once.model:
+        argv.append(f"--model={once.model}")
+    if once.approval == "edits":
+        argv += ["--config", f"sandbox_mode={toml('workspace-write')}"]
+    elif once.approval == "all":
+        argv.append("--dangerously-bypass-approvals-and-sandbox")
+    if once.trust:
+        argv += ["--config", f"projects={toml(_trusted(once.cwd))}"]
+    if not once.chat and not once.session:
+        argv.append("--ephemeral")
+    argv.append("--")
+    if once.chat:
+        # Unlike an unknown UUID, any other unknown word begins a new chat, and that is no error to it.
+        argv.append(chat_id(once.chat, UUID, "Codex"))
+    # A prompt that is a lone dash would be one to read.
+    by_stdin = once.stdin or once.prompt == "-"
+    return Ran((*argv, "-" if by_stdin else once.prompt), stdin=once.prompt if by_stdin else None)
+
+
+_THREAD = re.compile(rf"^session id: ({UUID.pattern})\s*$", re.MULTILINE)
+
+
+def told(_stdout: str, stderr: str) -> str:
+    """The id in the head that `exec` prints before everything else, the prompt included."""
+    found = _THREAD.search(stderr)
+    return found[1] if found else ""
 
 
 _SGR = re.compile(r"\x1b\[([\d;:]*)m")
@@ -325,6 +361,8 @@ ROW = Engine(
     shared_process=r"/codex app-server\b",
     resumes=True,
     models=True,
+    call_limit_s=300.0,
+    headless=Headless(run=_run, chats="told", told=told, long_prompt="stdin", models=".codex/agents"),
     limits=(
         "A permission profile of the user's (`default_permissions`) must let the agent write its artifacts.",
         "After an API error that Codex gives up on, its turn ends without a hook.",

@@ -13,7 +13,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.engine import Engine, Launch, Prepared, Reads
+from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.core.rows.chats import UUID, chat_id, no_command
 from orchestrator.core.rows.gemini_screen import PATTERNS, composer
 from orchestrator.errors import BadRequest
 
@@ -40,6 +41,8 @@ HOOKS = {
     "SessionEnd": 5_000,
 }
 
+_ONE_PROCESS = {"GEMINI_CLI_NO_RELAUNCH": "true"}  # it starts itself anew otherwise, which takes 130 MB more
+
 # What is not linked: ours, what belongs to one session, and what the CLI replaces by renaming over it.
 _OWN = frozenset({"settings.json", "GEMINI.md", "trustedFolders.json", "tmp", "history", "projects.json"})
 _COPIED = ("state.json", "extension_integrity.json")
@@ -65,11 +68,7 @@ def prepare(launch: Launch) -> Prepared:
     mine = _settings(launch.files.get(f"{user}/settings.json", "{}"), f"{user}/settings.json")
     server = SERVER_AGENT if any(_takes(SERVER, layer) for layer in above) else SERVER
 
-    argv = ["gemini"]
-    if launch.model:
-        argv += ["--model", launch.model]
-    if launch.approval != "ask":
-        argv += ["--approval-mode", {"edits": "auto_edit", "all": "yolo"}[launch.approval]]
+    argv = ["gemini", *_wishes(launch)]
     allowed = _allowed([mine, *above])
     if allowed is not None:
         argv += [word for name in (*allowed, server) for word in ("--allowed-mcp-server-names", name)]
@@ -81,14 +80,13 @@ def prepare(launch: Launch) -> Prepared:
 
     env = {
         "GEMINI_CLI_HOME": home,
-        "GEMINI_CLI_NO_RELAUNCH": "true",  # one process: the pane's pid is the CLI, and 130 MB less
+        **_ONE_PROCESS,  # the pane's pid is the CLI
         "CLI_TITLE": launch.agent_id,
         # Replaced by renaming, so no link; the user's answers about folders count here, and the other way round.
         "GEMINI_CLI_TRUSTED_FOLDERS_PATH": launch.env.get("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
         or f"{user}/trustedFolders.json",
     }
-    if launch.trust:
-        env["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
+    env |= _trust(launch)
 
     files = {
         "settings.json": json.dumps(_merged(launch, mine, server), indent=2, ensure_ascii=False) + "\n",
@@ -117,6 +115,29 @@ def prepare(launch: Launch) -> Prepared:
         links=links,
         session=launch.resume or launch.session,
     )
+
+
+def _wishes(wish: Launch | Once) -> list[str]:
+    flags = [f"--model={wish.model}"] if wish.model else []
+    if wish.approval != "ask":
+        flags += ["--approval-mode", {"edits": "auto_edit", "all": "yolo"}[wish.approval]]
+    return flags
+
+
+def _trust(wish: Launch | Once) -> dict[str, str]:
+    return {"GEMINI_CLI_TRUST_WORKSPACE": "true"} if wish.trust else {}
+
+
+def _run(once: Once) -> Ran:
+    argv = ["gemini", *_wishes(once)]
+    if once.chat:
+        argv += ["--resume", chat_id(once.chat, UUID, "Gemini CLI")]
+    elif once.session:
+        argv += ["--session-id", once.session]
+    env = _ONE_PROCESS | _trust(once)
+    prompt = no_command(once.prompt)
+    # Without a terminal on its input it is headless without `--prompt` too.
+    return Ran((*argv, *(() if once.stdin else (f"--prompt={prompt}",))), env, prompt if once.stdin else None)
 
 
 def _base(env: Mapping[str, str]) -> str:
@@ -269,6 +290,8 @@ ROW = Engine(
     patterns=PATTERNS,
     resumes=True,
     models=True,
+    call_limit_s=600.0,
+    headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".gemini/agents"),
     limits=(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
@@ -278,5 +301,8 @@ ROW = Engine(
         "What it is told to remember for all projects stays with the agent.",
         "Where the user has switched its hooks off, an idle agent polls.",
         "In a git repository its read_file refuses what lies below .agents, artifacts too; its shell reads them.",
+        "A chat of a squad goes on only in the folder where it began.",
+        "Of a squad's prompt it takes `@path` of a file that exists as a wish for its text, and appends it.",
+        "As a squad's member it ends at once, with a sentence, in a folder that is not trusted.",
     ),
 )

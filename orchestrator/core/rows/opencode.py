@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.core.rows.chats import chat_id
 from orchestrator.core.rows.opencode_screen import PATTERNS, composer
 from orchestrator.errors import BadRequest
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
+PERMISSION = "OPENCODE_PERMISSION"
 PLUGIN = "opencode.js"
 RULES = "rules.md"
 THEIRS = "content.json"
@@ -28,6 +30,8 @@ NPM = {"npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "10000"}
 _STRING = r'("(?:\\.|[^"\\])*")'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
+_SESSION = re.compile(r"ses_[A-Za-z0-9]{1,120}")
+_CREATED = re.compile(rf"^timestamp=.*\b(?:message=created id|session\.id)=({_SESSION.pattern})\b", re.MULTILINE)
 _BRACE = "\ue07b"  # of a private area
 
 
@@ -51,6 +55,30 @@ def prepare(launch: Launch) -> Prepared:
         files={RULES: launch.rules + "\n", THEIRS: own, **launch.shipped},
         session=launch.resume,
     )
+
+
+def _run(once: Once) -> Ran:
+    """The prompt on standard input, always: words with a space in them opencode puts into quotes."""
+    argv = ["opencode", "run"]
+    if once.model:
+        argv.append(f"--model={once.model}")
+    if once.approval == "all":
+        argv.append("--auto")
+    if once.chat:
+        argv.append(f"--session={chat_id(once.chat, _SESSION, 'opencode')}")
+    elif once.session:
+        argv.append("--print-logs")  # nothing else tells the id beside a plain answer
+    env = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    if once.approval == "edits":
+        own = _settings(once.env.get(PERMISSION, ""), PERMISSION)
+        env[PERMISSION] = json.dumps(_over(own, {"edit": {"*": "allow"}}))
+    return Ran(tuple(argv), env, once.prompt)
+
+
+def told(_stdout: str, stderr: str) -> str:
+    """The first session in the log: the run's own, made before any of a subagent."""
+    found = _CREATED.search(stderr)
+    return found[1] if found else ""
 
 
 def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -102,7 +130,7 @@ def _plain(text: str) -> str:
     return text.replace("{", _BRACE)
 
 
-def _settings(text: str) -> dict[str, Any]:
+def _settings(text: str, variable: str = CONTENT) -> dict[str, Any]:
     """JSON with comments and trailing commas, as opencode reads it."""
     if not text.strip():
         return {}
@@ -112,7 +140,7 @@ def _settings(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as error:
         raise BadRequest(
-            "bad_config", f"the variable {CONTENT} is no JSON: {error}", "fix it; opencode does not start with it"
+            "bad_config", f"the variable {variable} is no JSON: {error}", "fix it; opencode does not start with it"
         ) from error
     return found if isinstance(found, dict) else {}
 
@@ -161,11 +189,15 @@ ROW = Engine(
     slow_start=2.0,
     resumes=True,
     models=True,
+    call_limit_s=60.0,
+    headless=Headless(run=_run, chats="told", told=told, long_prompt="stdin"),
     limits=(
         "One agent takes 700 to 900 MB of memory.",
         "Its start takes some 20 seconds of processor time: it is given twice `ready_timeout_s`.",
         "While it waits inside a call its spinner takes a quarter of a core; parked it rests.",
         "Without a provider of the user's own opencode takes one of its free models, over the network and unasked.",
+        "In a squad whatever it would ask about ends its run, with status 0 and nothing said.",
+        "A squad's run that begins a chat has opencode's log in rawStderr: nothing else tells the chat's id.",
         "With OPENCODE_PURE set it loads no plugin: the agent works, but it polls and is never parked.",
     ),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from orchestrator.core.engine import Engine, Launch, Prepared
+from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
 from orchestrator.core.prompts import render
+from orchestrator.core.rows.chats import ANY, chat_id
 
 PROMPT_FILE = "prompt.md"
 MCP_FILE = "mcp.json"
@@ -60,6 +61,19 @@ def _cursor(launch: Launch) -> Prepared:
     return _registered(launch, (*argv, "--", prompt_of(launch)))
 
 
+def _cursor_run(once: Once) -> Ran:
+    argv = ["cursor-agent", "--print", "--output-format", "text"]
+    if once.model:
+        argv.append(f"--model={once.model}")
+    if once.approval == "all":
+        argv += ["--force", "--approve-mcps"]
+    if once.trust:
+        argv.append("--trust")
+    if once.chat:
+        argv += ["--resume", chat_id(once.chat, ANY, "Cursor's agent CLI")]
+    return Ran((*argv, "--", once.prompt))
+
+
 def _antigravity(launch: Launch) -> Prepared:
     argv = ["agy"]
     if launch.model:
@@ -105,6 +119,7 @@ CURSOR = Engine(
     tested=False,
     tool_limit_s=60.0,
     models=True,
+    headless=Headless(run=_cursor_run, chats="created", create=("cursor-agent", "create-chat"), sequential=True),
     limits=_limits("mcp.json", "All MCP servers of that file are approved, for the flag knows no names."),
 )
 
