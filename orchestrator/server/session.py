@@ -38,6 +38,10 @@ INSTRUCTIONS = {
         "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give "
         "work with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. See prompt lead_team."
     ),
+    "squad": (
+        "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: for "
+        "work that needs no conversation."
+    ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "refused": "This connection offers no tools.",
 }
@@ -87,12 +91,20 @@ def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapp
         "orchestrator",
         version=project.VERSION,
         title="orchestrator",
-        instructions=INSTRUCTIONS[client.role],
+        instructions=instructions_for(client),
         **served,
     )
     for name, run in admin.items():
         server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(run))
     return server, resources
+
+
+def instructions_for(client: Client) -> str:
+    """What the server tells a client of itself, by what it is offered."""
+    if client.role != "master":
+        return INSTRUCTIONS[client.role]
+    told = {"team": INSTRUCTIONS["master"], "squad": INSTRUCTIONS["squad"]}
+    return " ".join(text for toolset, text in told.items() if toolset in client.toolsets)
 
 
 def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:

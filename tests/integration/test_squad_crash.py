@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_killed_daemon_leaves_another_programs_process_of_the_same_number_alon
     for pid in squads.members(scene):
         os.kill(pid, signal.SIGKILL)
     gone(scene)
-    bystander = scene.process("sleep", "1000")
+    bystander = subprocess.Popen(["sleep", "1000"])
     path = scene.root / ".agents/squads" / answer["squadId"] / "squad.json"
     text = path.read_text().replace(
         f'"pid":{file_of(scene, answer["squadId"])["members"][0]["pid"]}', f'"pid":{bystander.pid}'

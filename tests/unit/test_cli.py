@@ -24,6 +24,7 @@ COMMANDS = [
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"],
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
     ["roles", "list"], ["roles", "show"], ["roles", "lint"],
+    ["squad", "run"], ["squad", "start"], ["squad", "wait"], ["squad", "list"], ["squad", "cancel"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -31,7 +32,8 @@ CHANGING = [
     ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
     ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"], ["up"], ["down"],
-    ["worktree", "remove", "a"],
+    ["worktree", "remove", "a"], ["squad", "run", "r", "--task", "t"], ["squad", "start", "-"], ["squad", "wait", "s"],
+    ["squad", "cancel", "s"],
 ]  # fmt: skip
 
 

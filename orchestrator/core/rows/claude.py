@@ -203,7 +203,6 @@ ROW = Engine(
     tested_versions=("2.1.329",),
     clients=("claude-code",),
     tool_limit_s=TOOL_LIMIT_S,
-    call_limit_s=120.0,
     parks="hook",
     park_limit_s=PARK_LIMIT_S,
     hook_events=HOOK_EVENTS,

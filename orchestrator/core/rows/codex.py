@@ -340,7 +340,6 @@ ROW = Engine(
     program="codex",
     about="Codex CLI, by overrides of one process (`--config`), without its shared background process",
     tool_limit_s=TOOL_LIMIT_S,
-    call_limit_s=300.0,
     tested_versions=("0.169.0",),
     clients=("codex-mcp-client",),
     reads=_reads,

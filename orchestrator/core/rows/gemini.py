@@ -270,7 +270,6 @@ ROW = Engine(
     about="Google's Gemini CLI",
     tested_versions=("0.61.0",),
     tool_limit_s=TOOL_LIMIT_MS / 1000,
-    call_limit_s=600.0,
     clients=("gemini-cli-mcp-client",),
     parks="hook",
     park_limit_s=600.0,  # a parked Gemini CLI animates a spinner, about a tenth of a core; at its prompt it is idle

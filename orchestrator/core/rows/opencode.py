@@ -168,7 +168,6 @@ ROW = Engine(
     about="opencode",
     tested_versions=("1.18.33",),
     tool_limit_s=TOOL_LIMIT_MS / 1000,
-    call_limit_s=60.0,
     clients=("opencode",),
     ships=(PLUGIN,),
     parks="plugin",
