@@ -26,11 +26,11 @@ from orchestrator import launch, relay
 from orchestrator.cli.app import app
 from orchestrator.config import Config, env_name, unit
 from orchestrator.core import decide, documents, events, state, supervise
-from orchestrator.core.engine import Engine, Launch
+from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import CODES, EXIT_CODES, OrchestratorError
+from orchestrator.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.project import PER_CONNECTION
-from orchestrator.server import agent_tools, master_tools
+from orchestrator.server import agent_tools, master_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
@@ -120,7 +120,27 @@ PLAIN = {
     "attempt": "1, or how often the task was handed to a life of the agent",
     "redelivered": "handed out again after its ack",
     "force": "skip the grace",
-    "name": "as given to agent_create",
+    "id": "the role's id",
+    "description": "for whom or what it is",
+    "roles": "one entry per role",
+    "broken": "files that cannot be used; there only when there are",
+    "file": "the file",
+    "members": "one entry per member, in the order of the call",
+    "squadId": "the squad",
+    "squad_id": "the squad",
+    "memberId": "the squad's id and the member's place",
+    "member_id": "the squad's id and the member's place",
+    "roleId": "as asked for",
+    "role_id": "as asked for",
+    "rawStdout": "what it wrote, verbatim; bytes that are no UTF-8 replaced",
+    "rawStderr": "the same of its other output; why it did not start or was ended stands behind it",
+    "stateful": "whether chats are kept",
+    "canceled": "whether the client has canceled it",
+    "state": "planned, running, or how it ended",
+    "boot_id": "tells one boot of the machine from another",
+    "started_at": "when its first command began",
+    "exit_code": "of its last command",
+    "name": "as given to agent_create; of a role what its file says",
     "role": "as given to agent_create",
     "engine": "which CLI runs in the pane",
     "run_id": "the team run",
@@ -139,7 +159,6 @@ PLAIN = {
     "reminder": "who you are, what you hold, what to call next",
     "ok": "always true; failures are errors",
     "duplicate": "true: stored before, nothing was added",
-    "state": "the state now",
     "task_state": "the task's state after the call",
     "ready": "whether, or how many of them, are ready for tasks",
     "paths": "absolute paths: meta, inbox, outbox, artifacts",
@@ -205,6 +224,11 @@ def keys(schema: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
 def master() -> dict[str, Tool]:
     # The table is built over a supervisor that only a call would use.
     return master_tools.build(None, None)  # type: ignore[arg-type]
+
+
+def squad() -> dict[str, Tool]:
+    """The squad toolset of a stateful connection: the other one lacks ``chatId``."""
+    return squad_tools.build(None, "stateful")  # type: ignore[arg-type]
 
 
 def tools(rows: dict[str, Tool]) -> str:
@@ -471,6 +495,9 @@ def engine_row(row: Engine) -> str:
     if made.files or made.links:
         names = ", ".join(code(name) for name in (*made.files, *made.links))
         parts.append(f"and these files in the agent's `engine/`: {names}")
+    if row.headless is not None:
+        once = Once(prompt="<prompt>", cwd=EXAMPLE.cwd)
+        parts.append("In a squad:\n\n```text\n" + "\n".join(_squad_lines(row.headless, once)) + "\n```")
     if row.limits:
         parts.append("Limits:\n\n" + "\n".join(f"- {sentence}" for sentence in row.limits))
     return "\n\n".join(parts)
@@ -495,6 +522,20 @@ def agent_life() -> str:
     return diagram(state.LIFE_EDGES, "starting", frozenset({"deleted"}), "starting")
 
 
+CHATS = ("4f1c2a90-6d0e-4a8b-9a57-0c4a3c1f7f10", "ses_4f1c2a906d0e4a8b9a570c4a3c")
+
+
+def _squad_lines(headless: Headless, once: Once) -> list[str]:
+    """A member's command: without a chat, with a new one, and going on with it."""
+    lines = [shlex.join(headless.create)] if headless.create else []
+    for chat in CHATS:
+        with contextlib.suppress(BadRequest):  # the ids of another CLI
+            begun = replace(once, session=chat) if headless.chats == "chosen" else once
+            runs = [headless.run(one).argv for one in (once, begun, replace(once, chat=chat))]
+            return lines + [shlex.join(argv).replace(chat, "<chat id>") for argv in dict.fromkeys(runs)]
+    raise AssertionError("no id of a chat fits the row")
+
+
 def layout() -> str:
     """Every module with the first sentence of its docstring: its one job."""
     rows = []
@@ -508,6 +549,7 @@ def layout() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "master-tools": lambda: tools(master()),
+    "squad-tools": lambda: tools(squad()),
     "agent-tools": lambda: tools(agent_tools.TOOLS),
     "agent-keys": agent_keys,
     "resources": resources,
@@ -523,6 +565,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "meta-keys": model("meta"),
     "run-keys": model("run"),
     "launch-keys": model("launch"),
+    "squad-keys": model("squad"),
     "errors": errors,
     "config": config,
     "config-example": config_example,

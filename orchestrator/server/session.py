@@ -39,8 +39,8 @@ INSTRUCTIONS = {
         "work with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. See prompt lead_team."
     ),
     "squad": (
-        "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: for "
-        "work that needs no conversation."
+        "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: "
+        "for work that needs no conversation."
     ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "refused": "This connection offers no tools.",
