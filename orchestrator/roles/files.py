@@ -122,7 +122,7 @@ def _bytes(path: str) -> bytes:
         with open(fd, "rb") as file:
             found = os.fstat(fd)
             if stat.S_ISREG(found.st_mode):
-                content = b"" if found.st_size > ROLE_MAX else file.read(ROLE_MAX + 1)
+                content = file.read(ROLE_MAX + 1)
                 size = max(found.st_size, len(content))
                 if size > ROLE_MAX:
                     raise Unusable(f"has {size} bytes; a role has at most {ROLE_MAX}")

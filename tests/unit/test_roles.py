@@ -118,11 +118,12 @@ def test_a_given_directory_is_the_only_source_and_may_lie_outside(root, tmp_path
 def test_a_given_directory_that_is_one_of_the_projects_folders_is_called_as_that(root):
     put(root, ".claude/agents/one.md", headed("model: opus"))
     put(root, ".codex/agents/two.toml", 'developer_instructions = "Two."')
-    found = catalogue.read(
-        root, str(root / "x" / ".." / ".claude" / "agents") if (root / "x").mkdir() is None else ""
-    )
-    assert found.role("one").model_for(engine("claude", ".claude/agents")) == "opus"
-    assert catalogue.read(root, ".codex/agents").role("two").body == "Two."
+    put(root, ".agents/roles/three.md", headed("approval: all"))
+    (root / "x").mkdir()
+    one = catalogue.read(root, str(root / "x" / ".." / ".claude" / "agents")).role("one")
+    assert (one.source, one.model_for(engine("claude", ".claude/agents"))) == (".claude/agents", "opus")
+    assert catalogue.read(root, "./.codex/agents").role("two").body == "Two."
+    assert catalogue.read(root, str(root / ".agents" / "roles")).role("three").approval == "all"
 
 
 @pytest.mark.parametrize("given_as", ["nowhere", "file.md", "with\0nul", "~nobody-of-that-name/x", "loop"])
