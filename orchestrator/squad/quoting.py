@@ -191,6 +191,9 @@ class _ShellText:
             raise self.refuse("$'…' is not followed here", "use '…' or \"…\"")
         if two == "((":
             raise self.refuse("arithmetic is not followed here")
+        # A function's () apart. Behind an error in a=( bash goes on with the next line, which may be a value's.
+        if sign == "(" and self.fresh is False and two != "()":
+            raise self.refuse("a ( right behind a word is not followed here", "put a blank between, or quote it")
         if two == "<<" and self.text[self.at + 2 : self.at + 3] != "<":
             raise self.refuse("a here-document is not followed here")
         if sign in "'\"":
