@@ -37,6 +37,7 @@ class Scene:
         self.showing = Showing(self.team.roster, self.windows)
         if started:
             self.caller = self.server.start(width, height)
+            self.server.run("set-option", "-g", "automatic-rename", "off")  # env becomes cat at a time of its own
             self.window = self.server.show(self.caller, "#{window_id}")
             self.origin = self.origin_in(self.caller)
         self.agents = 0
