@@ -25,9 +25,10 @@ from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.squad import settings
-from orchestrator.squad.members import Request, Show, Squads
+from orchestrator.squad.members import Request, Squads
 from orchestrator.squad.plan import Asked
 from orchestrator.squad.settings import Mode
+from orchestrator.squad.watched import Show
 
 log = structlog.get_logger()
 

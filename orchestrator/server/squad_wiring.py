@@ -17,7 +17,8 @@ from orchestrator.roles.catalogue import Broken
 from orchestrator.roles.library import Library
 from orchestrator.server import squad_tools
 from orchestrator.server.toolset import Client, Tool
-from orchestrator.squad.members import Seen, Show, Squads
+from orchestrator.squad.members import Squads
+from orchestrator.squad.watched import Seen, Show
 from orchestrator.team.roster import Roster
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows

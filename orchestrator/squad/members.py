@@ -29,6 +29,7 @@ from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan
 from orchestrator.squad.results import ENDED
 from orchestrator.squad.runner import Outcome, Stop
 from orchestrator.squad.settings import Settings
+from orchestrator.squad.watched import Seen, Show, hidden, shown_as
 from orchestrator.store.files import Paths
 
 log = structlog.get_logger()
@@ -37,21 +38,6 @@ INTERRUPTED = "interrupted"
 CANCELED = "canceled"
 FOR_EVER_S = 10 * 365 * 86_400.0
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A member's process as somebody may watch it: what it is called, which process, where its output goes."""
-
-    member_id: str
-    title: str
-    pid: int
-    start: int
-    outputs: tuple[Path, Path]
-
-
-Show = Callable[[Seen], Awaitable[Callable[[], Awaitable[None]]]]
-"""Shows a member, and gives what hides it again."""
 
 
 @dataclass
@@ -93,6 +79,7 @@ class Squads:
         self._by_req: dict[str, str] = {}
         self._chats: dict[tuple[str, str], asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = Stop()
 
     @property
     def root(self) -> Path:
@@ -199,8 +186,9 @@ class Squads:
 
     async def close(self) -> None:
         """End all members and write down how; for the end of the daemon."""
+        self._closing.ask(f"{INTERRUPTED}: the daemon was stopped")
         for squad in self._squads.values():
-            squad.stop.ask(f"{INTERRUPTED}: the daemon was stopped")
+            squad.stop.ask(self._closing.why)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def sweep(self) -> None:
@@ -324,7 +312,7 @@ class Squads:
             argv=command.argv,
             cwd=one.cwd,
             env={**one.around.env, **command.env},
-            stdin=one.prompt_file if command.stdin else None,
+            stdin=await asyncio.to_thread(_input, one, command),
             stdout=one.place / f"{prefix}stdout",
             stderr=one.place / f"{prefix}stderr",
             timeout_s=settings.timeout_s,
@@ -340,11 +328,11 @@ class Squads:
             self._begin(self._recorded(squad))
             if show is not None and start is not None:
                 seen = Seen(one.member_id, one.asked.role_id, pid, start, (given.stdout, given.stderr))
-                hiding.append(asyncio.get_running_loop().create_task(_shown_as(show, seen)))
+                hiding.append(asyncio.get_running_loop().create_task(shown_as(show, seen)))
 
         outcome = await runner.run(given, self._clock, squad.stop, started)
         for task in hiding:
-            self._begin(_hidden(task))
+            self._begin(hidden(task, self._clock, self._closing))
         return outcome
 
     async def _written(self, squad: Squad) -> None:
@@ -385,6 +373,15 @@ class Squads:
             log.info("ended what a dead daemon left of a squad's member", member=member.member_id, processes=count)
 
 
+def _input(one: Plan, command: Command) -> Path | None:
+    """The file with what comes on a command's standard input: mostly the prompt as it is."""
+    if command.stdin is None or command.stdin == one.prompt:
+        return None if command.stdin is None else one.prompt_file
+    path = one.place / "stdin"
+    records.write_prompt(path, command.stdin)
+    return path
+
+
 def _end(member: MemberFile, outcome: Outcome, clock: Clock) -> None:
     member.state = outcome.status  # type: ignore[assignment]  # one of its three words
     member.exit_code, member.signal, member.reason = outcome.exit_code, outcome.signal, outcome.reason
@@ -396,23 +393,3 @@ def _due(file: SquadFile, now: datetime, config: Config) -> bool:
     last = file.read_at or file.ended_at or file.created_at
     keep_s = config.squad_keep_s if file.read_at is not None else max(config.squad_keep_s, config.gc_after_s)
     return now - datetime.fromisoformat(last) > timedelta(seconds=keep_s)
-
-
-async def _shown_as(show: Show, seen: Seen) -> Callable[[], Awaitable[None]]:
-    try:
-        return await show(seen)
-    except Exception:
-        log.exception("a member could not be shown", member=seen.member_id)
-        return _nothing
-
-
-async def _hidden(task: asyncio.Task[Callable[[], Awaitable[None]]]) -> None:
-    hide = await task
-    try:
-        await hide()
-    except Exception:
-        log.exception("a member's pane could not be closed")
-
-
-async def _nothing() -> None:
-    """Nothing was shown."""

@@ -24,6 +24,8 @@ from orchestrator.store.files import confine
 
 CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 """A chat's id: it becomes a word on a command line, and must never look like an option."""
+BESIDE_BYTES = 64
+"""Room for what stands beside a prompt in its word: --prompt=."""
 NO_ENGINE = "set ENGINE (cursor-agent, claude, codex, gemini, opencode), or RUN_TEMPLATE_PATH; see docs/squads.md"
 
 
@@ -40,11 +42,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a member; with ``stdin`` its prompt comes on standard input."""
+    """One command of a member, and what comes on its standard input; None: nothing."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    stdin: bool = False
+    stdin: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,21 +110,25 @@ class Plan:
                 told = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
                 raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
             raise BadRequest("bad_config", "nothing says which CLI runs the members of a squad", NO_ENGINE)
-        chosen = self.new_chat and row.headless.chats == "chosen"
+        chats = row.headless.chats
+        begins = self.new_chat and (chats == "chosen" or (chats == "told" and settings.create is None))
         once = Once(
             prompt=self.prompt,
             cwd=str(self.cwd),
-            session=chat if chosen else "",
-            chat="" if chosen else chat,
+            session=(chat or self.uuid) if begins else "",
+            chat="" if begins else chat,
             approval=self.role.approval or self.around.approval,
             trust=self.around.trust,
             model=self.role.model_for(row),
+            env=self.around.env,
         )
-        long = len(os.fsencode(self.prompt)) > command.MAX_WORD_BYTES and row.headless.long_prompt == "stdin"
+        # Some take it as a part of a word.
+        room = command.MAX_WORD_BYTES - BESIDE_BYTES
+        long = len(os.fsencode(self.prompt)) > room and row.headless.long_prompt == "stdin"
         ran = row.headless.run(replace(once, stdin=long))
         argv = self._own(ran.argv)
         command.check_sizes(argv)
-        return Command(argv, ran.env, stdin=long)
+        return Command(argv, ran.env, ran.stdin)
 
     def told(self, stdout: str, stderr: str) -> str:
         """The id of the chat that a run began, from what it printed; empty when it is not there."""
@@ -161,7 +167,7 @@ class Plan:
             bash=shutil.which("bash", path=self.around.env.get("PATH")),
         )
         command.check_sizes(rendered.argv)
-        return Command(rendered.argv, {}, rendered.stdin)
+        return Command(rendered.argv, {}, self.prompt if rendered.stdin else None)
 
 
 def make(around: Around, asked: Asked, role: Role, member_id: str, place: Path) -> Plan:
