@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import processes, project
+from orchestrator.cli import rundirs
 from orchestrator.core import decide, supervise
 from orchestrator.errors import Environment
 from orchestrator.team.entry import Origin
@@ -519,3 +520,15 @@ async def test_a_hide_that_tmux_refuses_is_made_good_by_the_next_sweep(scene, mo
     scene.another_daemon()
     await scene.showing.sweep(())
     assert scene.picture() == before
+
+
+async def test_gc_leaves_a_run_directory_that_says_a_window_must_be_put_back(stage, monkeypatch):
+    monkeypatch.setenv(MARK, str(stage.run_base))
+    other = project.run_dir(stage.base)
+    for name in (project.LOCK, project.SHOWN, f".{project.SHOWN}.7-1.tmp"):
+        (other / name).touch()
+    place = project.named_project(stage.root)
+    assert rundirs.collect(place, 0.0, apply=True) == []
+    (other / project.SHOWN).unlink()
+    assert [row["done"] for row in rundirs.collect(place, 0.0, apply=True)] == [True]
+    assert not other.exists()
