@@ -13,6 +13,8 @@ from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, engines, supervise
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.processes import environ_of
+from orchestrator.roles import catalogue
+from orchestrator.roles.catalogue import Role
 from orchestrator.store.files import confine
 from orchestrator.team import launches, trees
 from orchestrator.team.agents import Tell, end
@@ -90,13 +92,14 @@ async def _make(
     made: list[_Made | None] = []
     plans: list[tuple[int, str, dict[str, Any], Spec]] = []
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
+    found = await asyncio.to_thread(catalogue.read, roster.root)
     for at, spec in enumerate(specs):
         key = f"{req}#{at}" if many else req
         known = roster.by_req.get(key)
         made.append(roster.agents[known] if known else None)
         if known is None:
             try:
-                fields = _planned(roster, spec, client_name, inherited)
+                fields = _planned(roster, spec, found.roles.get(spec.role), client_name, inherited)
                 if spec.worktree:
                     await trees.check(roster, fields)
                 plans.append((at, key, fields, spec))
@@ -114,8 +117,13 @@ async def _make(
     ]
 
 
-def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, str]) -> dict[str, Any]:
-    """Everything that can be wrong with a spec is found here, before anything is written."""
+def _planned(
+    roster: Roster, spec: Spec, role: Role | None, client_name: str, inherited: dict[str, str]
+) -> dict[str, Any]:
+    """Everything that can be wrong with a spec is found here, before anything is written.
+
+    What the call leaves open the file of its ``role`` may say, then the configuration.
+    """
     decide.slug(spec.name)
     config = roster.config()
     row_ = (
@@ -123,9 +131,10 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
         if spec.engine
         else engines.engine(engines.default_engine(config.engine, client_name))
     )
-    approval = spec.approval or config.approval
+    approval = spec.approval or (role.approval if role is not None else None) or config.approval
+    model = spec.model or (role.model_for(row_) if role is not None and row_.models else None)
     command = launches.command_line(spec.command, config.command) if row_.name == "command" else ()
-    engines.check_wishes(row_, spec.model, approval, command)
+    engines.check_wishes(row_, model, approval, command)
     launches.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
     cwd = confine(roster.root, spec.cwd or ".", what="cwd")
     if not Path(cwd).is_dir():
@@ -144,7 +153,7 @@ def _planned(roster: Roster, spec: Spec, client_name: str, inherited: dict[str, 
         "policies": policies,
         "env_names": sorted(spec.env),
     }
-    wishes = {"model": spec.model, "command": list(command) or None}
+    wishes = {"model": model, "command": list(command) or None}
     if approval != "ask":
         wishes["approval"] = approval
     return fields | {name: value for name, value in wishes.items() if value is not None}

@@ -27,7 +27,9 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "orchestrator", "worker"])
 
 def test_any_command_line_can_be_an_agent_and_is_told_rules_role_model_and_server(stage):
     (stage.root / ".agents/roles").mkdir(parents=True)
-    (stage.root / ".agents/roles/tester.md").write_text("---\nname: tester\n---\nYou only run tests.\n")
+    (stage.root / ".agents/roles/tester.md").write_text(
+        "---\nname: tester\nmodel: m-3\napproval: edits\n---\nYou only run tests.\n"
+    )
     program, note = stage.base / "cli.py", stage.base / "seen.json"
     program.write_text(CLI)
     boss = stage.begun()
@@ -53,7 +55,13 @@ def test_any_command_line_can_be_an_agent_and_is_told_rules_role_model_and_serve
     outbox = stage.root / ".agents/agents/t/outbox.jsonl"
     until(lambda: any(record["type"] == "result" for record in lines_of(outbox)))
     start = lines_of(outbox)[0]
-    assert (start["model"], start["command"][0]) == ("m-7", sys.executable)
+    assert (start["model"], start["command"][0], start["approval"]) == ("m-7", sys.executable, "edits")
+    words = [sys.executable, str(program), "{prompt_file}", "{mcp_file}", "{model}", str(note)]
+    asked = {"name": "u", "role": "tester", "engine": "command", "approval": "all", "command": words}
+    assert boss.tool("agent_create", asked)["ready"] is True
+    start = lines_of(stage.root / ".agents/agents/u/outbox.jsonl")[0]
+    assert (start["model"], start["approval"]) == ("m-3", "all"), "what the call leaves open its role says"
+    assert json.loads(note.read_text())["model"] == "m-3"
 
 
 def test_an_agents_role_comes_from_the_folder_of_a_cli_or_from_what_ships(stage):
