@@ -221,6 +221,5 @@ ROW = Engine(
         'Approval "all" is refused to root by Claude Code itself, except in what it takes for a sandbox.',
         "An Esc in the middle of a turn is known from the screen only.",
         "A hook or permission rule of the user that denies our two tools wins over their approval.",
-        "A chat of a squad goes on only in the folder where it began.",
     ),
 )

@@ -301,7 +301,7 @@ ROW = Engine(
         "Where the user has switched its hooks off, an idle agent polls.",
         "In a git repository its read_file refuses what lies below .agents, artifacts too; its shell reads them.",
         "A chat of a squad goes on only in the folder where it began.",
-        "Of a squad's prompt it takes `@path` of a file that exists as a wish for its text, and appends it.",
+        "In a squad's prompt `@path` of a file that exists has it append the text and space out other @ words.",
         "As a squad's member it ends at once, with a sentence, in a folder that is not trusted.",
     ),
 )
