@@ -22,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -212,12 +213,18 @@ class World:
 
     # -- programs -------------------------------------------------------------------------------------------------
 
-    def run(self, *argv: str, timeout_s: float = START_S, **env: str) -> subprocess.CompletedProcess[str]:
-        """A command of the user's shell in the project, run to its end, outside of tmux."""
-        return subprocess.run(
-            [*self._prefix, *argv], env={**self.env, **env}, cwd=self.root, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=timeout_s, check=False, start_new_session=True,
-        )  # fmt: skip
+    def run(
+        self, *argv: str, timeout_s: float = START_S, given: str | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of the user's shell in the project, run to its end, outside of tmux; ``given`` is its input."""
+        with tempfile.TemporaryFile() if given is not None else Path(os.devnull).open("rb") as file:
+            if given is not None:
+                file.write(given.encode())
+                file.seek(0)
+            return subprocess.run(
+                [*self._prefix, *argv], env={**self.env, **env}, cwd=self.root, stdin=file,
+                capture_output=True, text=True, timeout=timeout_s, check=False, start_new_session=True,
+            )  # fmt: skip
 
     def orchestrator(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Our own command line as this user, outside of tmux."""
