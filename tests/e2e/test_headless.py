@@ -22,6 +22,8 @@ from tests.stage import until
 
 Done = subprocess.CompletedProcess[str]
 AWKWARD = "{head} --help\r\n\t'one' \"two\" $HOME $(ls) `ls` {{env:HOME}} \\n \\ %s <b> é😀\u202e @nobody/here\n\n  # end \n"
+# opencode needs ten seconds of processor time for each start; what squads do with it, test_squads.py runs every time.
+QUICK = [pytest.param(kind, marks=[pytest.mark.slow] if kind == "opencode" else []) for kind in KINDS]
 EDIT: dict[Kind, tuple[str, dict[str, Any]]] = {
     "claude": ("Write", {"file_path": "{file}", "content": "x\n"}),
     "codex": ("exec_command", {"cmd": "echo x > {file}"}),
@@ -54,7 +56,7 @@ def begin(world: World, kind: Kind, prompt: str) -> tuple[str, Done]:
     return told(done.stdout, done.stderr) if told else session, done
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_two_runs_at_once_answer_with_the_models_words_and_keep_nothing_of_each_other(
     make_world: Callable[..., World], kind: Kind
 ) -> None:
@@ -70,7 +72,7 @@ def test_two_runs_at_once_answer_with_the_models_words_and_keep_nothing_of_each_
     assert world.snapshot(kind) == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_a_chat_goes_on_by_its_id_while_another_one_begins(make_world: Callable[..., World], kind: Kind) -> None:
     world = make_world(kind)
     chat, first = begin(world, kind, "The word is mango.")
@@ -89,7 +91,7 @@ def test_a_chat_goes_on_by_its_id_while_another_one_begins(make_world: Callable[
     assert long in world.models.select()[-1].turn.messages[-1].text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_a_chat_that_is_not_there_is_an_error_before_the_model_is_asked(
     make_world: Callable[..., World], kind: Kind
 ) -> None:
@@ -101,7 +103,7 @@ def test_a_chat_that_is_not_there_is_an_error_before_the_model_is_asked(
     assert world.models.count() == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_prompts_of_any_form_and_length_arrive_as_they_are(make_world: Callable[..., World], kind: Kind) -> None:
     world = make_world(kind)
     for head in ("-x", "@nobody", "/help me"):
@@ -115,7 +117,7 @@ def test_prompts_of_any_form_and_length_arrive_as_they_are(make_world: Callable[
     assert long in world.models.select()[-1].turn.messages[0].text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_an_api_that_refuses_the_request_makes_the_run_fail(make_world: Callable[..., World], kind: Kind) -> None:
     world = make_world(kind)
     world.models.brain.trouble(400, times=None)
@@ -134,7 +136,7 @@ def of_a_careful_user(world: World, kind: Kind) -> None:
         config.write_text(json.dumps({**json.loads(config.read_text()), "permission": {"edit": "ask"}}))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_files_are_changed_unasked_where_edits_are_approved_and_only_there(
     make_world: Callable[..., World], kind: Kind
 ) -> None:
@@ -159,7 +161,7 @@ SHELL: dict[Kind, tuple[str, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_everything_is_done_unasked_where_all_is_approved(make_world: Callable[..., World], kind: Kind) -> None:
     world = make_world(kind, user=other_user.UID if kind == "claude" else 0)  # Claude Code refuses that to root
     tool, arguments = SHELL[kind]
