@@ -29,6 +29,7 @@ from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan
 from orchestrator.squad.results import ENDED
 from orchestrator.squad.runner import Outcome, Stop
 from orchestrator.squad.settings import Settings
+from orchestrator.squad.turns import Turns
 from orchestrator.squad.watched import Seen, Show, hidden, shown_as
 from orchestrator.store.files import Paths
 
@@ -77,7 +78,7 @@ class Squads:
         self._config = config
         self._squads: dict[str, Squad] = {}
         self._by_req: dict[str, str] = {}
-        self._chats: dict[tuple[str, str], asyncio.Lock] = {}
+        self._chats = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = Stop()
 
@@ -177,6 +178,7 @@ class Squads:
 
         What is left of those is ended, in the background; until that is done their squads are not over.
         """
+        await asyncio.to_thread(records.clear, self._paths)
         files = await asyncio.to_thread(records.known, self._paths)
         for file in files:
             squad = self._enter(file)
@@ -253,8 +255,10 @@ class Squads:
 
         async def one(at: int) -> None:
             member = squad.file.members[at]
+            # A CLI keeps a chat in one place: two members of one take turns.
+            chat = plans[at].asked.chat_id and (plans[at].program, plans[at].asked.chat_id)
             try:
-                async with room, self._turn_of(plans[at]):
+                async with room, self._chats.of(chat, squad.stop):
                     await self._member(squad, plans[at], member, show if plans[at].asked.visible else None)
             except Exception:
                 log.exception("bug in a squad", member=member.member_id)
@@ -271,13 +275,6 @@ class Squads:
         records.prepare(self._paths, squad.file.squad_id, len(plans))
         for one in plans:
             records.write_prompt(one.prompt_file, one.prompt)
-
-    def _turn_of(self, one: Plan) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Two members of one chat take turns: a CLI keeps a chat in one place."""
-        if one.asked.chat_id is None:
-            return contextlib.nullcontext()
-        key = (one.program, one.asked.chat_id)
-        return self._chats.setdefault(key, asyncio.Lock())
 
     async def _member(self, squad: Squad, one: Plan, member: MemberFile, show: Show | None) -> None:
         member.started_at = rfc3339(self._clock.now())

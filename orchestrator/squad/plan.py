@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.core.engine import Headless, Once
 from orchestrator.errors import BadRequest, Environment
 from orchestrator.roles.catalogue import Role
-from orchestrator.squad import command, prompt
+from orchestrator.squad import command, prompt, records
 from orchestrator.squad.settings import Settings
 from orchestrator.squad.template import Template
 from orchestrator.store.files import confine
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def prompt_file(self) -> Path:
-        return self.place / "prompt.md"
+        return self.place / records.PROMPT
 
     def creation(self) -> tuple[str, Command | None]:
         """How a new chat gets its id: the id itself, or the command that prints it; neither: the run tells it."""

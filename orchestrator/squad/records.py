@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import errno
 import os
+import re
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import orjson
 import structlog
@@ -16,6 +21,9 @@ from orchestrator.store.files import Paths, confine, ensure_agents_dir, failure,
 from orchestrator.store.removing import remove
 
 log = structlog.get_logger()
+PROMPT = "prompt.md"
+_SQUAD = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MEMBER = re.compile(r"m[0-9]+")
 HEAD_SHARE = 4
 """Of an output too long to be answered, a quarter is its beginning: what counts mostly stands at the end."""
 
@@ -65,8 +73,35 @@ def known(paths: Paths) -> list[SquadFile]:
     return found
 
 
+def clear(paths: Paths) -> None:
+    """Remove what was laid out for squads whose beginning was never written down: nothing of them was ever started."""
+    if paths.squads.is_symlink():
+        return
+    for place in paths.squads.glob("*"):
+        try:
+            if _only_laid_out(place):
+                remove(place)
+        except (OSError, OrchestratorError) as error:
+            log.warning("what is left of a squad cannot be removed", place=str(place), reason=str(error))
+
+
+def _only_laid_out(place: Path) -> bool:
+    """Whether it is a squad's directory and holds prompts of members at most: whatever else there is stays."""
+    if not _SQUAD.fullmatch(place.name) or place.is_symlink() or not place.is_dir():
+        return False
+    return all(
+        _MEMBER.fullmatch(one.name)
+        and one.is_dir()
+        and not one.is_symlink()
+        and all(file.name == PROMPT for file in one.iterdir())
+        for one in place.iterdir()
+    )
+
+
 def read(path: Path) -> SquadFile:
     """One squad's file; Corrupt or Environment."""
+    if path.is_symlink() or not path.is_file():
+        raise Corrupt("corrupt_log", f"{path} is no regular file", file=str(path))
     try:
         found = SquadFile.model_validate(read_json(path))
     except ValidationError as error:
@@ -87,7 +122,7 @@ def output(path: Path, limit: int) -> tuple[str, bool]:
     At most ``limit`` bytes are read, whatever the file's size; where it was cut a line says how much is missing.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             size = file.seek(0, 2)
             file.seek(0)
             if size <= limit:
@@ -97,18 +132,33 @@ def output(path: Path, limit: int) -> tuple[str, bool]:
             tail = file.read(limit - len(head))
     except OSError:
         return "", False
-    left = size - len(head) - len(tail)
+    # Where the cut goes through a character, all of it is left out.
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    begin = decoder.decode(head)
+    whole = len(head) - len(decoder.getstate()[0])
+    skip = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+    left = size - whole - (len(tail) - skip)
     gap = f"\n[... {left} bytes left out; all of it: {path}]\n"
-    return head.decode(errors="replace") + gap + tail.decode(errors="replace"), True
+    return begin + gap + tail[skip:].decode(errors="replace"), True
 
 
 def beginning(path: Path, limit: int = 65_536) -> str:
     """The first bytes of an output, as text; empty without one."""
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             return file.read(limit).decode(errors="replace")
     except OSError:
         return ""
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file to read, if it is one: a member can put anything in the place of its outputs, also a pipe."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    file = os.fdopen(fd, "rb")
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return file
 
 
 def size(path: Path) -> int:

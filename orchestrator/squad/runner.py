@@ -1,14 +1,15 @@
 """One command of a squad member: a process group of its own, both outputs in files, and an end that leaves nothing.
 
 The outputs go to the files directly: the daemon's memory does not know how much a member writes, nor does a member
-notice when the daemon dies. Ends only processes that are proven to be the member's: the session it leads, and those
-that carry its id in their environment, which children inherit.
+notice when the daemon dies. Ends only processes that are proven to be the member's: the session it leads, those that
+carry its id in their environment, which children inherit, and what descends from any of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -87,7 +88,7 @@ async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outco
     try:
         popen = await asyncio.to_thread(_spawn, given)
     except (OSError, ValueError) as error:
-        return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error)}")
+        return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
     steps.passed("squad:spawned")
     started(popen.pid, processes.start_time(popen.pid))
     reason, timed_out = await _watch(popen, given, clock, stop, deadline)
@@ -98,11 +99,17 @@ async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outco
     return Outcome(None if code < 0 else code, name, timed_out, reason=reason)
 
 
-def _told(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _told(error: Exception, given: Given) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    # What is missing may be its directory, or that of its outputs, and not the program.
+    where = "" if error.filename in (None, given.argv[0]) else f": {error.filename}"
+    return f"{error.strerror or error}{where}"
 
 
 def _spawn(given: Given) -> subprocess.Popen[bytes]:
+    if given.cwd.resolve() != given.cwd:  # it may have become a link since it was looked at
+        raise OSError(errno.ELOOP, "it leads elsewhere by now", str(given.cwd))
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as opened:
         # An empty file in the place of /dev/null would do, but some programs ask what their input is.
@@ -189,11 +196,12 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
     while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in found):
         await elapse(0.02, clock)
     for _ in range(ROUNDS):
-        now = await asyncio.to_thread(left_of, {member_id}, session)
-        now += [one for one in found if one[0] == leader and processes.alive(*one)]
-        if not now:
+        # Those found before stay the member's, also when nothing proves it any more: their parents have ended.
+        found = list(dict.fromkeys([*found, *await asyncio.to_thread(left_of, {member_id}, session)]))
+        found = [one for one in found if processes.alive(*one)]
+        if not found:
             break
-        processes.send(now, signal.SIGKILL)
+        processes.send(found, signal.SIGKILL)
         await elapse(0.02, clock)
     return count
 
@@ -201,10 +209,11 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
 def left_of(member_ids: Collection[str], session: int | None = None) -> list[tuple[int, int]]:
     """The living processes (pid, start time) of these members, the leader of ``session`` left out.
 
-    A process is theirs when it is of that session or carries the id of one of them; tmux servers and what runs in
-    them are spared.
+    A process is theirs when it is of that session, carries the id of one of them, or descends from such a one; tmux
+    servers and what runs in them are spared.
     """
-    found: dict[int, int] = {}
+    began: dict[int, int] = {}
+    theirs: set[int] = set() if session is None else {session}
     parents: dict[int, int] = {}
     spared: set[int] = set()
     marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
@@ -223,9 +232,11 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
             spared.add(pid)
         if state in (b"Z", b"X") or pid in (session, os.getpid()):
             continue
+        began[pid] = int(more[15])
         if (session is not None and int(of) == session) or _carries(item, marks):
-            found[pid] = int(more[15])
-    return [(pid, began) for pid, began in found.items() if not _below(pid, parents, spared)]
+            theirs.add(pid)
+    found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
+    return [(pid, began[pid]) for pid in found]
 
 
 def _carries(item: Path, marks: set[bytes]) -> bool:
@@ -238,11 +249,11 @@ def _carries(item: Path, marks: set[bytes]) -> bool:
     return not marks.isdisjoint(environ.split(b"\0"))
 
 
-def _below(pid: int, parents: Mapping[int, int], spared: Collection[int]) -> bool:
-    """Whether the process is one of ``spared`` or descends from one."""
+def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:
+    """Whether the process is one of ``those`` or descends from one."""
     seen = set()
     while pid not in seen and pid in parents:
-        if pid in spared:
+        if pid in those:
             return True
         seen.add(pid)
         pid = parents[pid]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,9 +154,12 @@ def _text(path: Path, shown: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(fd, "rb") as file:
-            data = file.read(TEMPLATE_MAX + 1)
+            regular = stat.S_ISREG(os.fstat(fd).st_mode)
+            data = file.read(TEMPLATE_MAX + 1) if regular else b""
     except OSError as error:
         raise BadRequest("bad_template", f"the template {shown} cannot be read: {error.strerror}") from error
+    if not regular:
+        raise BadRequest("bad_template", f"the template {shown} cannot be read: it is no regular file")
     if len(data) > TEMPLATE_MAX:
         raise BadRequest("bad_template", f"the template {shown} has more than {TEMPLATE_MAX} bytes")
     try:
