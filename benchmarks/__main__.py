@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, large, recovery, relays
+from benchmarks import cycles, large, recovery, relays, squads
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -124,12 +124,34 @@ def going_on(row: Row) -> None:
     row("  CPU per task", f"{cpu} us", "flat from 9 on")
 
 
+def of_squads(row: Row) -> None:
+    got = asyncio.run(squads.measure())
+    member, direct = got["member_p50_ms"], got["direct_p50_ms"]
+    row(
+        "squad member of true beyond its command, p50 of 20",
+        f"{member - direct:.1f} ms ({member:.1f}, by hand {direct:.1f}: {member / direct:.1f} times)",
+        "",
+    )
+    row(
+        "20 members of true at once; 20 processes by hand",
+        f"{got['together_s']:.2f} s; {got['together_direct_s']:.2f} s",
+        "",
+    )
+    row(
+        f"daemon's memory before and after {squads.MB} MB of output (peak)",
+        f"{got['before_rss_mb']:.0f} ({got['before_peak_mb']:.0f}) / {got['after_rss_mb']:.0f} "
+        f"({got['after_peak_mb']:.0f}) MB",
+        "grows by < 20 MB",
+    )
+
+
 GROUPS = {
     "cycles": durable,
     "relays": through_relays,
     "large": restarts,
     "growth": growth,
     "recovery": going_on,
+    "squads": of_squads,
 }
 
 if __name__ == "__main__":
