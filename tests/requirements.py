@@ -1,6 +1,6 @@
 """The manifest: every promise of the requirements, in one sentence, and the tests that would fail without it.
 
-Ids are those of the requirements' list (B1.1 to B1.62) and of the acceptance criteria (AC1 to AC5). A promise that
+Ids are those of the requirements' list (B1.1 to B1.62, B2.1 to B2.39) and of the acceptance criteria (AC1 to AC5). A promise that
 no test holds says why: ``deferred`` to a later issue, ``out of scope``, or ``measured`` by a benchmark.
 `tests/unit/test_manifest.py` compares all of it with the tests that exist.
 """
@@ -62,6 +62,12 @@ DAMAGE = "property/test_journal_damage.py::test_"
 MATRIX = "crash/test_matrix_daemon.py::test_"
 MODEL = "property/test_protocol_model.py::test_the_core_answers_as_the_model_of_the_protocol_does"
 HISTORY = "property/test_state_machine.py::test_any_history_keeps_fifo_one_lease_and_exactly_one_end"
+
+SQUADS = "acceptance/test_squads.py::test_"
+ROLES = "unit/test_roles.py::test_"
+TEMPLATE = "unit/test_squad_template.py::test_"
+HOSTILE = "integration/test_squad_hostile.py::test_"
+SQUAD_CRASH = "integration/test_squad_crash.py::test_"
 
 THREE_PANES = f"{AC1}three_agents_get_three_panes_in_the_masters_window_and_the_users_panes_stay"
 TEN_TASKS = f"{AC2}ten_tasks_of_two_clients_with_duplicates_end_in_ten_events_in_order_and_never_overlap"
@@ -274,6 +280,248 @@ PROMISES: dict[str, Promise] = {
     "B1.60": Promise("AC3, as below.", (LOOP,)),
     "B1.61": Promise("AC4, as below.", (RUNNING_CANCEL,)),
     "B1.62": Promise("AC5, as below.", (f"{AC5}the_purity_check_sees_every_kind_of_noise",)),
+    "B2.1": Promise(
+        "The squad toolset has exactly list_roles and start_squad_members.",
+        (f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",),
+    ),
+    "B2.2": Promise(
+        "list_roles takes nothing and answers id, name and description of each role, and nothing else.",
+        (
+            f"{SQUADS}list_roles_names_every_role_and_nothing_of_engine_state_or_workspace",
+            f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",
+        ),
+    ),
+    "B2.3": Promise(
+        "Roles are the Markdown files of the directory; the id is the file's stem.",
+        (
+            f"{SQUADS}list_roles_names_every_role_and_nothing_of_engine_state_or_workspace",
+            f"{SQUADS}a_roles_directory_is_the_only_source_when_it_is_named",
+        ),
+    ),
+    "B2.4": Promise(
+        "A member has roleId, task, cwd and, stateful, chatId; metadata is accepted.",
+        (
+            f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",
+            f"{SQUADS}what_the_original_takes_besides_is_accepted_and_not_used",
+            f"{SQUADS}a_stateless_connection_knows_no_chats",
+        ),
+    ),
+    "B2.5": Promise(
+        "The call blocks until all members have ended, or says which still run.",
+        (
+            f"{SQUADS}members_run_together_up_to_the_cap_and_are_answered_in_order",
+            f"{SQUADS}what_has_not_ended_in_time_is_running_and_is_collected_later",
+        ),
+    ),
+    "B2.6": Promise(
+        "The answer has squadId and per member its ids, cwd, status and raw outputs.",
+        (
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+            f"{SQUADS}ids_are_unique_and_each_member_is_named_by_its_squad_and_place",
+            f"{SQUADS}a_member_works_in_its_directory_which_is_echoed_as_given",
+        ),
+    ),
+    "B2.7": Promise(
+        "Stateless, no chatId is anywhere.",
+        (
+            f"{SQUADS}a_stateless_connection_knows_no_chats",
+            f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+        ),
+    ),
+    "B2.8": Promise(
+        "The schema follows the mode of the connection.",
+        (f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",),
+    ),
+    "B2.9": Promise(
+        "Stateless, every run gets role and task.",
+        (f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",),
+    ),
+    "B2.10": Promise(
+        "Stateful without chatId a chat is begun, with role and initial task.",
+        (
+            f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",
+            "e2e/test_squads.py::test_two_members_at_once_without_chats_and_with_chats_that_go_on",
+        ),
+    ),
+    "B2.11": Promise(
+        "With a chatId the chat goes on, with the task alone.",
+        (
+            f"{SQUADS}a_chat_that_goes_on_gets_the_task_alone",
+            f"{SQUADS}a_chat_id_that_could_be_an_option_or_anything_else_is_refused",
+            "e2e/test_squads.py::test_two_members_at_once_without_chats_and_with_chats_that_go_on",
+        ),
+    ),
+    "B2.12": Promise(
+        "The chat's id is what create-chat prints, trimmed.",
+        (
+            f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",
+            f"{SQUADS}a_chat_that_cannot_be_made_is_that_members_error_with_its_stderr_and_no_id",
+        ),
+    ),
+    "B2.13": Promise(
+        "A chat that cannot be begun is that member's error.",
+        (f"{SQUADS}a_chat_that_cannot_be_made_is_that_members_error_with_its_stderr_and_no_id",),
+    ),
+    "B2.14": Promise(
+        "Every prompt ends in the footer.",
+        (
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+            f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",
+            f"{SQUADS}a_chat_that_goes_on_gets_the_task_alone",
+        ),
+    ),
+    "B2.15": Promise(
+        "A stateless prompt has the sections Role and Task.",
+        (f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",),
+    ),
+    "B2.16": Promise(
+        "A new chat's prompt says Initial Task.",
+        (f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",),
+    ),
+    "B2.17": Promise(
+        "A chat that goes on gets Task only.",
+        (f"{SQUADS}a_chat_that_goes_on_gets_the_task_alone",),
+    ),
+    "B2.18": Promise(
+        "The footer is the blueprint's.",
+        (f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",),
+    ),
+    "B2.19": Promise(
+        "Templates know conditions and values.",
+        (
+            f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",
+            f"{SQUADS}a_chat_that_goes_on_gets_the_task_alone",
+            f"{SQUADS}a_template_knows_every_variable_and_gives_the_prompt_by_file_or_stdin",
+        ),
+    ),
+    "B2.20": Promise(
+        "Templates know prompt, chatId, cwd, roleId and task.",
+        (f"{SQUADS}a_template_knows_every_variable_and_gives_the_prompt_by_file_or_stdin",),
+    ),
+    "B2.21": Promise(
+        "Templates are files in templates/ or where the variables say.",
+        (f"{SQUADS}template_files_stand_where_the_variables_or_custom_put_them",),
+    ),
+    "B2.22": Promise(
+        "A template gives the arguments, the engine's command comes before them.",
+        (
+            f"{SQUADS}the_engines_command_is_put_first_or_in_the_place_of_its_own_name",
+            f"{SQUADS}a_prompt_arrives_byte_for_byte_in_the_place_its_template_gives_it",
+        ),
+    ),
+    "B2.23": Promise(
+        "Quotes and continued lines are split as a shell would.",
+        (
+            f"{SQUADS}a_prompt_arrives_byte_for_byte_in_the_place_its_template_gives_it",
+            f"{TEMPLATE}text_is_parted_as_a_shell_would_but_expands_nothing",
+        ),
+    ),
+    "B2.24": Promise(
+        "A process is spawned in its directory, with a time limit and captured outputs.",
+        (
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+            f"{SQUADS}a_member_works_in_its_directory_which_is_echoed_as_given",
+            f"{SQUADS}one_members_failure_is_its_own",
+        ),
+    ),
+    "B2.25": Promise(
+        "Exit 0 is completed, anything else error, out of time timeout; outputs are not parsed.",
+        (
+            f"{SQUADS}one_members_failure_is_its_own",
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+        ),
+    ),
+    "B2.26": Promise(
+        "A cwd is resolved against the project's root.",
+        (
+            f"{SQUADS}a_member_works_in_its_directory_which_is_echoed_as_given",
+            f"{SQUADS}what_is_wrong_is_one_technical_error_before_anything_is_spawned",
+        ),
+    ),
+    "B2.27": Promise(
+        "Technical errors are told before anything is spawned; a failed spawn is its member's.",
+        (
+            f"{SQUADS}what_is_wrong_is_one_technical_error_before_anything_is_spawned",
+            f"{SQUADS}a_member_that_cannot_be_spawned_is_an_error_with_the_reason_in_its_stderr",
+        ),
+    ),
+    "B2.28": Promise(
+        "Problems of the environment are the member's to report, as its prompt says.",
+        (f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",),
+    ),
+    "B2.29": Promise(
+        "Every variable works, with its default and its alias.",
+        (
+            f"{SQUADS}template_files_stand_where_the_variables_or_custom_put_them",
+            f"{SQUADS}a_roles_directory_is_the_only_source_when_it_is_named",
+            f"{SQUADS}how_many_run_at_once_is_the_connections_choice",
+            f"{SQUADS}one_members_failure_is_its_own",
+            f"{SQUADS}what_is_wrong_is_one_technical_error_before_anything_is_spawned",
+            f"{SQUADS}a_template_knows_every_variable_and_gives_the_prompt_by_file_or_stdin",
+        ),
+    ),
+    "B2.30": Promise(
+        "Settings come from the environment of the connection.",
+        (
+            f"{SQUADS}how_many_run_at_once_is_the_connections_choice",
+            f"{SQUADS}template_files_stand_where_the_variables_or_custom_put_them",
+        ),
+    ),
+    "B2.31": Promise(
+        "It is an MCP server over stdio that serves until its client goes.",
+        (
+            f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",
+            f"{SQUADS}a_dropped_connection_wastes_no_paid_work",
+        ),
+    ),
+    "B2.32": Promise(
+        "The core knows no transport.",
+        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
+    ),
+    "B2.33": Promise(
+        "Calls of several orchestrators do not disturb each other; only a chat is shared.",
+        (
+            f"{SQUADS}ids_are_unique_and_each_member_is_named_by_its_squad_and_place",
+            f"{SQUADS}two_members_of_one_chat_take_turns",
+        ),
+    ),
+    "B2.34": Promise(
+        "Roles reflect their files as they are now.",
+        (f"{SQUADS}roles_are_read_anew_when_their_files_change_and_a_broken_one_is_named",),
+    ),
+    "B2.35": Promise(
+        "Any CLI can be the engine.",
+        (
+            f"{SQUADS}the_engines_command_is_put_first_or_in_the_place_of_its_own_name",
+            "e2e/test_squads.py::test_two_members_at_once_without_chats_and_with_chats_that_go_on",
+        ),
+    ),
+    "B2.36": Promise(
+        "Example roles are shipped, with name and description.",
+        (f"{SQUADS}list_roles_names_every_role_and_nothing_of_engine_state_or_workspace",),
+    ),
+    "B2.37": Promise(
+        "Roles, prompts, templates, runner and service have tests of their own.",
+        (
+            f"{ROLES}any_bytes_make_a_role_or_a_broken_file_that_json_can_hold",
+            f"{TEMPLATE}text_is_parted_as_a_shell_would_but_expands_nothing",
+            f"{SQUADS}one_members_failure_is_its_own",
+            f"{SQUADS}a_new_chat_gets_role_and_initial_task_and_its_id_is_answered",
+        ),
+    ),
+    "B2.38": Promise(
+        "The whole is tested over stdio and with real CLIs.",
+        (
+            f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
+            "e2e/test_squads.py::test_two_members_at_once_without_chats_and_with_chats_that_go_on",
+        ),
+    ),
+    "B2.39": Promise(
+        "Names and commits follow this project's own rules.",
+        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
+        "out of scope: the coding standards of a TypeScript project; ours are held by make check",
+    ),
     "AC1": Promise(
         "Three agents are three panes of the master's window, each with exactly one ready record.",
         (
@@ -497,6 +745,32 @@ PROMISES: dict[str, Promise] = {
     ),
     "SUPERVISION12": Promise(
         "The core answers every call as a model of the protocol does, written from the design.", (MODEL,)
+    ),
+    "SQUADS1": Promise(
+        "A squad survives its daemon: nothing is started twice, what is left is ended, every member is answered.",
+        (
+            f"{SQUAD_CRASH}a_daemon_killed_at_a_step_of_a_squad_starts_no_member_twice",
+            f"{SQUAD_CRASH}members_that_outlive_a_killed_daemon_are_ended_and_said_to_be_interrupted",
+            f"{SQUAD_CRASH}a_killed_daemon_leaves_another_programs_process_of_the_same_number_alone",
+        ),
+    ),
+    "SQUADS2": Promise(
+        "Only the client's own cancel ends members; nothing of a member is left running.",
+        (
+            f"{SQUADS}only_the_clients_own_cancel_ends_its_members",
+            f"{SQUADS}a_dropped_connection_wastes_no_paid_work",
+            f"{HOSTILE}children_that_stay_behind_are_ended_with_their_member_however_that_ends",
+            f"{HOSTILE}children_that_multiply_until_they_are_killed_all_are",
+        ),
+    ),
+    "SQUADS3": Promise(
+        "A member's output can be watched in a pane, which harms neither the member nor the window.",
+        (
+            "integration/test_squad_visible.py::test_a_visible_member_is_read_in_a_pane_which_goes_with_it",
+            "integration/test_showing.py::test_the_users_panes_stay_as_they_are",
+            "integration/test_showing.py::test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep",
+        ),
+        "measured: overhead of a member, 20 at once, memory beside 100 MB, `python -m benchmarks squads`",
     ),
 }
 """Promise id -> what holds it."""

@@ -74,7 +74,7 @@ def known(paths: Paths) -> list[SquadFile]:
 
 
 def clear(paths: Paths) -> None:
-    """Remove what was laid out for squads whose beginning was never written down: nothing of them was ever started."""
+    """Remove what was laid out for squads whose beginning was never written down: nothing of them ran."""
     if paths.squads.is_symlink():
         return
     for place in paths.squads.glob("*"):

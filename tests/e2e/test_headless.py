@@ -61,6 +61,7 @@ def test_two_runs_at_once_answer_with_the_models_words_and_keep_nothing_of_each_
     make_world: Callable[..., World], kind: Kind
 ) -> None:
     world = make_world(kind)
+    world.used_before(kind)
     before = world.snapshot(kind)
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(run, world, kind, script(hold="both", say=f"I am {name}.")) for name in ("one", "two")]

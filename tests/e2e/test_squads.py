@@ -40,6 +40,7 @@ def test_two_members_at_once_without_chats_and_with_chats_that_go_on(
     make_world: Callable[..., World], kind: Kind
 ) -> None:
     world = make_world(kind)
+    world.used_before(kind)
     before = world.snapshot(kind)
     names = ("plum", "mango")
     rows = both(
@@ -57,7 +58,9 @@ def test_two_members_at_once_without_chats_and_with_chats_that_go_on(
         assert "\n# Task\n\nI am " in prompt
 
     wire = connected(world, kind, "stateful")
-    rows = both(world, wire, [{"task": f"The word is {name}. {script(hold='two', say=name)}"} for name in names], "two")
+    rows = both(
+        world, wire, [{"task": f"The word is {name}. {script(hold='two', say=name)}"} for name in names], "two"
+    )
     assert [(row["status"], row["rawStdout"]) for row in rows] == [("completed", f"{name}\n") for name in names], rows
     chats = [row["chatId"] for row in rows]
     assert len({*chats, ""}) == 3

@@ -192,6 +192,12 @@ class World:
         if self.user:
             other_user.give(self.home, self.user)
 
+    def used_before(self, kind: Kind) -> None:
+        """Have the CLI of a user who has run it once: opencode's first start makes its database, alone."""
+        if kind == "opencode":
+            done = self.run(str(clis.program(kind)), "session", "list")
+            assert done.returncode == 0, done.stdout + done.stderr
+
     def configure(self, config: str) -> None:
         """Replace the project's configuration as a whole; a daemon that runs takes it up."""
         place = self.root / ".agents" / "config.toml"

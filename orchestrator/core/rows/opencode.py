@@ -196,6 +196,7 @@ ROW = Engine(
         "While it waits inside a call its spinner takes a quarter of a core; parked it rests.",
         "Without a provider of the user's own opencode takes one of its free models, over the network and unasked.",
         "A chat of a squad goes on only in the folder where it began: elsewhere its run works there and never ends.",
+        "Its very first start makes its database: two members at once fail then. Start it once by hand.",
         "In a squad whatever it would ask about ends its run, with status 0 and nothing said.",
         "A squad's run that begins a chat has opencode's log in rawStderr: nothing else tells the chat's id.",
         "With OPENCODE_PURE set it loads no plugin: the agent works, but it polls and is never parked.",
