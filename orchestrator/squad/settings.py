@@ -171,7 +171,9 @@ def _text(path: Path, shown: str) -> str:
 def _word(env: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
     value = env.get(name, "").strip()
     if value and value not in words:
-        raise BadRequest("bad_config", f"{name} is {value!r}", f"set it to one of: {', '.join(words)}", variable=name)
+        raise BadRequest(
+            "bad_config", f"{name} is {value[:40]!r}", f"set it to one of: {', '.join(words)}", variable=name
+        )
     return value or None
 
 
@@ -179,6 +181,7 @@ def _number(env: Mapping[str, str], name: str, default: int, most: int) -> int:
     value = env.get(name, "").strip()
     if not value:
         return default
-    if not value.isdecimal() or not value.isascii() or not 1 <= int(value) <= most:
+    # Its length first: Python refuses to read a number of thousands of digits.
+    if not value.isdecimal() or not value.isascii() or len(value) > 20 or not 1 <= int(value) <= most:
         raise BadRequest("bad_config", f"{name} is {value[:40]!r}", f"set it to 1 .. {most}", variable=name)
     return int(value)
