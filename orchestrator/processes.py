@@ -119,16 +119,8 @@ async def ended(pid: int) -> int | None:
         while began is not None and alive(pid, began):
             await elapse(WITHOUT_PIDFD_S, _CLOCK)
         return None
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def readable() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    loop.add_reader(fd, readable)
     try:
-        await done
+        await readable(fd)
         for _ in range(STATUS_TRIES):
             status = _wait_status(fd)
             if status is not None or not _is_zombie(pid):
@@ -136,8 +128,18 @@ async def ended(pid: int) -> int | None:
             await elapse(0.01, _CLOCK)
         return None
     finally:
-        loop.remove_reader(fd)
         os.close(fd)
+
+
+async def readable(fd: int) -> None:
+    """Wait until the descriptor can be read: of a pidfd, until its process has ended."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, lambda: None if done.done() else done.set_result(None))
+    try:
+        await done
+    finally:
+        loop.remove_reader(fd)
 
 
 # linux/pidfd.h: struct pidfd_info in its first published size, and the exit status at its end.

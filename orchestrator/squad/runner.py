@@ -163,18 +163,9 @@ async def _ended(pid: int, clock: Clock) -> None:
         while processes.state_of(pid) not in ("Z", ""):
             await elapse(processes.WITHOUT_PIDFD_S, clock)
         return
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def readable() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    loop.add_reader(fd, readable)
     try:
-        await done
+        await processes.readable(fd)
     finally:
-        loop.remove_reader(fd)
         os.close(fd)
 
 
