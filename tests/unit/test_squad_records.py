@@ -88,6 +88,19 @@ def test_what_is_no_file_is_no_output(tmp_path, make):
     assert records.beginning(path) == ""
 
 
+def test_a_pipe_that_somebody_writes_into_is_no_output_either(tmp_path):
+    path = tmp_path / "stdout"
+    os.mkfifo(path)
+    fd = os.open(path, os.O_RDWR)
+    try:
+        for _ in range(2):
+            assert records.output(path, 1024) == ("", False)
+            assert records.beginning(path) == ""
+            os.write(fd, b"chat-1")
+    finally:
+        os.close(fd)
+
+
 # -- the squad's file -------------------------------------------------------------------------------------------
 
 

@@ -161,6 +161,7 @@ def test_the_time_is_over_when_the_clock_says_so_and_not_before(given):
     async def act(stop, task):
         await clock.advance(59.0)
         assert not task.done()
+        assert [one for one in clock.alarms if not one.canceled], "it is still waited for, and not being ended"
         await clock.advance(1.0)
 
     outcome = stopped_while_it_runs(python(given, READY, grace_s=0.0), clock, lambda *both: pumped(clock, act, *both))
