@@ -448,6 +448,7 @@ class Stage:
             ("meta", "agents/*/meta.json"),
             ("run", "run/*/run.json"),
             ("launch", "agents/*/engine/launch.json"),
+            ("squad", "squads/*/squad.json"),
         ):
             for path in (self.root / ".agents").glob(pattern):
                 yield name, path, json.loads(path.read_text())

@@ -439,6 +439,15 @@ def test_what_has_not_ended_in_time_is_running_and_is_collected_later(scene):
     assert len(calls(scene)) == 2
 
 
+def test_a_client_whose_limit_is_known_is_answered_before_it(scene):
+    gate = scene.base / "gate"
+    wire = scene.begun(squads.variables(scene), "--call-limit", "2")
+    answer = start(wire, do(say="later", hold=str(gate)))
+    assert only(answer)["status"] == "running"
+    gate.touch()
+    assert only(collect(wire, answer["squadId"]))["rawStdout"] == "later"
+
+
 def test_a_dropped_connection_wastes_no_paid_work(scene):
     gate = scene.base / "gate"
     wire = connect(scene)
