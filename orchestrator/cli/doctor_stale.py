@@ -53,7 +53,7 @@ def _sockets(place: Project) -> Iterator[Finding]:
     dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
     for path in dead:
         if path.parent == here:
-            yield Finding("leftovers", "note", f"{path}: its daemon was killed; the next one replaces it")
+            yield Finding("leftovers", "note", f"{path}: its daemon has ended; the next one replaces it")
     others = [path for path in dead if path.parent != here]
     if others:
         step = "orchestrator gc --apply removes those that nobody has touched for long"

@@ -151,10 +151,12 @@ class Squads:
             await wait_until(moved, squad.changed, deadline, self._clock)
         if squad.failed is not None:
             raise squad.failed
-        place, limit = self._paths.squad_dir(squad_id), self._config().squad_output_bytes
-        found = await asyncio.to_thread(results.shown, squad.file, place, limit, self._clock.now())
-        if squad.over:
-            squad.file.read_at = rfc3339(self._clock.now())
+        place, at, whole = self._paths.squad_dir(squad_id), self._clock.now(), squad.over
+        if whole:  # before it is read: it is kept long enough for that
+            squad.file.read_at = rfc3339(at)
+        limit = results.share(self._config().squad_output_bytes, len(squad.file.members))
+        found = await asyncio.to_thread(results.shown, squad.file, place, limit, at)
+        if whole:
             with contextlib.suppress(OrchestratorError):  # it only says how long the results are kept
                 await squad.book.write()
         return found

@@ -10,6 +10,14 @@ from orchestrator.core.documents import MemberFile, SquadFile
 from orchestrator.squad import records
 
 ENDED = ("completed", "error", "timeout")
+ANSWER_BYTES = 1 << 20
+"""Of all outputs in one answer together: a relay and its client must carry it, and a model cannot read more."""
+LEAST_BYTES = 4096
+
+
+def share(wanted: int, members: int) -> int:
+    """How much of each output is answered, where ``wanted`` is configured and so many members are in one answer."""
+    return min(wanted, max(LEAST_BYTES, ANSWER_BYTES // (2 * max(1, members))))
 
 
 def progress(file: SquadFile) -> str:

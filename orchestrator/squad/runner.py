@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator import processes, steps
 from orchestrator.clock import Clock, Signal, elapse, wait_until
@@ -208,36 +209,59 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
     parents: dict[int, int] = {}
     spared: set[int] = set()
     marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
-    for item in processes.PROC.iterdir():
-        if not item.name.isdigit():
+    leader = _stat(session) if session is not None else None
+    since = leader.began if leader is not None else 0  # none of them is older than what started them
+    for name in os.listdir(processes.PROC):  # noqa: PTH208  (hundreds of names, at the end of each member)
+        one = _stat(int(name)) if name.isdigit() else None
+        if one is None:
             continue
-        pid = int(item.name)
-        try:
-            stat = (item / "stat").read_bytes()
-        except OSError:
+        parents[one.pid] = one.parent
+        if one.name.startswith(SPARED.encode()):
+            spared.add(one.pid)
+        if one.began < since or one.state in (b"Z", b"X") or one.pid in (session, os.getpid()):
             continue
-        name, _, rest = stat.partition(b"(")[2].rpartition(b")")
-        state, parent, _, of, *more = rest.split()
-        parents[pid] = int(parent)
-        if name.startswith(SPARED.encode()):
-            spared.add(pid)
-        if state in (b"Z", b"X") or pid in (session, os.getpid()):
-            continue
-        began[pid] = int(more[15])
-        if (session is not None and int(of) == session) or _carries(item, marks):
-            theirs.add(pid)
+        began[one.pid] = one.began
+        if (session is not None and one.session == session) or _carries(one.pid, marks):
+            theirs.add(one.pid)
     found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
     return [(pid, began[pid]) for pid in found]
 
 
-def _carries(item: Path, marks: set[bytes]) -> bool:
+class _Stat(NamedTuple):
+    pid: int
+    name: bytes
+    state: bytes
+    parent: int
+    session: int
+    began: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """What the kernel tells of a process, ended ones included; None when it is gone."""
+    data = _read(pid, "stat")
+    name, closed, rest = data.partition(b"(")[2].rpartition(b")")
+    if not closed:
+        return None
+    state, parent, _, session, *more = rest.split()
+    return _Stat(pid, name, state, int(parent), int(session), int(more[15]))
+
+
+def _carries(pid: int, marks: set[bytes]) -> bool:
+    environ = _read(pid, "environ")
+    if MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0")):
+        return False
     try:
-        environ = (item / "environ").read_bytes()
-        if MEMBER_ENV.encode() not in environ or item.stat().st_uid != os.geteuid():
-            return False
+        return (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
     except OSError:
         return False
-    return not marks.isdisjoint(environ.split(b"\0"))
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"{processes.PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (see above)
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:

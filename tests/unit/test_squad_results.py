@@ -91,3 +91,9 @@ def test_progress_names_who_works():
     file = squad({"state": "running"}, {"state": "timeout"}, {"state": "planned"})
     assert results.progress(file) == "1 of 3 members have ended; at work: coder"
     assert results.progress(squad({"state": "error"})) == "1 of 1 members have ended"
+
+
+@pytest.mark.parametrize(("members", "answered"), [(1, 65_536), (8, 65_536), (16, 32_768), (64, 8192)])
+def test_many_members_share_what_one_answer_can_hold(members, answered):
+    assert results.share(65_536, members) == answered
+    assert results.share(1024, members) == 1024
