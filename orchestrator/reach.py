@@ -245,7 +245,7 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
             os.closerange(begin, end)
         os.set_inheritable(lock, True)
         os.set_inheritable(listener, True)
-        for number in (signal.SIGINT, signal.SIGPIPE):  # what we ignore would be ignored by it too
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGQUIT):  # what we ignore, it and its children would
             signal.signal(number, signal.SIG_DFL)
         os.execve(command[0], command, env)  # noqa: S606 - an argv list
     except BaseException as error:  # noqa: BLE001 - a child must never run on as a second relay

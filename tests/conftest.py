@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The markers that belong to a directory of tests."""
     config.addinivalue_line("markers", "e2e: the real CLIs against scripted models, run by make e2e")
     # Who runs tests in the background or under nohup has signals ignored, which what tests start would inherit.
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 

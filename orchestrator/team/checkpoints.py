@@ -22,7 +22,7 @@ import structlog
 from orchestrator import project, steps
 from orchestrator.clock import Clock, Timer
 from orchestrator.core import events, snapshot, state
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store import cache as store_cache
 from orchestrator.store.cache import BrokenCache, Cache, Item
 from orchestrator.store.files import Paths
@@ -159,7 +159,11 @@ class Checkpoints:
                 except BrokenCache as error:
                     self._give_up(error)
             # The truth is in the logs, and from now on all of it in memory: a task must not run twice.
-            agent.finished = folded(self._paths, agent.agent_id)[0].finished
+            try:
+                agent.finished = folded(self._paths, agent.agent_id)[0].finished
+            except BadRequest:  # it is known here: its files went away with the cache
+                path = self._paths.outbox(agent.agent_id)
+                raise Environment("io_failed", f"{path} has gone while the daemon wrote it", file=str(path)) from None
             agent.archive = None
             return agent.finished.get(task_id)
 

@@ -182,19 +182,23 @@ def test_an_agents_bad_call_gets_a_coded_error_and_nothing_is_written(scene, too
     refused(scene, scene.agent, tool, arguments, code)
 
 
-SAYS = ("agent_id", "epoch", "tasks", "finished", "running_task_id", "last_event_seq", "policies", "cwd")
+SAYS = ("agent_id", "epoch", "tasks", "finished", "running_task_id", "policies", "cwd")
+SEEN = {"blocked", "unblocked"}  # of the agent whose relay stands still: what the daemon sees of it by itself
 
 
 def facts(root):
     """Every file of the project; of meta.json what it takes from the records, for the rest is presence.
 
-    Without cache.sqlite, which is written when there is time and says nothing new.
+    Without cache.sqlite, which is written when there is time and says nothing new, and without what is `SEEN`.
     """
     found = {name: kept for name, kept in tree(root).items() if "/cache.sqlite" not in name}
     for name in [name for name in found if name.endswith("/meta.json")]:
         mode, content = found[name]
         meta = json.loads(content)
         found[name] = (mode, {key: meta.get(key) for key in SAYS})
+    for name in [name for name in found if name.endswith(".jsonl")]:
+        mode, content = found[name]
+        found[name] = (mode, [line for line in content.splitlines() if json.loads(line)["type"] not in SEEN])
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core import state, supervise
-from orchestrator.errors import Conflict
+from orchestrator.errors import Conflict, Environment
 from orchestrator.store.cache import BrokenCache, Cache
 from orchestrator.store.lines import encode
 from orchestrator.team import agents, tasks
@@ -304,6 +304,21 @@ async def test_a_cache_that_breaks_while_the_daemon_runs_is_given_up_without_har
     again = Team(tmp_path).load(clean=True)
     knows(again)
     again.close()
+
+
+async def test_an_agent_whose_files_went_away_with_the_cache_is_not_called_unknown(tmp_path):
+    team = Team(tmp_path)
+    await history(team)
+    await team.roster.checkpoints.finish()
+    home, aside = tmp_path / ".agents", tmp_path / "aside"
+    home.rename(aside)
+    team.roster.checkpoints._cache._writer.execute("UPDATE archived SET next = 'zz'")
+    with pytest.raises(Environment) as caught:
+        await enqueue(team, "t1", req="m:gone")
+    assert caught.value.code == "io_failed"
+    aside.rename(home)
+    assert (await enqueue(team, "t1", req="m:again"))["duplicate"], "it is known again once its files are back"
+    team.close()
 
 
 async def test_a_checkpoint_that_contradicts_its_log_is_not_used(tmp_path, monkeypatch):

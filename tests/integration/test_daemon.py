@@ -54,7 +54,7 @@ def test_thirty_relays_at_once_start_one_daemon_and_are_all_answered(stage):
     pid = stage.kill_daemon()
     with ThreadPoolExecutor(30) as pool:
         lists = list(pool.map(lambda wire: wire.ask("tools/list", {}), wires))
-    assert all(len(answer["result"]["tools"]) == 10 for answer in lists)
+    assert all(len(answer["result"]["tools"]) == 12 for answer in lists)
     assert len(daemons(stage)) == 1
     assert daemons(stage) != [pid]
 

@@ -125,6 +125,7 @@ def test_a_squads_file_that_cannot_be_read_hides_no_other_and_stops_no_daemon(sc
     wire = connect(scene)
     good, bad = start(wire, do(say="x"))["squadId"], start(wire, do())["squadId"]
     (scene.root / ".agents/squads" / bad / "squad.json").write_text('{"v": 1}')
+    scene.sound = False
     scene.kill_daemon()
     assert collect(wire, good)["members"][0]["rawStdout"] == "x"
     assert collect(wire, bad)["error"]["code"] == "unknown_squad"
