@@ -62,7 +62,7 @@ def test_without_a_terminal_the_model_is_offered_the_masters_tools_and_the_hooks
     }[kind]
     done = world.run(*words)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "scripted model" in done.stdout
+    assert "I heard 1 prompt" in done.stdout
     assert offers(models, "agent_create")
     world.orchestrator("daemon", "stop")
 
