@@ -22,8 +22,9 @@ from tests.stage import until
 
 Done = subprocess.CompletedProcess[str]
 AWKWARD = "{head} --help\r\n\t'one' \"two\" $HOME $(ls) `ls` {{env:HOME}} \\n \\ %s <b> é😀\u202e @nobody/here\n\n  # end \n"
-# opencode needs ten seconds of processor time for each start; what squads do with it, test_squads.py runs every time.
-QUICK = [pytest.param(kind, marks=[pytest.mark.slow] if kind == "opencode" else []) for kind in KINDS]
+# opencode needs ten seconds of processor time for each start, Gemini CLI three; what squads do with each of the four,
+# test_squads.py runs every time.
+QUICK = [pytest.param(kind, marks=[pytest.mark.slow] if kind in ("opencode", "gemini") else []) for kind in KINDS]
 EDIT: dict[Kind, tuple[str, dict[str, Any]]] = {
     "claude": ("Write", {"file_path": "{file}", "content": "x\n"}),
     "codex": ("exec_command", {"cmd": "echo x > {file}"}),
@@ -172,6 +173,7 @@ def test_everything_is_done_unasked_where_all_is_approved(make_world: Callable[.
     assert (done.returncode, done.stdout, file.exists()) == (0, "Done.\n", True), done.stderr
 
 
+@pytest.mark.slow
 def test_gemini_runs_in_a_folder_nobody_trusts_only_when_told_to(make_world: Callable[..., World]) -> None:
     world = make_world("gemini")
     (world.home / ".gemini" / "trustedFolders.json").write_text("{}")
