@@ -35,7 +35,7 @@ bench-engines: setup  ## what each real CLI costs as an agent, against scripted 
 	$(PY) -m benchmarks.engines $(ARGS)
 
 soak: setup       ## the long forms of the tests
-	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -m slow $(ARGS)
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -o faulthandler_timeout=0 -m slow $(ARGS)
 
 lock: venv        ## requirements.lock anew from pyproject.toml
 	$(PY) -m piptools compile --quiet --upgrade --generate-hashes --extra dev --build-deps-for editable \

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -110,5 +113,10 @@ def lingering(stage: Any) -> list[int]:
 
 
 def gone(stage: Any) -> None:
-    """Wait until no process of a member is left."""
-    until(lambda: not members(stage))
+    """Wait until no process of a member is left; those that stay fail this test only, not those after it."""
+    try:
+        until(lambda: not members(stage))
+    finally:
+        for pid in members(stage):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -451,7 +451,8 @@ class Stage:
             ("squad", "squads/*/squad.json"),
         ):
             for path in (self.root / ".agents").glob(pattern):
-                yield name, path, json.loads(path.read_text())
+                if path.is_file():  # a test may have put a pipe in its place
+                    yield name, path, json.loads(path.read_text())
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import errno
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,10 @@ LOOK_S = 1.0
 """How often a running command's outputs are measured."""
 ROUNDS = 20
 """How often what is left is killed: whoever forks faster than this is beyond a user's means."""
+EXEC_S = 0.001
+"""Between two looks at a process that is just about to execute its program: it has no environment for a moment."""
+HAS_NONE = 0x4 | 0x200000
+"""linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
 SPARED = "tmux"
 """A server that a member started may hold other people's work by now."""
 
@@ -202,7 +207,7 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
     """The living processes (pid, start time) of these members, the leader of ``session`` left out.
 
     A process is theirs when it is of that session, carries the id of one of them, or descends from such a one; tmux
-    servers and what runs in them are spared.
+    servers and what runs in them are spared. One that is started by one of theirs during the search is found too.
     """
     began: dict[int, int] = {}
     theirs: set[int] = set() if session is None else {session}
@@ -211,18 +216,34 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
     marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
     leader = _stat(session) if session is not None else None
     since = leader.began if leader is not None else 0  # none of them is older than what started them
-    for name in os.listdir(processes.PROC):  # noqa: PTH208  (hundreds of names, at the end of each member)
-        one = _stat(int(name)) if name.isdigit() else None
-        if one is None:
-            continue
-        parents[one.pid] = one.parent
-        if one.name.startswith(SPARED.encode()):
-            spared.add(one.pid)
-        if one.began < since or one.state in (b"Z", b"X") or one.pid in (session, os.getpid()):
-            continue
-        began[one.pid] = one.began
-        if (session is not None and one.session == session) or _carries(one.pid, marks):
-            theirs.add(one.pid)
+    known: set[str] = set()
+    unsure: set[str] = set()
+    for _ in range(ROUNDS):
+        if unsure:
+            time.sleep(EXEC_S)
+        # Whoever forks and ends between the listing and the look leaves a child that the listing has not: only a
+        # listing in which nobody is new has them all.
+        names = set(os.listdir(processes.PROC))  # noqa: PTH208  (hundreds of names, at the end of each member)
+        fresh = (names - known) | (unsure & names)
+        if not fresh:
+            break
+        known |= names
+        unsure = set()
+        for name in fresh:
+            one = _stat(int(name)) if name.isdigit() else None
+            if one is None:
+                continue
+            parents[one.pid] = one.parent
+            if one.name.startswith(SPARED.encode()):
+                spared.add(one.pid)
+            if one.began < since or one.state in (b"Z", b"X") or one.pid in (session, os.getpid()):
+                continue
+            began[one.pid] = one.began
+            carries = _carries(one.pid, marks)
+            if carries or (session is not None and one.session == session):
+                theirs.add(one.pid)
+            elif carries is None and not one.flags & HAS_NONE:
+                unsure.add(name)
     found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
     return [(pid, began[pid]) for pid in found]
 
@@ -233,6 +254,7 @@ class _Stat(NamedTuple):
     state: bytes
     parent: int
     session: int
+    flags: int
     began: int
 
 
@@ -243,17 +265,19 @@ def _stat(pid: int) -> _Stat | None:
     if not closed:
         return None
     state, parent, _, session, *more = rest.split()
-    return _Stat(pid, name, state, int(parent), int(session), int(more[15]))
+    return _Stat(pid, name, state, int(parent), int(session), int(more[2]), int(more[15]))
 
 
-def _carries(pid: int, marks: set[bytes]) -> bool:
+def _carries(pid: int, marks: set[bytes]) -> bool | None:
+    """Whether it is ours and has one of the marks; None while it is ours and has no environment to look into."""
     environ = _read(pid, "environ")
-    if MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0")):
+    if environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0"))):
         return False
     try:
-        return (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
+        mine = (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
     except OSError:
         return False
+    return (True if environ else None) if mine else False
 
 
 def _read(pid: int, name: str) -> bytes:

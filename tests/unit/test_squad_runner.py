@@ -242,6 +242,42 @@ def test_a_process_is_a_members_by_its_mark_its_session_or_its_parents_and_no_ot
     assert runner.left_of({"none"}) == []
 
 
+def test_a_process_that_was_forked_while_the_others_were_looked_at_is_found(child, monkeypatch):
+    """Its parent forked it after the listing and ended before the look: nothing in that listing tells of it."""
+    marked = child(["sleep", "1000"], **{MEMBER_ENV: "left-f"})
+    until(lambda: processes.command_of(marked.pid) == "sleep 1000")
+    listings = []
+
+    def listed(path):
+        listings.append(path)
+        return [name for name in listing(path) if len(listings) > 1 or name != str(marked.pid)]
+
+    listing = os.listdir
+    monkeypatch.setattr(runner.os, "listdir", listed)
+    assert pids_of(runner.left_of({"left-f"})) == {marked.pid}
+
+
+def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child, monkeypatch):
+    """The kernel shows no environment between the old image and the new one."""
+    marked = child(["sleep", "1000"], **{MEMBER_ENV: "left-e"})
+    until(lambda: processes.command_of(marked.pid) == "sleep 1000")
+    looks = []
+
+    def seen(pid, name):
+        looks.append((pid, name))
+        return b"" if name == "environ" and looks.count((marked.pid, name)) == 1 else look(pid, name)
+
+    look = runner._read
+    monkeypatch.setattr(runner, "_read", seen)
+    assert pids_of(runner.left_of({"left-e"})) == {marked.pid}
+
+
+def test_a_process_without_any_environment_does_not_hold_the_search_for_ever(child):
+    bare = child(["env", "-i", "sleep", "1000"], **{MEMBER_ENV: "left-n"})
+    until(lambda: processes.command_of(bare.pid) == "sleep 1000")
+    assert runner.left_of({"left-n"}) == []
+
+
 def test_a_tmux_server_that_a_member_started_is_spared_with_all_that_runs_in_it(child, tmp_path):
     server = tmp_path / "tmux: server"
     server.symlink_to("/bin/sh")
