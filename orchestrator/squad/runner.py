@@ -13,7 +13,6 @@ import errno
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +27,9 @@ LOOK_S = 1.0
 """How often a running command's outputs are measured."""
 ROUNDS = 20
 """How often what is left is killed: whoever forks faster than this is beyond a user's means."""
-EXEC_S = 0.001
-"""Between two looks at a process that is just about to execute its program: it has no environment for a moment."""
+EXEC_LOOKS, EXEC_S = 5, 0.002
+"""How often, and after how long, a process is looked at again that is just about to execute its program: it has no
+environment for a moment. Some never have one."""
 HAS_NONE = 0x4 | 0x200000
 """linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
 SPARED = "tmux"
@@ -181,7 +181,11 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
     ``session`` is the session its command leads, when that is certain. ``leader`` is the command itself where it must
     be ended too.
     """
-    found = await asyncio.to_thread(left_of, {member_id}, session)
+    for _ in range(EXEC_LOOKS):
+        found, unsure = await asyncio.to_thread(search, {member_id}, session)
+        if not unsure:
+            break
+        await elapse(EXEC_S, clock)
     count = len(found)
     if leader is not None:
         began = processes.start_time(leader)
@@ -209,6 +213,11 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
     A process is theirs when it is of that session, carries the id of one of them, or descends from such a one; tmux
     servers and what runs in them are spared. One that is started by one of theirs during the search is found too.
     """
+    return search(member_ids, session)[0]
+
+
+def search(member_ids: Collection[str], session: int | None = None) -> tuple[list[tuple[int, int]], bool]:
+    """As `left_of`, and whether there is one that had no environment to look into: then look again."""
     began: dict[int, int] = {}
     theirs: set[int] = set() if session is None else {session}
     parents: dict[int, int] = {}
@@ -217,18 +226,15 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
     leader = _stat(session) if session is not None else None
     since = leader.began if leader is not None else 0  # none of them is older than what started them
     known: set[str] = set()
-    unsure: set[str] = set()
+    unsure = False
     for _ in range(ROUNDS):
-        if unsure:
-            time.sleep(EXEC_S)
         # Whoever forks and ends between the listing and the look leaves a child that the listing has not: only a
         # listing in which nobody is new has them all.
         names = set(os.listdir(processes.PROC))  # noqa: PTH208  (hundreds of names, at the end of each member)
-        fresh = (names - known) | (unsure & names)
+        fresh = names - known
         if not fresh:
             break
         known |= names
-        unsure = set()
         for name in fresh:
             one = _stat(int(name)) if name.isdigit() else None
             if one is None:
@@ -243,9 +249,9 @@ def left_of(member_ids: Collection[str], session: int | None = None) -> list[tup
             if carries or (session is not None and one.session == session):
                 theirs.add(one.pid)
             elif carries is None and not one.flags & HAS_NONE:
-                unsure.add(name)
+                unsure = True
     found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
-    return [(pid, began[pid]) for pid in found]
+    return [(pid, began[pid]) for pid in found], unsure
 
 
 class _Stat(NamedTuple):

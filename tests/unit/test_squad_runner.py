@@ -269,13 +269,15 @@ def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child
 
     look = runner._read
     monkeypatch.setattr(runner, "_read", seen)
-    assert pids_of(runner.left_of({"left-e"})) == {marked.pid}
+    assert asyncio.run(runner.end("left-e", None, 5.0, SystemClock())) == 1
+    assert marked.wait() == -signal.SIGTERM
 
 
 def test_a_process_without_any_environment_does_not_hold_the_search_for_ever(child):
     bare = child(["env", "-i", "sleep", "1000"], **{MEMBER_ENV: "left-n"})
     until(lambda: processes.command_of(bare.pid) == "sleep 1000")
-    assert runner.left_of({"left-n"}) == []
+    assert asyncio.run(runner.end("left-n", None, 5.0, SystemClock())) == 0
+    assert bare.poll() is None
 
 
 def test_a_tmux_server_that_a_member_started_is_spared_with_all_that_runs_in_it(child, tmp_path):
