@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator import processes, steps
-from orchestrator.clock import Clock, Signal, elapse, wait_until
+from orchestrator.clock import Clock, Signal, SystemClock, elapse, wait_until
 from orchestrator.project import MEMBER_ENV
 from orchestrator.squad import records
 
@@ -30,6 +30,7 @@ ROUNDS = 20
 EXEC_LOOKS, EXEC_S = 5, 0.002
 """How often, and after how long, a process is looked at again that is just about to execute its program: it has no
 environment for a moment. Some never have one."""
+_KERNEL = SystemClock()  # of the kernel's own moments, which no test's clock moves
 HAS_NONE = 0x4 | 0x200000
 """linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
 SPARED = "tmux"
@@ -185,7 +186,7 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
         found, unsure = await asyncio.to_thread(search, {member_id}, session)
         if not unsure:
             break
-        await elapse(EXEC_S, clock)
+        await elapse(EXEC_S, _KERNEL)
     count = len(found)
     if leader is not None:
         began = processes.start_time(leader)
@@ -266,7 +267,7 @@ class _Stat(NamedTuple):
 
 def _stat(pid: int) -> _Stat | None:
     """What the kernel tells of a process, ended ones included; None when it is gone."""
-    data = _read(pid, "stat")
+    data = _read(pid, "stat") or b""
     name, closed, rest = data.partition(b"(")[2].rpartition(b")")
     if not closed:
         return None
@@ -277,7 +278,9 @@ def _stat(pid: int) -> _Stat | None:
 def _carries(pid: int, marks: set[bytes]) -> bool | None:
     """Whether it is ours and has one of the marks; None while it is ours and has no environment to look into."""
     environ = _read(pid, "environ")
-    if environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0"))):
+    if environ is None or (
+        environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0")))
+    ):
         return False
     try:
         mine = (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
@@ -286,12 +289,13 @@ def _carries(pid: int, marks: set[bytes]) -> bool | None:
     return (True if environ else None) if mine else False
 
 
-def _read(pid: int, name: str) -> bytes:
+def _read(pid: int, name: str) -> bytes | None:
+    """What the kernel tells of a process; None when it is gone or not ours to read."""
     try:
         with open(f"{processes.PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (see above)
             return file.read()
     except OSError:
-        return b""
+        return None
 
 
 def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:

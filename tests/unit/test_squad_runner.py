@@ -240,6 +240,7 @@ def test_a_process_is_a_members_by_its_mark_its_session_or_its_parents_and_no_ot
     assert pids_of(runner.left_of({"none"}, other.pid)) == set(), "the leader itself is left out"
     assert pids_of(runner.left_of({"none"}, parent.pid)) == {below}
     assert runner.left_of({"none"}) == []
+    os.kill(below, signal.SIGKILL)  # it is in no group that the fixture ends
 
 
 def test_a_process_that_was_forked_while_the_others_were_looked_at_is_found(child, monkeypatch):
