@@ -20,6 +20,12 @@ _COUNT = itertools.count(1)
 # How long one example takes is the machine's matter.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+# What takes longest as a whole, begun first: a module stays on one worker, and the last one keeps all waiting.
+FIRST = (
+    "test_matrix_daemon", "test_up_down", "test_matrix_pairs", "test_ac1_panes", "test_daemon", "test_world_door",
+    "test_squad_crash", "test_ac3_waiting", "test_lives", "test_world_signals", "test_worktree_agents",
+    "test_matrix_many", "test_worker", "test_engine_command", "test_blocked", "test_squad_hostile",
+)  # fmt: skip
 OURS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
 
 
@@ -30,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest modules first."""
+    places = {name: at for at, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)
