@@ -12,7 +12,7 @@ from tests.fakes.relays import until
         ("outbox:restarted:after", "tmux:respawn-pane", "recover"),
         pytest.param("outbox:exited:after", "outbox:requeued:after", "recover", marks=pytest.mark.slow),
         ("outbox:starting:after", "tmux:split-window", "create"),
-        ("tmux:split-window", "tmux:set-option", "creates"),
+        pytest.param("tmux:split-window", "tmux:set-option", "creates", marks=pytest.mark.slow),
         ("inbox:stop:after", "outbox:stopped:after", "delete"),
         pytest.param("outbox:stopped:before", "tmux:kill-pane", "delete", marks=pytest.mark.slow),
         ("outbox:result:after", "broadcast:append:before", "work"),
