@@ -499,6 +499,12 @@ class Stage:
         deadline = time.monotonic() + BOUND_S
         pause = threading.Event()
         while (left := self.processes()) and time.monotonic() < deadline:
+            # A daemon makes its session anew when it is gone. A server that was just beginning had no socket to be
+            # told by, or lost it with the other's.
+            for pid, command in left.items():
+                if command.startswith("tmux ") and f" -L {self.server.socket.name} " in command:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGTERM)
             pause.wait(0.02)
         return left
 
