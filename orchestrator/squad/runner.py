@@ -26,7 +26,7 @@ from orchestrator.squad import records
 LOOK_S = 1.0
 """How often a running command's outputs are measured."""
 ROUNDS = 20
-"""How often what is left is killed: whoever forks faster than this is beyond a user's means."""
+"""How often a search lists processes, and what is left is killed: who forks faster than this is beyond our means."""
 EXEC_LOOKS, EXEC_S = 5, 0.002
 """How often, and after how long, a process is looked at again that is just about to execute its program: it has no
 environment for a moment. Some never have one."""
