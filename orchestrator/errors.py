@@ -141,6 +141,31 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "no squad has this id, or its results are no longer kept",
         "results are kept for an hour behind the end of the squad, those nobody has read for a week",
     ),
+    "unknown_spawn_run": (
+        BadRequest,
+        "no spawn run of this home has this id",
+        "smartspawn_run_list shows the runs; SMART_SPAWN_MCP_HOME chooses the home",
+    ),
+    "unknown_artifact": (
+        BadRequest,
+        "the spawn run has no artifact of this node (yet)",
+        "smartspawn_run_result lists those there are",
+    ),
+    "no_api_key": (
+        BadRequest,
+        "a spawn run answered by the model API needs a key, and this connection has none",
+        "set OPENROUTER_API_KEY where your CLI starts this server, or choose engine or agent; see docs/spawn-runs.md",
+    ),
+    "model_not_allowed": (
+        BadRequest,
+        "MODEL_ALLOWLIST and MODEL_DENYLIST leave no model for this",
+        "name another model, or change the lists where your CLI starts this server",
+    ),
+    "prompt_too_large": (
+        BadRequest,
+        "the task and its context are longer than MAX_PROMPT_CHARS",
+        "shorten them, or raise MAX_PROMPT_CHARS where your CLI starts this server",
+    ),
     "bad_template": (
         BadRequest,
         "a command template cannot be used",
@@ -158,6 +183,12 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "no_worktree": (BadRequest, "the agent has no worktree", "orchestrator worktree list shows those there are"),
     # who: the caller, after looking again
+    "spawn_run_finished": (Conflict, "the spawn run has ended already", "read it with smartspawn_run_result"),
+    "home_newer": (
+        Conflict,
+        "the home of the spawn runs was written by a newer version",
+        "use that version, or another SMART_SPAWN_MCP_HOME",
+    ),
     "task_exists": (Conflict, "the task id is taken by another payload", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
     "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
@@ -248,8 +279,23 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the run directory belongs to somebody else or is open to others",
         "remove it, or fix owner and mode (0700)",
     ),
+    "home_unusable": (
+        Environment,
+        "the home of the spawn runs cannot be used",
+        "see the message; SMART_SPAWN_MCP_HOME chooses another one",
+    ),
+    "key_unsafe": (
+        Environment,
+        "the file with the key is not the user's alone",
+        "chmod 600 the named file, or set OPENROUTER_API_KEY",
+    ),
     "internal": (Environment, "a bug in orchestrator", "please report it with the daemon's log"),
     # who: the operator, before anything else runs
+    "corrupt_home": (
+        Corrupt,
+        "the database or an artifact of the spawn runs says what cannot be true",
+        "keep a copy; see the named file, and its backups beside it",
+    ),
     "corrupt_log": (Corrupt, "a log has a line that cannot be true", "orchestrator doctor shows file and line"),
     "unknown_version": (
         Corrupt,

@@ -1,0 +1,327 @@
+"""The words of a spawn run: what was asked, its frozen settings, its plan, its rows, its calls. Pure data.
+
+What stands in a JSON column of the database has a pydantic model here, so that what one version writes another reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Mode = Literal["single", "collective", "cascade", "plan", "swarm"]
+Budget = Literal["low", "medium", "high", "any"]
+Style = Literal["concise", "detailed", "decision"]
+RunStatus = Literal["queued", "running", "completed", "failed", "canceled"]
+NodeStatus = Literal["queued", "running", "retry_pending", "completed", "failed", "skipped", "canceled"]
+Kind = Literal["task", "evaluate", "merge"]
+Source = Literal["smart-spawn-api", "local"]
+CostSource = Literal["usage", "prices", "table", "reserved", "none"]
+"""Where a cost comes from: the answer's usage.cost, the server's price list, the shipped conservative table, the
+reservation of an attempt nobody knows the end of; none: its caller has no price."""
+
+RUN_ENDED: frozenset[str] = frozenset({"completed", "failed", "canceled"})
+NODE_ENDED: frozenset[str] = frozenset({"completed", "failed", "skipped", "canceled"})
+MERGED = "merged"
+"""Id of the node that merges, and of the artifact with the final answer, which every completed run has."""
+PLAN = "plan"
+"""Id of the artifact with the plan."""
+
+
+class Words(BaseModel):
+    """Base of what stands in JSON columns: keys of a newer version are not minded."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class RoleAsked(Words):
+    """Who is to answer: a role of the project by its id, or words from which the Smart Spawn API composes one."""
+
+    persona: str = ""
+    stack: tuple[str, ...] = ()
+    domain: str = ""
+    format: str = ""
+    guardrails: tuple[str, ...] = ()
+
+
+class MergeAsked(Words):
+    """How answers are merged: the style, and the model that does it; empty: the mode's own, and the plan's best."""
+
+    style: Style | None = None
+    model: str = ""
+
+
+class Asked(Words):
+    """What smartspawn_run_create was given; stands in ``params_json``.
+
+    ``engines`` or ``agents`` name who answers in the place of the model API; at most one of them is not empty.
+    ``role_body`` is the text of the project's role that ``role.persona`` named when the run was created.
+    """
+
+    task: str
+    mode: Mode
+    budget: Budget = "medium"
+    context: str = ""
+    count: int = 3
+    role: RoleAsked = RoleAsked()
+    role_body: str = ""
+    merge: MergeAsked = MergeAsked()
+    engines: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+
+    @property
+    def caller(self) -> Literal["model", "engine", "agent"]:
+        """Who answers its nodes."""
+        return "engine" if self.engines else "agent" if self.agents else "model"
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Who answers where it is not the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
+        return tuple(f"engine:{one}" for one in self.engines) + tuple(f"agent:{one}" for one in self.agents)
+
+
+class Settings(Words):
+    """The settings of one run, frozen when it is created; seconds, characters, dollars."""
+
+    base_url: str = "https://openrouter.ai/api/v1"
+    planner_url: str = "https://ss.deeflect.com/api"  # empty: the local planner only
+    max_parallel_runs: int = 2
+    max_parallel_nodes: int = 4
+    max_usd: Decimal = Decimal(5)
+    node_timeout_s: float = 180.0
+    run_timeout_s: float = 1800.0
+    max_prompt_chars: int = 200_000
+    max_completion_tokens: int = 4096
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    evaluator: str = ""
+    redact: bool = False
+    retries: int = 2
+
+
+@dataclass(frozen=True)
+class Node:
+    """One call of a plan.
+
+    ``id`` is safe as a file name (`plan` sees to it). ``needs`` are the ids of the nodes whose answers it is given.
+    ``model`` says who is asked: a model's id, ``engine:<name>`` or ``agent:<id>``. ``tier`` marks the two answers
+    of a cascade. ``system`` is the role it has, composed already.
+    """
+
+    id: str
+    kind: Kind
+    wave: int
+    needs: tuple[str, ...]
+    task: str
+    model: str
+    system: str = ""
+    tier: Literal["", "cheap", "premium"] = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The nodes of a run, each behind those it needs; the merge node, if there is one, last.
+
+    ``notes`` say in words what was not as asked: the API down, a cycle made a chain, a model that may not be used.
+    """
+
+    nodes: tuple[Node, ...]
+    source: Source
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a model costs, in dollars: per prompt token, per completion token, per request; and where that is from."""
+
+    prompt: Decimal
+    completion: Decimal
+    request: Decimal = Decimal(0)
+    source: Literal["prices", "table"] = "table"
+
+
+# -- one call -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One attempt at a node, as a caller gets it. ``token`` names the attempt in all the world and for ever."""
+
+    run_id: str
+    node_id: str
+    attempt: int
+    token: str
+    model: str
+    system: str
+    prompt: str
+    max_tokens: int
+    timeout_s: float
+    base_url: str = ""
+    key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. ``cost`` None: the caller did not say what it cost; ``model`` is the one that really answered."""
+
+    text: str
+    finish_reason: str = "stop"
+    model: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost: Decimal | None = None
+    generation_id: str = ""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the model had more to say than it was allowed to."""
+        return self.finish_reason == "length"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An attempt that gave no answer.
+
+    ``retry``: whether another attempt can help; then not before ``retry_after_s``, where the server said so.
+    ``reached`` says whether the request may have been worked on: then an unknown ``cost`` counts as all of the
+    reservation. ``code`` is stable: the HTTP status, or one of ``timeout``, ``network``, ``empty``, ``nonsense``,
+    ``refused``, ``engine``, ``agent``, ``canceled``.
+    """
+
+    code: str
+    message: str
+    retry: bool
+    retry_after_s: float | None = None
+    reached: bool = True
+    cost: Decimal | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+# -- rows -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A daemon that may execute runs: where it lives, and which process of which boot it is (clock ticks)."""
+
+    host: str
+    boot_id: str
+    pid: int
+    start: int
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as it is stored. ``number`` is its place in the line of all runs of the home; times are RFC 3339 UTC.
+
+    ``token`` rises with each change of the owner: whoever writes for a run must know the current one. ``active``:
+    it holds one of the places of MAX_PARALLEL_RUNS. ``active_s`` is how long it has been executed, waits for a key
+    left out. ``waiting``: its owner, if any, has no key for it.
+    """
+
+    id: str
+    number: int
+    asked: Asked
+    settings: Settings
+    status: RunStatus
+    created_at: str
+    updated_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    error: str | None = None
+    project: str = ""
+    req: str = ""
+    origin: str = ""
+    key_fp: str = ""
+    estimated_steps: int = 0
+    owner: Owner | None = None
+    token: int = 0
+    active: bool = False
+    waiting: bool = False
+    active_s: float = 0.0
+    cancel_requested: bool = False
+    planned: bool = False
+    plan_source: str = ""
+    summary: str = ""
+    dissent: str = ""
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """A node as it is stored, in the order of the plan. ``attempt`` is the number of its last attempt, 0 before."""
+
+    node: Node
+    status: NodeStatus
+    attempt: int = 0
+    retry_count: int = 0
+    reruns: int = 0  # attempts that a daemon's death cut off, and that were made again
+    retry_at: str | None = None
+    error: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    finish_reason: str = ""
+    answered_by: str = ""  # the model that really answered
+
+
+AttemptState = Literal["running", "done", "failed", "lost", "canceled"]
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One attempt, and what it has cost: ``cost`` once that is known, until then all of ``reserved`` counts.
+
+    ``cost`` None with ``cost_source`` none: its caller has no price (squad, team).
+    """
+
+    node_id: str
+    attempt: int
+    token: str
+    state: AttemptState
+    reserved: Decimal
+    cost: Decimal | None = None
+    cost_source: CostSource = "reserved"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model: str = ""
+    started_at: str = ""
+    finished_at: str | None = None
+    error: str | None = None
+
+    @property
+    def spent(self) -> Decimal:
+        """What counts against MAX_USD_PER_RUN."""
+        return self.reserved if self.cost is None and self.cost_source == "reserved" else self.cost or Decimal(0)
+
+
+Level = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened with a run; ``seq`` is dense from 1 in each run."""
+
+    seq: int
+    node_id: str | None
+    level: Level
+    message: str
+    ts: str
+
+
+ArtifactType = Literal["raw", "merged", "plan", "log"]
+
+
+@dataclass(frozen=True)
+class ArtifactRow:
+    """A file of a run. ``path`` is relative to the home; ``node_id`` is a node's own id, ``merged`` or ``plan``."""
+
+    node_id: str
+    type: ArtifactType
+    path: str
+    bytes: int
+    sha256: str
+    created_at: str
+    model: str = ""
