@@ -1,0 +1,399 @@
+"""The database of the spawn runs: one SQLite connection on one thread, whose transactions many calls share.
+
+Touches ``<home>/db.sqlite`` and what SQLite keeps beside it, ``<home>/db.lock``, and the home's mode. Knows nothing
+of runs: `transitions` and `queries` are functions of a connection, which are run here.
+
+Several daemons share a home, and before SQLite 3.51.3 processes that write or carry over the WAL at the same moment
+may corrupt it; so every transaction that writes, every checkpoint, the opening and the closing hold an flock on
+``db.lock``. Readers need none. Nothing is done before the first call, so who makes no runs has no home either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from orchestrator.clock import SystemClock
+from orchestrator.errors import Conflict, Corrupt, Environment, OrchestratorError
+from orchestrator.spawn import ddl, upgrade
+from orchestrator.store.files import failure, make_dir
+
+P = ParamSpec("P")
+T = TypeVar("T")
+NAME = "db.sqlite"
+LOCK = "db.lock"
+WAL_BYTES = 4 << 20
+"""Each time the WAL has grown by so much it is carried into the file."""
+LOCK_WAIT_S = 30.0
+"""How long others may hold the lock: a transaction takes milliseconds, so whoever has it then stands still."""
+CLOSE_S = 5.0
+BUSY_MS = 5000
+REFUSED = frozenset(
+    {
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+_ABANDONED: list[sqlite3.Connection] = []
+"""Connections not to be closed before the process ends: the lock could not be had, or their file is not there any
+more, and closing would remove the WAL of the one now in its place."""
+
+
+@dataclass
+class _Job(Generic[T]):
+    writes: bool
+    fn: Callable[[sqlite3.Connection], T]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[T]
+    value: T | None = None
+    error: BaseException | None = None
+
+
+class Database:
+    """The database of one home; opened by the first call, of whichever kind.
+
+    ``write`` and ``read`` raise what their function raised, or: Environment ``home_unusable``, ``disk_full``,
+    ``io_failed``; Conflict ``home_newer``; Corrupt ``corrupt_home``. After any of these the next call tries anew.
+    """
+
+    def __init__(self, home: Path, now: Callable[[], datetime] | None = None) -> None:
+        """Name the home; ``now`` stamps what an upgrade leaves."""
+        self.home = home
+        self.path = home / NAME
+        self._now = now or SystemClock().now
+        self._due: deque[_Job[Any]] = deque()
+        self._wake = threading.Condition()
+        self._closing = threading.Event()
+        self._never = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._con: sqlite3.Connection | None = None
+        self._file: tuple[int, int] = (0, 0)
+        self._opened = 0
+        self._wal_due = WAL_BYTES
+
+    @property
+    def exists(self) -> bool:
+        """Whether somebody has made runs in this home; a look at the file, without opening it."""
+        return self.path.exists()
+
+    async def write(
+        self, fn: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """What ``fn(con, …)`` returns, once it is committed and synced; all that ``fn`` did is undone if it raises.
+
+        Calls that wait together share one transaction and its sync, each behind a savepoint of its own.
+        """
+        return await self._call(True, lambda con: fn(con, *args, **kwargs))
+
+    async def read(self, fn: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What ``fn(con, …)`` returns, on one snapshot; whatever it may write is undone."""
+        return await self._call(False, lambda con: fn(con, *args, **kwargs))
+
+    async def data_version(self) -> int:
+        """A number that has changed when another process (or another ``Database``) has written since it was asked."""
+        return await self._call(False, self._version)
+
+    def _version(self, con: sqlite3.Connection) -> int:
+        (version,) = con.execute("PRAGMA data_version").fetchone()
+        return self._opened << 40 | int(version)
+
+    def close(self) -> None:
+        """Finish the calls there are and end the thread; takes a few seconds at most, later calls are refused."""
+        with self._wake:
+            self._closing.set()
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    async def _call(self, writes: bool, fn: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        job: _Job[T] = _Job(writes, fn, loop, loop.create_future())
+        with self._wake:
+            if self._closing.is_set():
+                raise Environment("io_failed", f"{self.path}: closed", file=str(self.path))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="spawn-db", daemon=True)
+                self._thread.start()
+            self._due.append(job)
+            self._wake.notify()
+        return await job.future
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._due or self._closing.is_set())
+                jobs = [job for job in self._due if not job.future.cancelled()]
+                self._due.clear()
+                if not jobs and self._closing.is_set():
+                    break
+            for writes in (False, True):
+                group = [job for job in jobs if job.writes is writes]
+                if group:
+                    self._serve(group, self._write_all if writes else self._read_all)
+        self._give_up()
+
+    def _serve(self, group: list[_Job[Any]], run: Callable[[sqlite3.Connection, list[_Job[Any]]], None]) -> None:
+        """Run the group and tell its callers; what is wrong with all of it, all are told."""
+        try:
+            run(self._connection(), group)
+        except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
+            for job in group:
+                job.error = error
+        told = {id(job.error): _told(self.path, job.error) for job in group if job.error is not None}
+        for job in group:
+            job.error = told.get(id(job.error))
+        if any(isinstance(job.error, Environment | Corrupt) for job in group):
+            self._give_up()
+        loops = {job.loop for job in group}
+        for loop in loops:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_deliver, [job for job in group if job.loop is loop])
+
+    def _read_all(self, con: sqlite3.Connection, group: list[_Job[Any]]) -> None:
+        for job in group:
+            con.execute("BEGIN")
+            try:
+                job.value = job.fn(con)
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                job.error = error
+            finally:
+                if con.in_transaction:
+                    con.execute("ROLLBACK")
+
+    def _write_all(self, con: sqlite3.Connection, group: list[_Job[Any]]) -> None:
+        with self._lock():
+            con.execute("BEGIN IMMEDIATE")
+            try:
+                for job in group:
+                    self._one(con, job)
+                con.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # it is undone already
+                    con.execute("ROLLBACK")
+                raise
+            self._carry_over(con)
+
+    def _one(self, con: sqlite3.Connection, job: _Job[Any]) -> None:
+        con.execute("SAVEPOINT one")
+        try:
+            job.value = job.fn(con)
+        except Exception as error:
+            # After some errors SQLite has undone the whole transaction, and with it what others did in it.
+            if not con.in_transaction or _told(self.path, error) is not error:
+                raise
+            job.error = error
+            con.execute("ROLLBACK TO one")
+        con.execute("RELEASE one")
+
+    def _carry_over(self, con: sqlite3.Connection) -> None:
+        """Carry a long WAL into the file; what fails stays in the WAL, and is tried again when that has grown."""
+        with contextlib.suppress(OSError, sqlite3.Error):
+            size = self._wal_bytes()
+            if size < self._wal_due:
+                return
+            self._wal_due = size + WAL_BYTES
+            con.execute("PRAGMA busy_timeout = 0")
+            try:
+                # As far as readers let it; the WAL begins anew when none holds it.
+                con.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._wal_due = self._wal_bytes() + WAL_BYTES
+            finally:
+                con.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def _wal_bytes(self) -> int:
+        return self.path.with_name(f"{NAME}-wal").stat().st_size
+
+    def _give_up(self) -> None:
+        """Close the connection: after a failed sync nobody knows what is where, and a new one reads what is there."""
+        con, self._con = self._con, None
+        if con is None:
+            return
+        try:
+            with self._lock():
+                con.close()
+        except (OrchestratorError, OSError, sqlite3.Error):
+            # SQLite carries the WAL over as the last connection closes, which needs the lock.
+            _ABANDONED.append(con)
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._con is not None:
+            with contextlib.suppress(OSError):
+                found = self.path.stat()
+                if (found.st_dev, found.st_ino) == self._file:
+                    return self._con
+            _ABANDONED.append(self._con)
+            self._con = None
+        prepare_home(self.home)
+        with self._lock():
+            self._con = self._open()
+        return self._con
+
+    def _open(self) -> sqlite3.Connection:
+        # An existing file is not opened to look at it: closing it would drop the locks of SQLite in this process.
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            found = self.path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise Environment("home_unusable", f"{self.path} is no regular file of yours", file=str(self.path))
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            self.path.chmod(0o600)
+        con = sqlite3.connect(self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+        try:
+            con.row_factory = sqlite3.Row
+            con.execute("PRAGMA trusted_schema = OFF")
+            con.execute("PRAGMA foreign_keys = ON")
+            (version,) = con.execute("PRAGMA user_version").fetchone()
+            self._check(version)
+            con.execute("PRAGMA wal_autocheckpoint = 0")
+            con.execute("PRAGMA synchronous = FULL")
+            if version < ddl.VERSION:
+                self._prepare(con)
+            con.execute("PRAGMA journal_mode = WAL").fetchall()
+        except BaseException:
+            con.close()
+            raise
+        self._file = (found.st_dev, found.st_ino)
+        self._opened += 1
+        self._wal_due = WAL_BYTES
+        return con
+
+    def _check(self, version: int) -> None:
+        if version > ddl.VERSION:
+            raise Conflict("home_newer", f"{self.path} has form {version}, this version knows {ddl.VERSION}")
+
+    def _prepare(self, con: sqlite3.Connection) -> None:
+        try:
+            if "runs" in ddl.tables(con):
+                upgrade.upgrade(con, self.path, self._now())
+                return
+            con.execute("BEGIN IMMEDIATE")
+            try:
+                ddl.create(con)
+                con.execute("COMMIT")
+            finally:
+                if con.in_transaction:
+                    con.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            if _told(self.path, error) is not error:
+                raise
+            raise Corrupt(
+                "corrupt_home", f"{self.path} is no database of spawn runs: {error}", file=str(self.path)
+            ) from error
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Hold the home's lock: against other processes, and against another Database of this one."""
+        path = self.home / LOCK
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            pause, waited = 0.001, 0.0
+            while not _locked(fd):
+                if waited >= (CLOSE_S / 2 if self._closing.is_set() else LOCK_WAIT_S):
+                    raise Environment(
+                        "io_failed", f"{path}: another process has held it for {waited:.0f} s", file=str(path)
+                    )
+                # flock itself knows no bound, so it is asked again and again.
+                self._never.wait(pause)
+                waited, pause = waited + pause, min(pause * 1.2, 0.02)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _deliver(jobs: Sequence[_Job[Any]]) -> None:
+    for job in jobs:
+        if not job.future.done():
+            if isinstance(job.error, StopIteration):  # no future takes one
+                job.future.set_exception(RuntimeError("StopIteration"))
+            elif job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.value)
+
+
+def prepare_home(home: Path) -> None:
+    """Make the home, the user's alone; Environment ``home_unusable`` where it is not, or others may write into it.
+
+    One that others may only read becomes the user's alone: the original made it so.
+    """
+    try:
+        make_dir(home, 0o700)
+    except Environment as error:
+        if error.code == "disk_full":
+            raise
+        raise Environment("home_unusable", error.message, file=str(home)) from error
+    try:
+        found = home.stat()
+        if found.st_uid != os.geteuid():
+            raise Environment("home_unusable", f"{home} belongs to another user", file=str(home))
+        if stat.S_IMODE(found.st_mode) & 0o022:
+            raise Environment(
+                "home_unusable", f"{home} may be written by others", f"chmod 700 {home}", file=str(home)
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            home.chmod(0o700)
+    except OSError as error:
+        raise Environment("home_unusable", f"{home}: {error.strerror}", file=str(home)) from error
+
+
+def _told(path: Path, error: BaseException) -> BaseException:
+    """The error in the product's words where file or machine are to blame; else itself, for it is the caller's."""
+    if isinstance(error, OSError):
+        told: OrchestratorError | None = failure(path, error)
+    elif isinstance(error, sqlite3.Error):
+        told = _by_code(path, error)
+    else:
+        told = None
+    if told is None:
+        return error
+    told.__cause__ = error
+    return told
+
+
+def _by_code(path: Path, error: sqlite3.Error) -> OrchestratorError | None:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT):
+        return Corrupt("corrupt_home", f"{path}: {error}", file=str(path))
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_room(path)):
+        return Environment("disk_full", f"{path}: {error}", file=str(path))
+    if code in REFUSED:
+        return Environment("io_failed", f"{path}: {error}", file=str(path))
+    return None
+
+
+def _no_room(path: Path) -> bool:
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False

@@ -1,0 +1,401 @@
+"""Every step in the life of a stored run: each compares and sets, and writes its events, in the caller's transaction.
+
+Each function takes the connection first, and ``at`` (RFC 3339 UTC) last or nearly so. ``token`` is the fence: who
+writes for a run must know the number that rose with its last change of owner; a step with another number, or for a
+run that has ended, changes nothing and returns False (None, 0). Events get the next number of their run, so they are
+dense from 1. Messages are stored as given: callers have masked them.
+"""
+
+# ruff: noqa: S608, PLR0917 - the SQL is put together from our own words; steps are called with a row's values in order
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from decimal import Decimal
+
+import orjson
+
+from orchestrator.errors import BadRequest
+from orchestrator.spawn import queries
+from orchestrator.spawn.model import (
+    NODE_ENDED,
+    RUN_ENDED,
+    ArtifactRow,
+    AttemptState,
+    CostSource,
+    Level,
+    NodeStatus,
+    Owner,
+    Plan,
+    RunRow,
+    RunStatus,
+)
+from orchestrator.spawn.queries import OPEN, node_key
+from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, worked
+
+WAITING = "waiting for key"
+_HELD = f"id = ? AND token = ? AND status IN {OPEN}"
+_ENDED_NODES = f"{tuple(sorted(NODE_ENDED))}"
+
+
+def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:
+    """Store the run at the end of the line; the run as it is stored.
+
+    A second call with the same ``req`` (not empty) answers the run of the first. ``row.owner`` is who creates it.
+    """
+    there = queries.by_req(con, row.req)
+    if there is not None:
+        return there
+    (number,) = con.execute("SELECT COALESCE(MAX(number), 0) + 1 FROM runs").fetchone()
+    row = replace(row, number=number, status="queued", created_at=at, updated_at=at, active=False)
+    asked, owner = row.asked, row.owner
+    insert(
+        con,
+        "runs",
+        id=row.id,
+        number=number,
+        task=asked.task,
+        mode=asked.mode,
+        budget=asked.budget,
+        context=asked.context or None,
+        params_json=asked.model_dump_json(),
+        settings_json=row.settings.model_dump_json(),
+        status=row.status,
+        created_at=at,
+        updated_at=at,
+        project=row.project,
+        req=row.req,
+        origin=row.origin,
+        key_fp=row.key_fp,
+        estimated_steps=row.estimated_steps,
+        token=row.token,
+        **({f"owner_{name}": value for name, value in asdict(owner).items()} if owner else {}),
+    )
+    say(con, row.id, None, "info", "run created", at)
+    return row
+
+
+def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
+    """Cancel a run (C33); BadRequest ``unknown_spawn_run``.
+
+    ``finished``: it had ended, nothing changed. ``canceled``: nobody executed it, so all of it has ended now.
+    ``canceling``: its owner finds ``cancel_requested``, and ends it.
+    """
+    run = con.execute("SELECT status, active, cancel_requested FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if run is None:
+        raise BadRequest("unknown_spawn_run", f"no run has the id {run_id[:80]!r}")
+    if run["status"] in RUN_ENDED:
+        return "finished"
+    con.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run_id,))
+    if run["active"]:
+        if not run["cancel_requested"]:
+            say(con, run_id, None, "warning", "cancel requested", at)
+        return "canceling"
+    # Attempts that a daemon's death cut off were paid for, as far as anybody knows.
+    con.execute(
+        "UPDATE attempts SET state = 'lost', finished_at = ? WHERE run_id = ? AND state = 'running'", (at, run_id)
+    )
+    con.execute(
+        "UPDATE nodes SET status = 'canceled', error = 'canceled', retry_at = NULL, finished_at = ? "
+        f"WHERE run_id = ? AND status NOT IN {_ENDED_NODES}",
+        (at, run_id),
+    )
+    end(con, run_id, "canceled", "canceled", at)
+    say(con, run_id, None, "warning", "run canceled", at)
+    return "canceled"
+
+
+# -- owners ---------------------------------------------------------------------------------------------------------
+
+
+def release(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    """Take the run from its owner, who was seen dead or ends; who holds the old token writes nothing any more."""
+    freed = con.execute(
+        "UPDATE runs SET owner_host = NULL, owner_boot_id = NULL, owner_pid = NULL, owner_start = NULL, active = 0, "
+        f"token = token + 1 WHERE {_HELD}",
+        (run_id, token),
+    )
+    return bool(freed.rowcount) and say(con, run_id, None, "info", "left by its daemon", at)
+
+
+def take(con: sqlite3.Connection, run_id: str, token: int, owner: Owner, at: str) -> int | None:
+    """Give the run to an owner; its new token, None when another was faster. It takes its place in the line again."""
+    taken = con.execute(
+        "UPDATE runs SET owner_host = ?, owner_boot_id = ?, owner_pid = ?, owner_start = ?, active = 0, "
+        f"token = token + 1 WHERE {_HELD}",
+        (owner.host, owner.boot_id, owner.pid, owner.start, run_id, token),
+    )
+    if not taken.rowcount:
+        return None
+    say(con, run_id, None, "info", f"taken over by the daemon with pid {owner.pid} on {owner.host}", at)
+    return token + 1
+
+
+def begin(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    """Take one of the places of MAX_PARALLEL_RUNS (the run's own setting), if there is one left for it.
+
+    All runs of the home count: those that have a place, and those before it in the line that could take one (they
+    have an owner, and wait for no key). True also when it has its place already.
+    """
+    run = held(con, run_id, token)
+    if run is None or run["active"]:
+        return run is not None
+    (before,) = con.execute(
+        f"SELECT COUNT(*) FROM runs WHERE id <> ? AND status IN {OPEN} "
+        "AND (active = 1 OR (number < ? AND owner_host IS NOT NULL AND waiting = 0))",
+        (run_id, run["number"]),
+    ).fetchone()
+    if before >= queries.settings(run["settings_json"]).max_parallel_runs:
+        return False
+    con.execute(
+        "UPDATE runs SET active = 1, waiting = 0, status = 'running', started_at = COALESCE(started_at, ?) "
+        "WHERE id = ?",
+        (at, run_id),
+    )
+    return say(con, run_id, None, "info", "run resumed" if run["started_at"] else "run started", at)
+
+
+def wait_for_key(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    """Let the run wait, without a place, for a daemon with its key; said once while it waits."""
+    run = held(con, run_id, token)
+    if run is None:
+        return False
+    con.execute("UPDATE runs SET active = 0, waiting = 1 WHERE id = ?", (run_id,))
+    return bool(run["waiting"]) or say(con, run_id, None, "warning", WAITING, at)
+
+
+def ready(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    """Its owner has the key: the run is in the line again."""
+    run = held(con, run_id, token)
+    if run is None:
+        return False
+    con.execute("UPDATE runs SET waiting = 0 WHERE id = ?", (run_id,))
+    return not run["waiting"] or say(con, run_id, None, "info", "the key is there", at)
+
+
+# -- plan and nodes -------------------------------------------------------------------------------------------------
+
+
+def lay(con: sqlite3.Connection, run_id: str, token: int, plan: Plan, artifact: ArtifactRow, at: str) -> bool:
+    """Store the plan, once: its nodes, its artifact, its notes as warnings. False when there is one already."""
+    run = held(con, run_id, token)
+    if run is None or run["planned"]:
+        return False
+    retries = queries.settings(run["settings_json"]).retries
+    for place, node in enumerate(plan.nodes, 1):
+        insert(
+            con,
+            "nodes",
+            id=node_key(run_id, node.id),
+            run_id=run_id,
+            place=place,
+            kind=node.kind,
+            wave=node.wave,
+            depends_on_json=orjson.dumps(node.needs).decode(),
+            task=node.task,
+            model=node.model,
+            prompt="",  # ours is made from the answers of others, when the node begins
+            meta_json=orjson.dumps({"tier": node.tier, "reason": node.reason}).decode(),
+            role_json=orjson.dumps({"system": node.system}).decode(),
+            status="queued",
+            max_retries=retries,
+        )
+    con.execute("UPDATE runs SET planned = 1, plan_source = ? WHERE id = ?", (plan.source, run_id))
+    keep(con, run_id, artifact)
+    for text in plan.notes:
+        say(con, run_id, None, "warning", text, at)
+    return say(con, run_id, None, "info", f"planned {len(plan.nodes)} nodes ({plan.source})", at)
+
+
+def claim(
+    con: sqlite3.Connection,
+    run_id: str,
+    token: int,
+    node_id: str,
+    attempt: int,
+    attempt_token: str,
+    reserved: Decimal,
+    model: str,
+    at: str,
+    active_s: float,
+    rerun: bool = False,
+) -> bool:
+    """Begin an attempt and reserve its price: once this is committed it counts, whatever happens.
+
+    ``attempt`` must be the number after the node's last one. The run must have its place and not be being canceled.
+    With ``rerun`` the node may stand as running, if none of its attempts does.
+    """
+    run = held(con, run_id, token)
+    if run is None or not run["active"] or run["cancel_requested"]:
+        return False
+    claimed = con.execute(
+        "UPDATE nodes SET status = 'running', attempt = ?, retry_at = NULL, error = NULL, "
+        "started_at = COALESCE(started_at, ?) "
+        "WHERE id = ? AND attempt = ? AND (status IN ('queued', 'retry_pending') OR (? AND status = 'running')) "
+        "AND NOT EXISTS (SELECT 1 FROM attempts WHERE run_id = ? AND node_id = ? AND state = 'running')",
+        (attempt, at, node_key(run_id, node_id), attempt - 1, rerun, run_id, node_id),
+    )
+    if not claimed.rowcount:
+        return False
+    insert(
+        con,
+        "attempts",
+        run_id=run_id,
+        node_id=node_id,
+        attempt=attempt,
+        token=attempt_token,
+        state="running",
+        reserved=str(reserved),
+        model=model,
+        started_at=at,
+    )
+    worked(con, run_id, active_s)
+    again = f" (attempt {attempt})" if attempt > 1 else ""
+    return say(con, run_id, node_id, "info", f"{node_id} asks {model}{again}", at)
+
+
+def settle(
+    con: sqlite3.Connection,
+    run_id: str,
+    token: int,
+    node_id: str,
+    attempt: int,
+    state: AttemptState,
+    *,
+    cost: Decimal | None,
+    cost_source: CostSource,
+    prompt_tokens: int,
+    completion_tokens: int,
+    model: str,
+    node_status: NodeStatus,
+    error: str | None,
+    retry_at: str | None,
+    finish_reason: str,
+    artifact: ArtifactRow | None,
+    level: Level,
+    message: str,
+    at: str,
+    active_s: float,
+) -> bool:
+    """End an attempt, exactly once: what it has cost, what becomes of its node, and the artifact it left.
+
+    A node that something else has ended meanwhile stays as it is. ``cost`` None with ``cost_source`` reserved: all of
+    the reservation counts.
+    """
+    if held(con, run_id, token) is None:
+        return False
+    ended = con.execute(
+        "UPDATE attempts SET state = ?, cost = ?, cost_source = ?, tokens_prompt = ?, tokens_completion = ?, "
+        "model = CASE ? WHEN '' THEN model ELSE ? END, finished_at = ?, error = ? "
+        "WHERE run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'",
+        (
+            *(state, None if cost is None else str(cost), cost_source, prompt_tokens, completion_tokens),
+            *(model, model, at, error, run_id, node_id, attempt),
+        ),
+    )
+    if not ended.rowcount:
+        return False
+    con.execute(
+        "UPDATE nodes SET status = ?, error = ?, retry_at = ?, finish_reason = ?, answered_by = ?, "
+        "retry_count = retry_count + ?, finished_at = ? WHERE id = ? AND status = 'running'",
+        (
+            *(node_status, error, retry_at, finish_reason, model, node_status == "retry_pending"),
+            *(at if node_status in NODE_ENDED else None, node_key(run_id, node_id)),
+        ),
+    )
+    sum_up(con, run_id, node_id)
+    if artifact is not None:
+        keep(con, run_id, artifact)
+    worked(con, run_id, active_s)
+    return say(con, run_id, node_id, level, message, at)
+
+
+def lose(
+    con: sqlite3.Connection, run_id: str, token: int, node_id: str, attempt: int, at: str, again: bool, message: str
+) -> bool:
+    """Give up an attempt whose end nobody saw: all of its reservation counts; with ``again`` its node is queued."""
+    if held(con, run_id, token) is None:
+        return False
+    lost = con.execute(
+        "UPDATE attempts SET state = 'lost', finished_at = ?, error = ? "
+        "WHERE run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'",
+        (at, message, run_id, node_id, attempt),
+    )
+    if not lost.rowcount:
+        return False
+    con.execute(
+        "UPDATE nodes SET status = ?, reruns = reruns + ?, error = ?, finished_at = ? "
+        "WHERE id = ? AND status = 'running'",
+        ("queued" if again else "failed", again, message, None if again else at, node_key(run_id, node_id)),
+    )
+    sum_up(con, run_id, node_id)
+    return say(con, run_id, node_id, "warning" if again else "error", message, at)
+
+
+def turn(
+    con: sqlite3.Connection,
+    run_id: str,
+    token: int,
+    nodes: Sequence[str],
+    frm: Collection[NodeStatus],
+    to: NodeStatus,
+    error: str | None,
+    message: str,
+    level: Level,
+    at: str,
+) -> int:
+    """Turn those of the nodes that are in one of these states to another, with an event each; how many there were."""
+    if held(con, run_id, token) is None:
+        return 0
+    turned = 0
+    sql = (
+        "UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? "
+        f"WHERE id = ? AND status IN ({', '.join('?' * len(frm))})"
+    )
+    for node_id in nodes:
+        values = (to, error, at if to in NODE_ENDED else None, node_key(run_id, node_id), *frm)
+        if con.execute(sql, values).rowcount:
+            turned += say(con, run_id, node_id, level, message, at)
+    return turned
+
+
+def finish(
+    con: sqlite3.Connection,
+    run_id: str,
+    token: int,
+    status: RunStatus,
+    error: str | None,
+    summary: str,
+    dissent: str,
+    merged: ArtifactRow | None,
+    message: str,
+    at: str,
+    active_s: float,
+) -> bool:
+    """End the run, exactly once. Refused (False) while one of its nodes or attempts has not ended."""
+    if held(con, run_id, token) is None:
+        return False
+    (left,) = con.execute(
+        f"SELECT EXISTS (SELECT 1 FROM nodes WHERE run_id = ? AND status NOT IN {_ENDED_NODES}) "
+        "OR EXISTS (SELECT 1 FROM attempts WHERE run_id = ? AND state = 'running')",
+        (run_id, run_id),
+    ).fetchone()
+    if left or status not in RUN_ENDED:
+        return False
+    con.execute("UPDATE runs SET summary = ?, dissent = ? WHERE id = ?", (summary, dissent, run_id))
+    if merged is not None:
+        keep(con, run_id, merged)
+    worked(con, run_id, active_s)
+    end(con, run_id, status, error, at)
+    levels: dict[RunStatus, Level] = {"failed": "error", "canceled": "warning"}
+    return say(con, run_id, None, levels.get(status, "info"), message, at)
+
+
+def note(
+    con: sqlite3.Connection, run_id: str, token: int | None, node_id: str | None, level: Level, message: str, at: str
+) -> bool:
+    """Write an event and nothing else; without a token whoever says it, also of a run that has ended."""
+    if token is not None and held(con, run_id, token) is None:
+        return False
+    return say(con, run_id, node_id, level, message, at)
