@@ -1,0 +1,391 @@
+"""What a chat/completions server sent, as a `Reply` or a `Fault`: whole bodies, event streams, errors hidden in both.
+
+Pure. Nothing that a server can send makes it raise. The forms are those of contract A7, the retry rules issue 6's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from email.utils import mktime_tz, parsedate_tz
+from typing import Any
+
+from orchestrator.spawn.model import Fault, Reply
+
+MESSAGE_CHARS = 300
+READ_CHARS = 4096
+"""Of a body that is no answer, so much is looked at to say what it is."""
+SANE_USD = 10_000
+SANE_TOKENS = 10**12
+BACKOFF_MOST_S = 30.0
+
+_SECRET = re.compile(
+    r"(?P<bearer>\bBearer\s+)[^\s\"',;]{6,}"
+    r"|(?P<header>\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic\s+)?)(?!bearer\b|basic\b)[^\s\"',;]{4,}"
+    r"|\bsk-[\w-]{4,}"
+    r"|\b(?:gh[pousr]_|github_pat_|xox[abprs]-|AKIA|AIza)[\w-]{8,}",
+    re.IGNORECASE,
+)
+# Codes that are words: OpenRouter and servers behind it say them in bodies and events of HTTP 200.
+_WORDS = (
+    ("rate_limit", 429),
+    ("overloaded", 503),
+    ("timeout", 408),
+    ("insufficient", 402),
+    ("auth", 401),
+    ("invalid_api_key", 401),
+    ("moderation", 403),
+    ("content", 403),
+    ("not_found", 404),
+    ("invalid", 400),
+    ("context_length", 400),
+)
+
+
+def masked(text: str, key: str = "") -> str:
+    """The text with secrets taken out: ``sk-…``, ``Bearer …``, tokens of well-known makers, and ``key`` itself."""
+    if key:
+        text = text.replace(key, "…")
+
+    def short(found: re.Match[str]) -> str:
+        kept = found["bearer"] or found["header"]
+        return f"{kept}…" if kept else f"{found[0][:3]}…"
+
+    return _SECRET.sub(short, text)
+
+
+def message(text: str, key: str = "") -> str:
+    """One line of at most 300 characters without secrets, of whatever somebody else said."""
+    # Masked before it is cut short: half a secret is not known as one.
+    line = masked(" ".join(_clean(text[:READ_CHARS]).split()), key)
+    return line if len(line) <= MESSAGE_CHARS else line[: MESSAGE_CHARS - 1] + "…"
+
+
+def backoff_s(retry_count: int, jitter: float, retry_after_s: float | None = None) -> float:
+    """How long to wait before the next attempt behind ``retry_count`` retries: 1 s · 2ⁿ, at most 30 s (B4.29).
+
+    ``jitter`` in 0..1 is drawn by the caller; it takes up to half of that away. Never less than ``retry_after_s``.
+    """
+    full = min(BACKOFF_MOST_S, 2.0 ** min(retry_count, 10))
+    return max(full * (1 - jitter / 2), retry_after_s or 0.0)
+
+
+def retries(status: int, after_s: float | None) -> bool:
+    """Whether an attempt that ended in this status is worth another: 408, 429, 5xx; 402 with Retry-After only."""
+    return status in {408, 429} or 500 <= status < 600 or (status == 402 and after_s is not None)
+
+
+def read_body(status: int, headers: Mapping[str, str], body: bytes, now: float, key: str = "") -> Reply | Fault:
+    """What a whole response says; ``now`` in seconds since 1970, for a Retry-After that is a date.
+
+    ``key`` is taken out of every message, whatever it looks like.
+
+    ``reached`` is False for what ended before any generation for certain: a refusal (4xx but 408), a redirect, and
+    any other status with the API's own error object.
+    """
+    if 200 <= status < 300:
+        stream = Stream(headers, now, key)
+        stream.feed(body)
+        return stream.end()
+    data = _parsed(body.decode("utf-8-sig", "replace"))
+    error = data.get("error") if isinstance(data, dict) else None
+    clean = isinstance(error, dict | str) and bool(error)
+    if not clean:
+        said = body[:READ_CHARS].decode("utf-8", "replace")
+        error = {"message": f"the server answered with status {status}: {said}" if said.strip() else ""}
+    found = _fault(error, headers, now, key, status=status)
+    refused = status < 500 and status != 408
+    return replace(found, reached=not (refused or clean))
+
+
+class Stream:
+    """Reads the body of a response with status 2xx as it comes, be it an event stream or plain JSON after all.
+
+    Feed it until `complete`, or the end; then `end` says what it was. A stream that was cut off before it said that
+    it is finished is a Fault ``network``: part of an answer is none.
+    """
+
+    def __init__(self, headers: Mapping[str, str], now: float, key: str = "") -> None:
+        self._headers = headers
+        self._now = now
+        self._key = key
+        self._generation_id = _word(_header(headers, "x-generation-id"))
+        self._parts: list[bytes] = []  # what came since the last line ended
+        self._data: list[str] = []  # data lines of the event that is being read
+        self._plain: bool | None = None
+        self._after_cr = False
+        self._events = False
+        self._broken = ""
+        self._error: Fault | None = None
+        self._refusal = ""
+        self._text: list[str] = []
+        self._finish = ""
+        self._model = ""
+        self._usage: Mapping[str, Any] = {}
+        self.complete = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether what came so far decides the outcome, whatever may still come: a finish reason, or an error."""
+        return self.complete or bool(self._finish) or self._error is not None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes, cut wherever the network cut them."""
+        if self.complete or not chunk:
+            return
+        if self._plain is None:
+            chunk = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()
+            if not chunk:
+                return
+            # Every line of an event stream begins with a field's name or a colon.
+            self._plain = chunk[:1] not in {b"d", b"e", b"i", b"r", b":"}
+        if self._plain:
+            self._parts.append(chunk)
+            return
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        if b"\n" not in chunk and b"\r" not in chunk:
+            self._parts.append(chunk)
+            return
+        lines = re.split(rb"\r\n|\n|\r", b"".join((*self._parts, chunk)))
+        self._parts = [lines.pop()]
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> Reply | Fault:
+        """What the response was, now that nothing more of it is read."""
+        rest = b"".join(self._parts)
+        self._parts.clear()
+        if self._plain:
+            self._whole(rest)
+        elif self._plain is False and not self.complete:
+            broken = self._broken
+            self._line(rest)
+            self._line(b"")
+            self._broken = broken  # half an event at the end is no nonsense: the stream broke off
+        return self._outcome()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _line(self, line: bytes) -> None:
+        if self.complete:
+            return
+        if not line:
+            data, self._data = self._data, []
+            for event in _events(data):
+                self._event(event)
+            return
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        self._events = self._events or name in {"", "data", "event", "id", "retry"}
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+
+    def _event(self, data: str) -> None:
+        if data.strip() == "[DONE]":
+            self.complete = True
+            return
+        found = _parsed(data)
+        if not isinstance(found, dict):
+            self._broken = self._broken or f"an event of the stream is not JSON: {data[:READ_CHARS]}"
+            return
+        self._take(found, "delta")
+
+    def _whole(self, body: bytes) -> None:
+        text = body.decode("utf-8", "replace")
+        found = _parsed(text)
+        if not isinstance(found, dict) or not ({"choices", "error"} & found.keys()):
+            self._broken = f"this is not the answer of a model API: {text[:READ_CHARS]}"
+            return
+        self._take(found, "message")
+        self.complete = True
+
+    def _take(self, found: Mapping[str, Any], place: str) -> None:
+        """One chunk, or the whole body: its error, its text, its end, its usage."""
+        if isinstance(found.get("usage"), dict):
+            self._usage = found["usage"]
+        self._generation_id = _word(found.get("id")) or self._generation_id
+        self._model = _word(found.get("model")) or self._model
+        self._wrong(found.get("error"))
+        choices = found.get("choices")
+        if choices is not None and not isinstance(choices, list):
+            self._broken = self._broken or "its choices are no list"
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                self._broken = self._broken or "a choice is no object"
+            elif choice.get("index") in (0, None):
+                self._choice(choice, place)
+
+    def _choice(self, choice: Mapping[str, Any], place: str) -> None:
+        said = choice.get(place)
+        said = said if isinstance(said, dict) else choice.get("message")
+        if isinstance(said, dict):
+            text = _text(said.get("content"))
+            if text is None:
+                self._broken = self._broken or "its content is neither text nor parts of text"
+            elif text:
+                self._text.append(text)
+            if isinstance(said.get("refusal"), str):
+                self._refusal += said["refusal"]
+        self._finish = _word(choice.get("finish_reason")) or self._finish
+        self._wrong(choice.get("error"))
+        if self._finish == "error":
+            self._wrong({"message": "the model's provider failed"})
+
+    def _wrong(self, error: object) -> None:
+        if self._error is None and isinstance(error, dict | str) and error:
+            self._error = _fault(error, self._headers, self._now, self._key)
+
+    # -- judging -------------------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Reply | Fault:
+        cost, prompt, completion = _cost(self._usage), *_tokens(self._usage)
+        text = _clean("".join(self._text))
+
+        def fault(code: str, why: str, *, retry: bool) -> Fault:
+            return Fault(code, message(why, self._key), retry, None, True, cost, prompt, completion)
+
+        if self._error is not None:
+            return replace(self._error, cost=cost, prompt_tokens=prompt, completion_tokens=completion)
+        if self._broken:
+            return fault("nonsense", self._broken, retry=False)
+        if not self.decided:
+            if self._plain is False and not self._events:
+                return fault("nonsense", "this is neither an event stream nor JSON", retry=False)
+            return fault("network", "the stream broke off before the answer was finished", retry=True)
+        if not text.strip():
+            if self._finish == "content_filter" or self._refusal:
+                return fault("refused", self._refusal or "the content filter withheld the answer", retry=False)
+            return fault("empty", "the model answered with nothing", retry=True)
+        return Reply(
+            text, self._finish or "stop", self._model, prompt, completion, cost, generation_id=self._generation_id
+        )
+
+
+def _events(data: list[str]) -> Iterator[str]:
+    """The events in the data lines between two blank lines: one by the standard; some servers forget the blanks."""
+    whole = "\n".join(data)
+    if len(data) > 1 and _parsed(whole) is None:
+        yield from data
+    elif whole.strip():
+        yield whole
+
+
+def _fault(error: Any, headers: Mapping[str, str], now: float, key: str, status: int = 0) -> Fault:
+    """An error object of the API; with the HTTP status, if that says more than 200."""
+    found: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
+    metadata = found.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    code = status or _status(found.get("code", found.get("type")))
+    after = _retry_after(code, headers, metadata, now)
+    words = [one for one in (found.get("message"), metadata.get("provider_name"), metadata.get("raw")) if one]
+    text = ": ".join(one for one in words if isinstance(one, str)) or f"the server answered with status {code}"
+    return Fault(str(code), message(text, key), retries(code, after), after)
+
+
+def _status(code: object) -> int:
+    """The status an error's code stands for; what nobody knows is the fault of the provider: 502."""
+    number = int(code) if isinstance(code, str) and re.fullmatch(r"\d{3}", code, re.ASCII) else code
+    if isinstance(number, Decimal) and number == number.to_integral_value():
+        number = int(number)
+    if isinstance(number, int) and 400 <= number < 600:
+        return number
+    word = code.lower() if isinstance(code, str) else ""
+    return next((status for name, status in _WORDS if name in word), 502)
+
+
+def _retry_after(status: int, headers: Mapping[str, str], metadata: Mapping[str, Any], now: float) -> float | None:
+    """In how many seconds the server wants to be asked again, wherever it said so (A7); None: it did not."""
+    more = metadata.get("headers")
+    more = more if isinstance(more, dict) else {}
+    for said in (_header(headers, "retry-after"), metadata.get("retry_after_seconds"), _header(more, "retry-after")):
+        seconds = _seconds(said, now)
+        if seconds is not None:
+            return seconds
+    if status == 429:
+        for where in (headers, more):
+            reset = _number(_header(where, "x-ratelimit-reset"))
+            if reset is not None:
+                return max(0.0, reset / 1000 - now)
+    return None
+
+
+def _seconds(said: object, now: float) -> float | None:
+    seconds = _number(said)
+    if seconds is None and isinstance(said, str):
+        try:
+            parts = parsedate_tz(said)
+            seconds = None if parts is None else mktime_tz(parts) - now
+        except (ValueError, OverflowError):
+            return None
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _number(said: object) -> float | None:
+    if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
+        return None
+    try:
+        number = float(said)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _header(headers: Mapping[str, Any], name: str) -> Any:
+    return next((value for key, value in headers.items() if key.lower() == name), None)
+
+
+def _cost(usage: Mapping[str, Any]) -> Decimal | None:
+    """``usage.cost`` in dollars, where it can be one: finite, not negative, below 10,000."""
+    said = usage.get("cost")
+    if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
+        return None
+    try:
+        cost = Decimal(str(said))
+    except (InvalidOperation, ValueError):
+        return None
+    return cost if cost.is_finite() and 0 <= cost < SANE_USD else None
+
+
+def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    def count(name: str) -> int | None:
+        said = usage.get(name)
+        return said if type(said) is int and 0 <= said < SANE_TOKENS else None
+
+    return count("prompt_tokens"), count("completion_tokens")
+
+
+def _text(content: object) -> str | None:
+    """The text of a content, be it a string, nothing, or a list of parts; None: it is none of these."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    parts = [one.get("text") if isinstance(one, dict) else one for one in content]
+    return "".join(one for one in parts if isinstance(one, str))
+
+
+def _word(said: object) -> str:
+    """A name the server gave, short enough to be stored; empty where it is none."""
+    return _clean(said[:200]) if isinstance(said, str) else ""
+
+
+def _clean(text: str) -> str:
+    """Text that can be written as UTF-8: halves of a character that two chunks brought are put together."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _parsed(text: str) -> Any:
+    """JSON with exact decimals, NaN and infinities included; None for what is none."""
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return None
