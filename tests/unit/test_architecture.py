@@ -111,8 +111,11 @@ def test_imports_go_in_the_designs_direction(module):
 
 PURE_OF_SPAWN = {
     f"orchestrator.spawn.{name}"
-    for name in ("model", "splitter", "plan", "table", "prompts", "judge", "money", "replies", "schedule", "drawing")
-}
+    for name in (
+        "model", "splitter", "plan", "table", "prompts", "judge", "money", "replies", "schedule", "drawing",
+        "drawing_page", "drawing_words",
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("module", [m for m in GRAPH if layer(m) in PURE or m in PURE_OF_SPAWN])

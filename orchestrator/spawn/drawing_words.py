@@ -1,0 +1,126 @@
+"""What a drawing of a spawn run says: escaped text, amounts, durations, its critical path. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from html import escape
+from typing import Any
+from unicodedata import east_asian_width
+
+Facts = Mapping[str, Any]
+Span = tuple[float, float]
+
+
+def said(text: object, cells: int = 0) -> str:
+    """Text as it may stand in XML and HTML, also in quotes; cut to ``cells`` columns if given."""
+    shown = "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape", "surrogatepass").decode() for c in str(text)
+    )
+    return escape(cut(shown.replace("\n", " "), cells) if cells else shown, quote=True)
+
+
+def cut(text: str, cells: int) -> str:
+    """The first ``cells`` columns of a text, with an ellipsis where something is missing."""
+    used = 0
+    for at, c in enumerate(text):
+        used += 2 if east_asian_width(c) in "WF" else 1
+        if used > cells:
+            return text[: max(0, at - 1)] + "…"
+    return text
+
+
+def dollars(value: object) -> str:
+    """An amount as humans read it, ``-`` for one that is not known; a small one keeps what counts of it."""
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        return "-"
+    if not amount.is_finite():
+        return "-"
+    return (
+        f"${amount:.2f}"
+        if amount == 0 or abs(amount) >= 1
+        else f"${amount:.4f}"
+        if amount >= Decimal("0.0001")
+        else "<$0.0001"
+    )
+
+
+def seconds(value: object) -> str:
+    """A duration as humans read it, ``-`` for one that is not known."""
+    if not isinstance(value, int | float):
+        return "-"
+    if value < 60:
+        return f"{value:.1f} s"
+    whole = round(value)
+    return (
+        f"{whole // 60} min {whole % 60:02d} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    )
+
+
+def repeats(node: Facts) -> str:
+    """How often a node was tried again, and made again after a daemon's death; empty for one that went well."""
+    attempts, reruns = node.get("attempts") or 0, node.get("reruns") or 0
+    told = [f"{attempts} attempts" if attempts > 1 else "", f"re-run {reruns}x" if reruns else ""]
+    return ", ".join(text for text in told if text)
+
+
+def totals(run: Facts) -> list[str]:
+    """What a run has come to, as short phrases: state, nodes, time, money, tokens, planner."""
+    progress, cost = run.get("progress") or {}, run.get("cost") or {}
+    told = [run.get("mode", ""), run.get("status", "")]
+    if progress:
+        told.append(f"{progress.get('done_nodes', 0)} of {progress.get('total_nodes', 0)} nodes done")
+        told += [
+            f"{progress[f'{kind}_nodes']} {kind}"
+            for kind in ("running", "failed", "skipped")
+            if progress.get(f"{kind}_nodes")
+        ]
+    if run.get("elapsed_s") is not None:
+        told.append(seconds(run["elapsed_s"]))
+    if cost:
+        told.append(f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}")
+        told.append(f"{cost.get('prompt_tokens') or 0} + {cost.get('completion_tokens') or 0} tokens")
+    if run.get("planner"):
+        told.append(f"planned by {run['planner']}")
+    return [text for text in told if text]
+
+
+_INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d+)?)Z")
+
+
+def instant(at: object) -> float | None:
+    """An RFC 3339 UTC instant in seconds, from a beginning that all share; None for what is none."""
+    found = _INSTANT.fullmatch(str(at))
+    if found is None:
+        return None
+    year, month, day, hour, minute = (int(found[n]) for n in range(1, 6))
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)  # the leap day is the last of its year
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day
+    return days * 86400.0 + hour * 3600 + minute * 60 + float(found[6])
+
+
+def spans_of(picture: Facts) -> dict[str, Span]:
+    """When each node that has started began and ended; what still runs ends with the last thing that is known."""
+    run, nodes = picture["run"], picture["nodes"]
+    known = [instant(fact.get(key)) for fact in (run, *nodes) for key in ("updated_at", "started_at", "finished_at")]
+    last = max((at for at in known if at is not None), default=0.0)
+    found = {}
+    for node in nodes:
+        began, ended = instant(node.get("started_at")), instant(node.get("finished_at"))
+        if began is not None:
+            found[node["node_id"]] = (began, max(began, last if ended is None else ended))
+    return found
+
+
+def critical_path(nodes: Sequence[Facts], spans: Mapping[str, Span]) -> list[str]:
+    """What decided when the run ended: from the last node back over what each waited for longest."""
+    needs = {node["node_id"]: [need for need in node["needs"] if need in spans] for node in nodes}
+    path: list[str] = []
+    open_ = list(spans)
+    while open_:
+        path.append(max(open_, key=lambda one: spans[one][1]))
+        open_ = [need for need in needs[path[-1]] if need not in path]
+    return path[::-1]
