@@ -1,8 +1,8 @@
 """Writes the parts of README.md and docs/ that repeat the code, so that they cannot differ from it.
 
 ``python tools/docs.py`` writes them, ``--check`` only says which pages are not current (exit 1). A page holds
-``<!-- generated: NAME -->`` ... ``<!-- /generated -->``; what stands between is a function of ``PARTS``. It
-touches no other file, and needs no daemon.
+``<!-- generated: NAME -->`` ... ``<!-- /generated -->``; what stands between is a function of ``PARTS``. The pictures
+of docs/pictures/ are drawn by the code that draws spawn runs. It touches no other file, and needs no daemon.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from orchestrator.server import agent_tools, master_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
+from orchestrator.spawn import drawing
+from orchestrator.spawn.model import Mode
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
 from orchestrator.team.broadcast import digest
@@ -583,9 +585,16 @@ def current(text: str) -> str:
     return BLOCK.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]().strip()}\n\n{found[3]}", text)
 
 
+def pictures() -> dict[Path, str]:
+    """The drawings that pages show: the graph of each mode of spawn runs."""
+    modes = typing.get_args(Mode)
+    return {ROOT / "docs" / "pictures" / f"{mode}.svg": drawing.svg(drawing.mode_picture(mode)) for mode in modes}
+
+
 def stale() -> dict[Path, str]:
-    """The pages that are not current, with what they should say."""
-    found = {}
+    """The pages and pictures that are not current, with what they should say."""
+    drawn = pictures()
+    found = {file: drawn[file] for file in drawn if not file.exists() or file.read_text("utf-8") != drawn[file]}
     for page in pages():
         text = page.read_text("utf-8")
         wanted = current(text)
@@ -595,7 +604,7 @@ def stale() -> dict[Path, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages that are not current, or with ``--check`` name them; the exit status."""
+    """Write the pages and pictures that are not current, or with ``--check`` name them; the exit status."""
     if arguments not in ([], ["--check"]):
         print("Usage: python tools/docs.py [--check]", file=sys.stderr)
         return 2
@@ -605,6 +614,7 @@ def main(arguments: list[str]) -> int:
         if arguments:
             print(f"{name} is not current; run: python tools/docs.py", file=sys.stderr)
         else:
+            page.parent.mkdir(exist_ok=True, parents=True)
             page.write_text(wanted, "utf-8")
             print(f"wrote {name}")
     return 1 if arguments and found else 0

@@ -27,7 +27,7 @@ from orchestrator.spawn.drawing_words import (
 MARK = "orchestrator spawn graph"
 """Stands in the first bytes of everything drawn: what carries it is ours to overwrite."""
 
-BOX_W, BOX_H, GAP_X, GAP_Y = 204, 64, 66, 18
+BOX_W, GAP_X, GAP_Y = 204, 66, 18
 ROWS = 25  # a wave with more nodes goes on in a column beside
 MARGIN, TEXT_H = 20, 18
 NAMES_W, CHART_W, BAR_H = 200, 720, 18
@@ -127,7 +127,7 @@ def mode_picture(mode: str) -> Facts:
             ("cheap", 0, "", "answers the whole task"),
             ("evaluate", 1, "cheap", "only with an evaluator"),
             ("premium", 2, "cheap evaluate", "only if the gate fails"),
-            ("merged", 3, "cheap premium", "merges, or takes the cheap one"),
+            ("merged", 3, "cheap premium", "merges, or takes cheap's as it is"),
         ],
         "plan": [
             ("step-1", 0, "", "the first part of the task"),
@@ -170,7 +170,9 @@ def _text(x: float, y: float, text: object, cells: int, kind: str = "") -> str:
 def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part:
     if not run.get("run_id"):
         return _Part((), 0, 0)
-    told = [" · ".join(totals(run))]
+    words = totals(run)
+    half = len(words) // 2 + 1
+    told = [" · ".join(words[:half]), " · ".join(words[half:])]
     if path:
         busy = sum(spans[one][1] - spans[one][0] for one in path)
         whole = spans[path[-1]][1] - min(began for began, _ in spans.values())
@@ -180,7 +182,7 @@ def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part
     return _Part(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(told))
 
 
-def _places(nodes: Sequence[Facts]) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
+def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
     """Where each box stands, and where each wave begins; a node stands right of all it needs."""
     ranks = {wave: rank for rank, wave in enumerate(sorted({node.get("wave") or 0 for node in nodes}))}
     column: dict[str, int] = {}
@@ -202,11 +204,11 @@ def _places(nodes: Sequence[Facts]) -> tuple[dict[str, tuple[float, float]], lis
 
         wave = sorted(waves[rank], key=height)
         heads.append((at * (BOX_W + GAP_X), rank))
-        top = (tallest - min(ROWS, len(wave))) * (BOX_H + GAP_Y) / 2
+        top = (tallest - min(ROWS, len(wave))) * (tall + GAP_Y) / 2
         for n, node in enumerate(wave):
             places[node["node_id"]] = (
                 (at + n // ROWS) * (BOX_W + GAP_X),
-                TEXT_H + 6 + top + n % ROWS * (BOX_H + GAP_Y),
+                TEXT_H + 6 + top + n % ROWS * (tall + GAP_Y),
             )
         at += (len(wave) - 1) // ROWS + 1
     return places, heads
@@ -215,7 +217,8 @@ def _places(nodes: Sequence[Facts]) -> tuple[dict[str, tuple[float, float]], lis
 def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
     if not nodes:
         return _Part((), 0, 0)
-    places, heads = _places(nodes)
+    tall = 10 + TEXT_H * max(len(_rows(node)) for node in nodes)
+    places, heads = _places(nodes, tall)
     lines = [_text(x, 12, f"wave {rank}", 20, "faint") for x, rank in heads]
     decided = set(pairwise(path))
     behind: dict[str, set[str]] = {}  # all that a node needs, over however many others
@@ -227,23 +230,24 @@ def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
         behind[name] = far.union(needs)
         for need in needs:
             implied_any |= need in far
-            lines.append(_edge(places[need], places[name], implied=need in far, critical=(need, name) in decided))
+            ways = _edge(places[need], places[name], tall, implied=need in far, critical=(need, name) in decided)
+            lines.append(ways)
     for node in nodes:
-        lines += _box(node, *places[node["node_id"]], critical=node["node_id"] in path)
+        lines += _box(node, *places[node["node_id"]], tall, critical=node["node_id"] in path)
     below = 34 if implied_any else 0
     return _Part(
         lines,
         max(x for x, _ in places.values()) + BOX_W,
-        max(y for _, y in places.values()) + BOX_H + below,
+        max(y for _, y in places.values()) + tall + below,
     )
 
 
-def _edge(frm: tuple[float, float], to: tuple[float, float], *, implied: bool, critical: bool) -> str:
+def _edge(frm: tuple[float, float], to: tuple[float, float], tall: int, *, implied: bool, critical: bool) -> str:
     kind = "edge" + " implied" * implied + " critical" * critical
     if implied:  # from below to below: the straight way is that of the nodes between
-        x1, y1, x2, y2 = frm[0] + BOX_W / 2, frm[1] + BOX_H, to[0] + BOX_W / 2, to[1] + BOX_H
+        x1, y1, x2, y2 = frm[0] + BOX_W / 2, frm[1] + tall, to[0] + BOX_W / 2, to[1] + tall
         return f'<path class="{kind}" d="M{x1:g},{y1:g}C{x1:g},{y1 + 44:g} {x2:g},{y2 + 44:g} {x2:g},{y2:g}"/>'
-    x1, y1, x2, y2 = frm[0] + BOX_W, frm[1] + BOX_H / 2, to[0] - 7, to[1] + BOX_H / 2
+    x1, y1, x2, y2 = frm[0] + BOX_W, frm[1] + tall / 2, to[0] - 7, to[1] + tall / 2
     bend = GAP_X / 2
     return (
         f'<path class="{kind}" d="M{x1:g},{y1:g}C{x1 + bend:g},{y1:g} {x2 - bend:g},{y2:g} {x2:g},{y2:g}"/>'
@@ -251,26 +255,34 @@ def _edge(frm: tuple[float, float], to: tuple[float, float], *, implied: bool, c
     )
 
 
-def _box(node: Facts, x: float, y: float, *, critical: bool) -> list[str]:
-    status = node.get("status") or ""
+def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[str]:
+    status = node.get("status")
     known = f" s-{status}" if status in COLOURS else ""
-    facts = [status, seconds(node["seconds"]) if node.get("seconds") is not None else "", repeats(node)]
-    if node.get("usd") is not None:
-        facts.insert(2, dollars(node["usd"]))
-    third = " · ".join(text for text in facts if text) or node.get("reason", "")
-    around = (
-        f'<rect class="critical" fill="none" x="{x - 3:g}" y="{y - 3:g}" width="{BOX_W + 6}" height="{BOX_H + 6}" '
-        'rx="9"/>'
-    )
-    return [
+    rows = _rows(node)
+    lines = [
         f"<g><title>{said(_hint(node))}</title>",
-        f'<rect class="box{known}" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{BOX_H}" rx="7"/>',
-        *([around] if critical else []),
-        _text(x + 10, y + 19, node["node_id"], 27, "name"),
-        _text(x + 10, y + 37, node.get("model") or "", 30, "faint"),
-        _text(x + 10, y + 54, third, 32),
-        "</g>",
+        f'<rect class="box{known}" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{tall}" rx="7"/>',
     ]
+    if critical:
+        around = f'x="{x - 3:g}" y="{y - 3:g}" width="{BOX_W + 6}" height="{tall + 6}" rx="9"'
+        lines.append(f'<rect class="critical" fill="none" {around}/>')
+    kinds = ("name", "faint", *[""] * len(rows))
+    lines += [_text(x + 10, y + TEXT_H * (n + 1), row, 29, kinds[n]) for n, row in enumerate(rows)]
+    return [*lines, "</g>"]
+
+
+def _rows(node: Facts) -> list[str]:
+    """What stands in a node's box; not its repeats where all went well."""
+    facts = [node.get("status") or ""]
+    if facts[0]:
+        facts.append(seconds(node["seconds"]) if node.get("seconds") is not None else "")
+        facts.append(dollars(node["usd"]) if node.get("usd") is not None else "")
+    rows = [
+        node.get("model") or "",
+        " · ".join(text for text in facts if text) or node.get("reason", ""),
+        repeats(node),
+    ]
+    return [node["node_id"], *(row for row in rows if row)]
 
 
 def _hint(node: Facts) -> str:

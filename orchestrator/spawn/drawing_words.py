@@ -39,13 +39,9 @@ def dollars(value: object) -> str:
         return "-"
     if not amount.is_finite():
         return "-"
-    return (
-        f"${amount:.2f}"
-        if amount == 0 or abs(amount) >= 1
-        else f"${amount:.4f}"
-        if amount >= Decimal("0.0001")
-        else "<$0.0001"
-    )
+    if 0 < amount < 1:
+        return f"${amount:.4f}" if amount >= Decimal("0.0001") else "<$0.0001"
+    return f"${amount:.2f}"
 
 
 def seconds(value: object) -> str:
