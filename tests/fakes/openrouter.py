@@ -136,6 +136,7 @@ class Fake:
         self.prices = dict(PRICES)
         self.busy = 0
         self.busiest = 0
+        self.accepted = 0
         self.rules: list[dict] = []
         self._used: Counter = Counter()
         self._open: set[str] = set()
@@ -312,7 +313,7 @@ class Fake:
 
     @staticmethod
     def _tokens(call: Call, text: str) -> tuple[int, int]:
-        said = len((call.system + call.prompt).encode()) // 4 + 1
+        said = len((call.system + call.prompt).encode(errors="replace")) // 4 + 1
         return said, min(len(text) // 4 + 1, int(call.body.get("max_tokens") or 1 << 30))
 
     @staticmethod
@@ -437,6 +438,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport) -> None:
         self.transport = transport
         self.fake._connections.add(self)
+        self.fake.accepted += 1
 
     def connection_lost(self, exc) -> None:
         self.fake._connections.discard(self)
@@ -492,6 +494,10 @@ class Connection(asyncio.Protocol):
             else:
                 self.transport.close()
             return
+        except Exception:
+            # A fault of this file: the client is not to wait for it.
+            self.transport.abort()
+            raise
         finally:
             self.task = None
         self._next()
