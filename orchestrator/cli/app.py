@@ -28,6 +28,7 @@ from orchestrator.cli import (
     roles,
     schema,
     setup,
+    spawn,
     squad,
     status,
     tasks,
@@ -133,6 +134,7 @@ app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")
 app.add_typer(roles.app, name="roles")
 app.add_typer(squad.app, name="squad")
+app.add_typer(spawn.app, name="spawn")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")

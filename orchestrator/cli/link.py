@@ -30,6 +30,7 @@ from orchestrator.errors import (
 from orchestrator.project import Project
 
 PROTOCOL = "2025-06-18"
+TOOLSETS = ("team", "squad", "smartspawn")
 START_S = 20.0  # a daemon over a million records needs 5 s; beyond this nobody waits without a word
 RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
 ANSWER_S = 60.0  # beyond what the request itself may wait
@@ -197,7 +198,7 @@ class Link:
 
     def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
         return reach.hello(
-            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=["team", "squad"], pending=pending
+            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=TOOLSETS, pending=pending
         )
 
     def _welcomed(self, deadline: float) -> dict[str, Any]:

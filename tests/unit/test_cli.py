@@ -25,6 +25,8 @@ COMMANDS = [
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
     ["roles", "list"], ["roles", "show"], ["roles", "lint"],
     ["squad", "run"], ["squad", "start"], ["squad", "wait"], ["squad", "list"], ["squad", "cancel"],
+    ["spawn", "create"], ["spawn", "status"], ["spawn", "result"], ["spawn", "list"], ["spawn", "cancel"],
+    ["spawn", "artifact"], ["spawn", "health"], ["spawn", "graph"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -33,7 +35,7 @@ CHANGING = [
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
     ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"], ["up"], ["down"],
     ["worktree", "remove", "a"], ["squad", "run", "r", "--task", "t"], ["squad", "start", "-"], ["squad", "wait", "s"],
-    ["squad", "cancel", "s"],
+    ["squad", "cancel", "s"], ["spawn", "create", "t", "--mode", "single"], ["spawn", "cancel", "r"],
 ]  # fmt: skip
 
 
@@ -202,7 +204,7 @@ FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config"}  # what readi
         (["daemon", "status"], PYDANTIC), (["daemon", "stop"], PYDANTIC),
         (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config"}),
         (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING), (["roles", "list"], PYDANTIC),
-        (["roles", "lint"], PYDANTIC),
+        (["roles", "lint"], PYDANTIC), (["spawn", "create", "--help"], PYDANTIC),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip

@@ -124,7 +124,11 @@ def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None
     fake = daemon(result)
     Link(place, start=False).close()
     (hello,) = fake.hellos
-    assert (hello["kind"], hello["toolsets"], hello["proto"]) == ("cli", ["team", "squad"], project.PROTO)
+    assert (hello["kind"], hello["toolsets"], hello["proto"]) == (
+        "cli",
+        ["team", "squad", "smartspawn"],
+        project.PROTO,
+    )
     assert (hello["tmux"], hello["tmux_pane"], hello["project"]) == ("/tmp/x,1,0", "%7", str(place.root))
     assert os.getppid() in hello["pids"]
     assert (hello["boot"], hello["pending"], hello["agent"]) == (1, [], None)

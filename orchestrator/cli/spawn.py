@@ -1,0 +1,372 @@
+"""Commands about spawn runs: create, follow, read, list, cancel, draw; their artifacts, and whether they can run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output, spawn_live
+from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.options import Json
+from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, NotReady
+
+WAIT_MS = 20_000
+"""One look of ``result --wait``; it looks again until the run has ended."""
+LISTED = 200  # the most that smartspawn_run_list gives
+_WHOLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+app = options.app("Run spawn runs: graphs of model calls with merge, budget and recovery.")
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or as much of it as is unique.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")]
+
+
+@options.command(
+    app,
+    "create",
+    'orchestrator spawn create "Compare three ways to cache sessions" --mode collective --wait\n'
+    "orchestrator spawn create - --mode swarm --engine claude,codex < task.md",
+)
+def create(
+    *,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done; -: read it from stdin.")],
+    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="single, collective, cascade, plan or swarm.")],
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="BUDGET", help="Price of its models: low, medium, high or any.")
+    ] = "",
+    context: Annotated[
+        str, typer.Option("--context", metavar="TEXT|@FILE", help="What every node is told besides the task.")
+    ] = "",
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=0, help="How many answers of a collective; 2 to 5.")
+    ] = 0,
+    persona: Annotated[
+        str, typer.Option("--persona", metavar="WORDS", help="Who answers: words, or a role's id.")
+    ] = "",
+    stack: Annotated[str, typer.Option("--stack", metavar="A,B", help="Techniques its role knows.")] = "",
+    domain: Annotated[str, typer.Option("--domain", metavar="WORDS", help="Field its role knows.")] = "",
+    form: Annotated[str, typer.Option("--format", metavar="WORDS", help="Form of the answers.")] = "",
+    guardrails: Annotated[str, typer.Option("--guardrails", metavar="A,B", help="What its role minds.")] = "",
+    style: Annotated[
+        str, typer.Option("--style", metavar="STYLE", help="How answers are merged: concise, detailed or decision.")
+    ] = "",
+    merge_model: Annotated[str, typer.Option("--merge-model", metavar="MODEL", help="Which model merges.")] = "",
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="A,B", help="Squad members answer instead of the model API.")
+    ] = "",
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="A,B", help="Agents of the team answer instead of the model API.")
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it and print its answer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Create a run and print its id; with --wait follow it and print the merged answer.
+
+    Ctrl-C leaves it running. Exit 0 when it completed, 1 when it failed or was canceled.
+    """
+    options.refuse_agents()
+    told = {
+        "mode": mode,
+        "budget": budget,
+        "context": _text_of(context),
+        "collectiveCount": count,
+        "role": _given(
+            persona=persona, stack=_items(stack), domain=domain, format=form, guardrails=_items(guardrails)
+        ),
+        "merge": _given(style=style, model=merge_model),
+        "engine": engine,
+        "agent": agent,
+    }
+    with Link(project_here(), start=True) as link:
+        made = link.tool(
+            "smartspawn_run_create", {"task": sys.stdin.read() if task == "-" else task} | _given(**told)
+        )
+        run_id = str(made["run_id"])
+        if wait:
+            output.warn(f"run {run_id}")
+            _follow(link, run_id)
+            _tell(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
+    if as_json:
+        output.print_json(made)
+        return
+    output.say(run_id)
+    output.warn(
+        f"{made['status']}, about {made['estimated_steps']} steps\n"
+        f"  follow it: orchestrator spawn status {run_id} --follow\n"
+        f"  its answer: orchestrator spawn result {run_id} --wait"
+    )
+
+
+@options.command(app, "status", "orchestrator spawn status 6f0c\norchestrator spawn status 6f0c --follow")
+def status(
+    run: Run,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Show how far it is until it has ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how far a run is, and each of its nodes.
+
+    With --follow exit 0 when it completed, 1 when it failed or was canceled.
+    """
+    with Link(project_here(), start=True) as link:
+        run_id = _resolved(link, run)
+        answer = _follow(link, run_id) if follow else link.tool("smartspawn_run_status", {"run_id": run_id})
+    if as_json:
+        output.print_json(answer)
+    else:
+        _show(answer)
+    if follow and answer["status"] != "completed":
+        raise typer.Exit(1)
+
+
+@options.command(app, "result", "orchestrator spawn result 6f0c --wait\norchestrator spawn result 6f0c --raw")
+def result(
+    run: Run,
+    raw: Annotated[bool, typer.Option("--raw", help="Each node's own answer too.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the merged answer of a run.
+
+    Exit 0 when it completed, 1 when it failed or was canceled, 4 when it has not ended yet.
+    """
+    with Link(project_here(), start=True) as link:
+        asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
+        answer = link.tool("smartspawn_run_result", asked)
+        while wait and answer["status"] not in spawn_live.ENDED:
+            answer = link.tool("smartspawn_run_result", asked | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
+        _tell(link, answer, as_json=as_json)
+
+
+@options.command(app, "list", "orchestrator spawn list --status running")
+def list_runs(
+    state: Annotated[str, typer.Option("--status", metavar="STATUS", help="Only those in this state.")] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=LISTED, help="How many at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List the runs of the home, the newest first."""
+    with Link(project_here(), start=True) as link:
+        found = link.tool("smartspawn_run_list", {"limit": limit} | ({"status": state} if state else {}))
+    if as_json:
+        output.print_json(found)
+        return
+    rows = [
+        [row["run_id"], row["status"], output.age(row["created_at"]), output.short(row["task"], 80)]
+        for row in found["runs"]
+    ]
+    output.table(["RUN", "STATUS", "AGE", "TASK"], rows)
+
+
+@options.command(app, "cancel", "orchestrator spawn cancel 6f0c")
+def cancel(run: Run, as_json: Json = False) -> None:
+    """End a run; what its nodes have answered stays."""
+    options.refuse_agents()
+    with Link(project_here(), start=True) as link:
+        run_id = _resolved(link, run)
+        answer = link.tool("smartspawn_run_cancel", {"run_id": run_id})
+    if as_json:
+        output.print_json(answer)
+    else:
+        output.say(f"{run_id}: {answer['status']}")
+
+
+@options.command(
+    app, "artifact", "orchestrator spawn artifact 6f0c merged -o answer.md\norchestrator spawn artifact 6f0c plan"
+)
+def artifact(
+    run: Run,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node's id, merged, or plan.")],
+    file: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Print an artifact of a run, all of it, checked against its sha256."""
+    with Link(project_here(), start=True) as link:
+        found = _artifact(link, _resolved(link, run), node)
+    if file is not None:
+        file.write_bytes(_bytes(found["content"]))
+    if as_json:
+        output.print_json(found)
+    elif file is None:
+        _print(found["content"])
+    else:
+        output.warn(f"wrote {file}: {found['metadata']['bytes']} bytes")
+
+
+@options.command(app, "health", "orchestrator spawn health")
+def health(as_json: Json = False) -> None:
+    """Say whether runs can be answered here, and why not.
+
+    Exit 1 when something that a run of the model API cannot do without is missing; the Smart Spawn API is none.
+    """
+    with Link(project_here(), start=True) as link:
+        found = link.tool("smartspawn_health", {})
+    if as_json:
+        output.print_json(found)
+    else:
+        reasons = found.get("reasons") or {}
+        for key, value in found.items():
+            if isinstance(value, bool):
+                why = reasons.get(key) if isinstance(reasons, dict) else ""
+                output.say(f"{'yes' if value else 'no':<4} {key}{f': {why}' if why else ''}")
+        if isinstance(reasons, list):
+            for reason in reasons:
+                output.say(f"     {reason}")
+    if any(value is False for key, value in found.items() if key != "smart_spawn_api_reachable"):
+        raise typer.Exit(1)
+
+
+@options.command(app, "graph", "orchestrator spawn graph 6f0c\norchestrator spawn graph 6f0c --format svg -o run.svg")
+def graph(
+    run: Run,
+    file: Output = None,
+    form: Annotated[str, typer.Option("--format", metavar="html|svg", help="A page, or the drawing alone.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Also over a file that is not such a drawing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Draw a run: its graph with times and cost, its time line, its critical path.
+
+    Writes one file that loads nothing; <run>.html in the current directory if none is named.
+    """
+    kind = form or ("svg" if file is not None and file.suffix == ".svg" else "html")
+    if kind not in ("html", "svg"):
+        raise BadRequest("bad_argument", f"--format {kind!r} is neither html nor svg")
+    with Link(project_here(), start=True) as link:
+        picture = link.ask("orchestrator/spawn_run", {"run_id": _resolved(link, run)})
+    from orchestrator.spawn import drawing, drawing_page  # noqa: PLC0415  (no other command draws)
+
+    place = file or Path(f"{picture['run']['run_id']}.{kind}")
+    if not force and place.exists():
+        with place.open("rb") as there:
+            if drawing.MARK.encode() not in there.read(1024):
+                raise BadRequest(
+                    "bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force"
+                )
+    place.write_text(drawing.svg(picture) if kind == "svg" else drawing_page.html(picture), encoding="utf-8")
+    if as_json:
+        output.print_json({"file": str(place.absolute()), "format": kind})
+    else:
+        output.say(str(place))
+
+
+# -- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _given(**told: Any) -> dict[str, Any]:
+    """What was given; the rest is the daemon's to choose."""
+    return {key: value for key, value in told.items() if value}
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _text_of(given: str) -> str:
+    """A text, or with ``@`` before it that of a file."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest("bad_argument", f"{given[1:]} is not UTF-8: {error}") from error
+
+
+def _resolved(link: Link, given: str) -> str:
+    """The id of the run that ``given`` begins; where it begins none, as it is: the daemon says what is wrong then."""
+    if _WHOLE_ID.fullmatch(given):
+        return given
+    runs = link.tool("smartspawn_run_list", {"limit": LISTED})["runs"]
+    found = [str(row["run_id"]) for row in runs if row["run_id"].startswith(given)]
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+        raise BadRequest("bad_argument", f"{given!r} begins the ids of several runs: {names}", "give more of the id")
+    return found[0]
+
+
+def _follow(link: Link, run_id: str) -> dict[str, Any]:
+    try:
+        return spawn_live.follow(link, run_id)
+    except KeyboardInterrupt:
+        output.warn(
+            f"the run goes on\n  follow it: orchestrator spawn status {run_id} --follow\n"
+            f"  end it: orchestrator spawn cancel {run_id}"
+        )
+        raise
+
+
+def _artifact(link: Link, run_id: str, node: str) -> dict[str, Any]:
+    """An artifact with all of its content; Corrupt ``corrupt_home`` when that is not what was stored."""
+    asked: dict[str, Any] = {"run_id": run_id, "node_id": node}
+    found = link.tool("smartspawn_artifact_get", asked)
+    parts, page = [found["content"]], found
+    while page.get("next_offset") is not None:
+        page = link.tool("smartspawn_artifact_get", asked | {"offset": page["next_offset"]})
+        parts.append(page["content"])
+    content = "".join(parts)
+    if hashlib.sha256(_bytes(content)).hexdigest() != found["metadata"]["sha256"]:
+        place = found["metadata"].get("path") or node
+        raise Corrupt("corrupt_home", f"artifact {place} of run {run_id} is not what its sha256 says")
+    return {"artifact_type": found["artifact_type"], "content": content, "metadata": found["metadata"]}
+
+
+# -- what is told ---------------------------------------------------------------------------------------------------
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _print(text: str) -> None:
+    """A model's own words; on a terminal without what could command it."""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    sys.stdout.flush()
+    sys.stdout.buffer.write(_bytes(output.printable(text) if sys.stdout.isatty() else text))
+    sys.stdout.buffer.flush()
+
+
+def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run's result, all of it, and leave with the status that says how it ended."""
+    run_id, state = answer["run_id"], answer["status"]
+    if answer.pop("more", False):
+        answer["merged_output"] = _artifact(link, run_id, "merged")["content"]
+    if as_json:
+        output.print_json(answer)
+    else:
+        _print(answer.get("merged_output") or "")
+        for row in answer.get("raw_outputs") or ():
+            output.say(f"--- {row['node_id']}")
+            _print(row["output"])
+            if row.get("truncated"):
+                output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
+        output.warn("; ".join(str(text) for text in (state, answer.get("summary"), answer.get("error")) if text))
+        if state not in spawn_live.ENDED:
+            output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
+    raise typer.Exit(0 if state == "completed" else 1 if state in spawn_live.ENDED else EXIT_CODES[NotReady])
+
+
+def _show(answer: dict[str, Any]) -> None:
+    from orchestrator.spawn.drawing_words import dollars, repeats, seconds, totals  # noqa: PLC0415
+
+    output.say(f"{answer['run_id']}: {', '.join(totals(answer))}")
+    rows = [
+        [
+            node["node_id"],
+            node["status"],
+            str(node["wave"]),
+            node["model"],
+            seconds(node.get("seconds")),
+            dollars(node.get("usd")),
+            output.short("; ".join(text for text in (repeats(node), node.get("error") or "") if text), 80),
+        ]
+        for node in answer.get("nodes", ())
+    ]
+    if rows:
+        output.table(["NODE", "STATUS", "WAVE", "MODEL", "TIME", "COST", "REMARKS"], rows)
+    for text in (spawn_live.busy(answer), answer.get("last_event")):
+        if text:
+            output.say(str(text))
