@@ -82,7 +82,7 @@ def enqueue(
         if call is None or call.task_id != task_id:
             answer["duplicate"] = True
         return Decision(answer=answer)
-    _must_live(agent)
+    must_live(agent)
     if len(agent.unfinished) >= limits.max_unfinished_tasks:
         raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
     position = len(agent.unfinished) + 1
@@ -121,7 +121,8 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "
     return [asked(agent, "stop", at, req, **fields)]
 
 
-def _must_live(agent: Agent) -> None:
+def must_live(agent: Agent) -> None:
+    """Refuse to give more to an agent that ends or has ended; Conflict ``agent_ended``."""
     if agent.stop_asked or agent.life in ENDED_LIVES:
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
 

@@ -29,6 +29,10 @@ PARALLEL_MAX = 64
 TEMPLATE_MAX = 64 * 1024
 SEQUENTIAL = frozenset({"cursor-agent"})
 """Programs of which several at once disturb each other (seed-systems.md A5)."""
+OF_A_PROGRAM = (
+    "ENGINE_COMMAND", "RUN_TEMPLATE_PATH", "RUN_TEMPLATE", "CREATE_CHAT_TEMPLATE_PATH", "CREATE_CHAT_TEMPLATE"
+)  # fmt: skip
+"""The variables that say how one program is called."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,34 @@ def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -
     )
 
 
+def of_engine(env: Mapping[str, str], name: str) -> dict[str, str]:
+    """The variables of a connection for members of the engine ``name``, which counts in the place of ENGINE.
+
+    What they say of how a program is called holds where it is that engine's, and is left out where it is another's.
+    BadRequest ``unknown_engine``.
+    """
+    fit = _headless()
+    if name not in fit:
+        raise BadRequest(
+            "unknown_engine", f"no engine is called {name[:80]!r}; squads know: {', '.join(sorted(fit))}"
+        )
+    named = env.get("ENGINE", "")
+    theirs = fit.get(named) if named else _row_of_command(env.get("ENGINE_COMMAND", "").strip())
+    kept = env if theirs is fit[name] else {key: env[key] for key in env if key not in OF_A_PROGRAM}
+    return {**kept, "ENGINE": name}
+
+
+def _headless() -> dict[str, Engine]:
+    """The rows that squads can run, by their own names and their programs'."""
+    fit = {row.name: row for row in ENGINES.values() if row.headless is not None}
+    return fit | {row.program: row for row in fit.values() if row.program}
+
+
 def _row_of(name: str) -> Engine | None:
     """The row that ENGINE names, by its own name or its program's; None when nothing is named."""
     if not name:
         return None
-    fit = {row.name: row for row in ENGINES.values() if row.headless is not None}
-    fit |= {row.program: row for row in fit.values() if row.program}
+    fit = _headless()
     if name not in fit:
         raise BadRequest("unknown_engine", f"ENGINE is {name!r}; squads know: {', '.join(sorted(fit))}")
     return fit[name]
@@ -115,18 +141,21 @@ def _guessed(engine_command: str, run: Template | None, config: Config, client_n
     A command that no row knows has none, nor has a template that is the whole command itself.
     """
     if engine_command:
-        try:
-            words = shlex.split(engine_command)
-        except ValueError as error:
-            raise BadRequest("bad_config", f"ENGINE_COMMAND is no command line: {error}") from error
-        name = Path(words[-1]).name if words else ""
-        return next((row for row in ENGINES.values() if row.headless and name in (row.program, row.name)), None)
+        return _row_of_command(engine_command)
     if run is not None:
         return None
     configured = ENGINES.get(config.engine)
     if configured is not None and configured.headless is not None:
         return configured
     return next((row for row in ENGINES.values() if row.headless and client_name in row.clients), None)
+
+
+def _row_of_command(engine_command: str) -> Engine | None:
+    try:
+        words = shlex.split(engine_command)
+    except ValueError as error:
+        raise BadRequest("bad_config", f"ENGINE_COMMAND is no command line: {error}") from error
+    return _headless().get(Path(words[-1]).name) if words else None
 
 
 def _template(env: Mapping[str, str], root: Path, name: str, kind: str, named: Engine | None) -> Template | None:
