@@ -1,0 +1,230 @@
+"""The callers of spawn runs that are not the model API: a one-member squad, or a task of a team's agent.
+
+The one place where spawn runs meet squads and the team. Every end of what it asks is a Reply or a Fault; what it
+began it ends when its call is canceled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.config import Config
+from orchestrator.core import engines
+from orchestrator.errors import NotReady, OrchestratorError
+from orchestrator.roles.catalogue import Found, Role
+from orchestrator.server.squad_tools import environment_of
+from orchestrator.server.toolset import Client
+from orchestrator.spawn.callers import name_of
+from orchestrator.spawn.model import Ask, Fault, Reply
+from orchestrator.squad import plan, records, settings
+from orchestrator.squad.members import CANCELED, Request, Squads
+from orchestrator.squad.plan import Around, Asked
+from orchestrator.squad.runner import Stop
+from orchestrator.squad.settings import Settings
+from orchestrator.squad.turns import Turns
+from orchestrator.team import asking
+from orchestrator.team.roster import Roster
+
+BY_VARIABLES = "command"
+"""The engine's name for: what the connection's ENGINE, ENGINE_COMMAND and RUN_TEMPLATE say."""
+ROLE = "spawn-node"
+NO_ROLE = "You answer one question of a larger piece of work. What you write is the answer."
+ANSWER_BYTES = 64 << 20
+TOLD_CHARS = 500
+KEY, KEY_CHARS = "OPENROUTER_API_KEY", 8  # what is shorter is no key, and may stand in any text
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the members of a run are started with: the connection's variables, and the environment they get."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_name: str = ""
+
+
+def kept_of(client: Client) -> Kept:
+    """What a run created by this client keeps of it; reads /proc, so not for the event loop."""
+    return Kept(dict(client.env), environment_of(client), client.name)
+
+
+class EngineCaller:
+    """Answers a node with one stateless member of a squad; ``engine:<name>`` takes what ENGINE takes, or ``command``.
+
+    A member cannot be found again after its daemon's death, for it is ended then: it does not resume. Engines that
+    disturb each other run one after the other; waiting for the turn counts against the node's time.
+    """
+
+    resumes = False
+
+    def __init__(self, squads: Squads, config: Callable[[], Config], clock: Clock) -> None:
+        self._squads = squads
+        self._config = config
+        self._clock = clock
+        self._kept: dict[str, Kept] = {}
+        self._turns = Turns()
+
+    def keep(self, run_id: str, kept: Kept) -> None:
+        """Start the members of that run with this.
+
+        Without it they get the daemon's own environment, less our variables: all there is after a restart of it.
+        """
+        self._kept[run_id] = kept
+
+    def forget(self, run_id: str) -> None:
+        """The run has ended: nothing of its environment stays in memory. Harmless for a run that is not known."""
+        self._kept.pop(run_id, None)
+
+    async def check(self, name: str, kept: Kept) -> None:
+        """Raise what would keep a member from starting; starts nothing.
+
+        BadRequest ``unknown_engine``, ``bad_config`` or ``bad_template``, Environment ``engine_missing``.
+        """
+        await asyncio.to_thread(self._planned, name, kept, "", "")
+
+    async def call(self, ask: Ask) -> Reply | Fault:
+        """The member's whole stdout; asked twice with one token, it starts one member."""
+        kept = self._kept.get(ask.run_id) or Kept(env=engines.passed_on(os.environ, {}))
+        deadline = self._clock.monotonic() + ask.timeout_s
+        late = Stop()
+        timer = self._clock.timer(ask.timeout_s, lambda: late.ask("late"))
+        try:
+            request, turn = await asyncio.to_thread(self._request, ask, kept)
+            async with self._turns.of(turn, late):
+                left_s = deadline - self._clock.monotonic()
+                if late.why or left_s <= 0:
+                    message = f"its turn did not come within {ask.timeout_s:g} s: {turn} runs one at a time"
+                    return Fault("timeout", message, retry=True, reached=False)
+                request.settings = replace(request.settings, timeout_s=left_s)
+                row = await self._row(await self._squads.start(request))
+        except OrchestratorError as error:
+            return Fault("engine", error.message, retry=isinstance(error, NotReady), reached=False)
+        finally:
+            timer.cancel()
+        return await asyncio.to_thread(_read, row, ask, kept)
+
+    async def _row(self, squad_id: str) -> dict[str, Any]:
+        """The squad's one member, once it has ended."""
+        try:
+            found = await self._squads.answer(squad_id, None, _untold)
+        except asyncio.CancelledError:
+            self._squads.cancel(squad_id)
+            with contextlib.suppress(OrchestratorError):
+                await self._squads.answer(squad_id, None, _untold)
+            raise
+        row: dict[str, Any] = found["members"][0]
+        return row
+
+    def _request(self, ask: Ask, kept: Kept) -> tuple[Request, str | None]:
+        """What starts the member, and what it must have the turn of; None: nothing."""
+        wanted, role, program = self._planned(name_of(ask.model), kept, ask.system, ask.prompt)
+        asked = [Asked(ROLE, ask.prompt)]
+        request = Request(f"spawn:{ask.token}", asked, wanted, Found({ROLE: role}), kept.env)
+        return request, Path(program).name if wanted.together(program) == 1 else None
+
+    def _planned(self, name: str, kept: Kept, system: str, prompt: str) -> tuple[Settings, Role, str]:
+        """Settings, role and program of a member, with all that would be refused raised already."""
+        env = kept.variables if name == BY_VARIABLES else settings.of_engine(kept.variables, name)
+        config, root = self._config(), self._squads.root
+        read = settings.read({**env, "STATE_MODE": ""}, root, config, kept.client_name)
+        role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
+        around = Around(root, read, kept.env, config.approval, config.trust)
+        made = plan.make(around, Asked(ROLE, prompt), role, ROLE, root)
+        return read, role, made.program
+
+
+class AgentCaller:
+    """Answers a node with the end of one task of an agent; ``agent:<agent_id>``.
+
+    The task's id is made of the attempt's token, so that an attempt asked again finds the task there is, and its end.
+    """
+
+    resumes = True
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._leaving = False
+
+    def check(self, agent_id: str) -> None:
+        """BadRequest ``unknown_agent`` or Conflict ``agent_ended`` when that agent cannot be asked."""
+        asking.check(self._roster, agent_id)
+
+    def leave(self) -> None:
+        """The daemon ends: a canceled call leaves its task alone from now on, and the next daemon gets the answer."""
+        self._leaving = True
+
+    async def call(self, ask: Ask) -> Reply | Fault:
+        """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
+        agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"
+        deadline = self._roster.clock.monotonic() + ask.timeout_s
+        try:
+            await self._put(agent_id, task_id, ask)
+            record = await asking.outcome(self._roster, agent_id, task_id, deadline)
+            if record is not None:
+                return await self._read(agent_id, record, ask)
+            fault = Fault("timeout", f"agent {agent_id} did not end its task within {ask.timeout_s:g} s", retry=False)
+        except OrchestratorError as error:
+            fault = Fault("agent", error.message, retry=isinstance(error, NotReady))
+        except asyncio.CancelledError:
+            if not self._leaving:
+                await self._withdraw(agent_id, task_id, ask)
+            raise
+        await self._withdraw(agent_id, task_id, ask)
+        return fault
+
+    async def _put(self, agent_id: str, task_id: str, ask: Ask) -> None:
+        instructions = "\n\n".join(text for text in (ask.system, ask.prompt) if text)
+        about = {"run_id": ask.run_id, "node_id": ask.node_id}
+        await asking.put(self._roster, agent_id, task_id, instructions, about, req=f"spawn:{ask.token}")
+
+    async def _withdraw(self, agent_id: str, task_id: str, ask: Ask) -> None:
+        await asking.withdraw(self._roster, agent_id, task_id, req=f"spawn:{ask.token}:cancel")
+
+    async def _read(self, agent_id: str, record: dict[str, Any], ask: Ask) -> Reply | Fault:
+        payload = record.get("payload")
+        if record["type"] != "result":
+            said = asking.trouble_of(payload)[:TOLD_CHARS]
+            how = "canceled the task" if record["type"] == "canceled" else "ended the task in error"
+            return Fault("agent", f"agent {agent_id} {how}" + (f": {said}" if said else ""), retry=False)
+        text, cut = await asking.text_of(self._roster, agent_id, payload, ANSWER_BYTES)
+        if not text.strip():
+            return Fault("empty", f"agent {agent_id} ended the task without an answer", retry=True)
+        return Reply(text, finish_reason="length" if cut else "stop", model=ask.model)
+
+
+def _read(row: dict[str, Any], ask: Ask, kept: Kept) -> Reply | Fault:
+    """What became of a member. The key, which its CLI may have and may repeat, is masked."""
+    key = kept.env.get(KEY) or kept.variables.get(KEY) or ""
+
+    def masked(text: str) -> str:
+        return text.replace(key, "[masked]") if len(key) >= KEY_CHARS else text
+
+    engine, reason = name_of(ask.model), row.get("reason", "")
+    stdout, file = row["rawStdout"], row.get("rawStdoutFile")
+    # The reason stands behind what the member itself wrote.
+    told = row["rawStderr"].removesuffix(reason).strip() or stdout.strip()
+    tail = f": {masked(told)[-TOLD_CHARS:]}" if told else ""
+    if row["status"] == "timeout":
+        return Fault("timeout", f"{engine} did not end within {ask.timeout_s:g} s{tail}", retry=True)
+    if row["status"] == "error":
+        if reason == CANCELED:
+            return Fault("canceled", f"the squad of {engine} was canceled", retry=False)
+        how = reason or f"it ended with {row.get('signal') or 'status ' + str(row.get('exitCode'))}"
+        return Fault("engine", f"{engine}: {how}{tail}", retry=True)
+    if file is not None:
+        stdout = records.beginning(Path(file), ANSWER_BYTES)
+    if not stdout.strip():
+        return Fault("empty", f"{engine} ended well and wrote nothing{tail}", retry=True)
+    cut = file is not None and records.size(Path(file)) > ANSWER_BYTES
+    return Reply(masked(stdout.strip("\r\n")), finish_reason="length" if cut else "stop", model=ask.model)
+
+
+def _untold(_progress: str) -> None:
+    """Nobody listens to how far a squad is: its run says that of its nodes."""
