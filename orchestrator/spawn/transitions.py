@@ -36,7 +36,7 @@ from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, wor
 
 WAITING = "waiting for key"
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"
-_ENDED_NODES = f"{tuple(sorted(NODE_ENDED))}"
+_ENDED_NODES = str(tuple(sorted(NODE_ENDED)))
 
 
 def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:

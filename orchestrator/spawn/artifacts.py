@@ -1,0 +1,202 @@
+"""The files of a run, below ``<home>/artifacts/<run id>/``: written whole, proven when read, private, masked.
+
+Touches that directory only; a row's path is never followed out of the home. Calls block: they sync.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import stat
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.spawn.model import ArtifactRow, CostSource, Node, Reply
+from orchestrator.store.files import check_id, confine, failure, make_dir, replace
+
+PLACE = "artifacts"
+REDACTED = "[redacted]"
+PHONE_DIGITS = 8
+
+
+def write(home: Path, run_id: str, name: str, data: bytes) -> tuple[str, int, str]:
+    """Write a file of the run, atomically and synced; its path relative to the home, its bytes, its sha256.
+
+    Raises BadRequest ``bad_id``, Environment ``home_unusable`` (a directory on the way is a link), ``disk_full``,
+    ``io_failed``; then what was there before still is.
+    """
+    relative = f"{PLACE}/{check_id(run_id, 'run id')}/{check_id(name, 'artifact')}"
+    directory = home
+    for part in (PLACE, run_id):
+        directory /= part
+        if directory.is_symlink():
+            raise Environment("home_unusable", f"{directory} is a link", "remove it", file=str(directory))
+        make_dir(directory, 0o700)
+    replace(directory / name, data, mode=0o600)
+    return relative, len(data), hashlib.sha256(data).hexdigest()
+
+
+def read(home: Path, row: ArtifactRow) -> bytes:
+    """The artifact, as it was written; Corrupt ``corrupt_home`` naming the file when it is another or is gone."""
+    try:
+        path = confine(home, row.path, what="artifact")
+    except BadRequest as error:
+        raise Corrupt(
+            "corrupt_home", f"{row.path[:200]!r} of {row.node_id} leaves the home", file=row.path
+        ) from error
+    try:
+        data = _content(path, row.bytes + 1)
+    except FileNotFoundError as error:
+        raise Corrupt("corrupt_home", f"{path} is gone", file=str(path)) from error
+    except OSError as error:
+        raise failure(path, error) from error
+    if len(data) != row.bytes or hashlib.sha256(data).hexdigest() != row.sha256:
+        raise Corrupt("corrupt_home", f"{path} is not what was written", file=str(path))
+    return data
+
+
+def document(
+    *,
+    run_id: str,
+    node: Node,
+    reply: Reply,
+    output: str,
+    cost: Decimal | None,
+    cost_source: CostSource,
+    attempt: int,
+    token: str,
+    at: str,
+) -> bytes:
+    """What a node's file holds: the original's keys, and ours behind them, the cost exact to the last digit.
+
+    ``output`` is the reply's text, redacted where that is wanted. The file alone tells a daemon that finds it after
+    the death of another all that is needed to settle the attempt.
+    """
+    prompt, completion = reply.prompt_tokens or 0, reply.completion_tokens or 0
+    return orjson.dumps(
+        {
+            "runId": run_id,
+            "nodeId": node.id,
+            "model": reply.model or node.model,
+            "task": node.task,
+            "output": output,
+            "tokens": {"prompt": prompt, "completion": completion, "total": prompt + completion},
+            "costUsd": None if cost is None else orjson.Fragment(f"{cost:f}".encode()),
+            "costSource": cost_source,
+            "finishReason": reply.finish_reason,
+            "truncated": reply.truncated,
+            "attempt": attempt,
+            "token": token,
+            "finishedAt": at,
+        },
+        option=orjson.OPT_INDENT_2,
+    )
+
+
+def adopt(home: Path, run_id: str, node_id: str) -> dict[str, Any] | None:
+    """The document a daemon left that died before it could settle; None when there is none, or none of ours.
+
+    Its numbers are Decimal where they have a point. Beside the document's keys: ``path``, ``bytes`` and ``sha256``,
+    as `write` gave them. Raises Environment when the file cannot be read.
+    """
+    name = f"{check_id(node_id, 'node id')}.json"
+    relative = f"{PLACE}/{check_id(run_id, 'run id')}/{name}"
+    try:
+        path = confine(home, relative, what="artifact")
+        data = _content(path)
+    except (BadRequest, FileNotFoundError):
+        return None
+    except OSError as error:
+        raise failure(home / relative, error) from error
+    try:
+        found = json.loads(data, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or (found.get("runId"), found.get("nodeId")) != (run_id, node_id):
+        return None
+    tokens, cost = found.get("tokens"), found.get("costUsd")
+    sound = (
+        all(isinstance(found.get(key), str) for key in ("output", "token", "model", "finishReason", "costSource"))
+        and type(found.get("attempt")) is int
+        and isinstance(tokens, dict)
+        and all(type(tokens.get(key)) is int for key in ("prompt", "completion"))
+        and (cost is None or type(cost) in (int, Decimal))
+    )
+    if not sound:
+        return None
+    found["costUsd"] = None if cost is None else Decimal(cost)
+    return found | {"path": relative, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _content(path: Path, limit: int = -1) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise FileNotFoundError(path)
+        return file.read(limit)
+
+
+# -- what nobody should read ----------------------------------------------------------------------------------------
+# Each pattern begins where a word does and has a bound, so that none takes longer than the text is long.
+
+_SECRETS = re.compile(
+    r"""(?x)
+    (?<![A-Za-z0-9])(?:
+        (?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}
+      | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{20,}
+      | (?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])
+      | AIza[0-9A-Za-z_-]{35} | hf_[A-Za-z0-9]{30,} | npm_[A-Za-z0-9]{30,} | xox[abeoprs]-[A-Za-z0-9-]{10,}
+    )
+  | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{5,4096}
+  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----[\s\S]{0,16384}?-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----
+    """
+)
+_BEARER = re.compile(r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})[a-z0-9._~+/=-]{8,}")
+_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,256}:[^\s/@]{1,256}(?=@)")
+_EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![A-Za-z0-9])"
+)
+_CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
+_PHONE = re.compile(
+    r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}"
+    r"|\(\d{3}\) ?\d{3}[ .-]\d{4}|\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{1,4}[ /-]\d{3,4}[ -]?\d{3,5})(?![\w-])"
+)
+_ADDRESS = re.compile(
+    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:]|\.\d)"
+)
+
+
+def masked(text: str) -> str:
+    """The text without what looks like a secret: keys, bearer tokens, passwords in URLs, private keys."""
+    text = _SECRETS.sub(REDACTED, text)
+    text = _BEARER.sub(rf"\1\2{REDACTED}", text)
+    return _PASSWORD.sub(REDACTED, text)
+
+
+def redacted(text: str) -> str:
+    """The text without secrets, and without what looks like an e-mail or IP address, a card's or phone's number."""
+    text = _EMAIL.sub(REDACTED, masked(text))
+    text = _ADDRESS.sub(lambda found: REDACTED if _is_address(found[0]) else found[0], text)
+    text = _CARD.sub(lambda found: REDACTED if _is_card(found[0]) else found[0], text)
+    return _PHONE.sub(lambda found: REDACTED if sum(map(str.isdecimal, found[0])) >= PHONE_DIGITS else found[0], text)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return str(ipaddress.ip_address(text)) != "::"  # which is an operator in many languages
+    except ValueError:
+        return False
+
+
+def _is_card(text: str) -> bool:
+    """Luhn's check, which nine of ten other numbers fail."""
+    digits = [int(char) for char in text if char.isdecimal()]
+    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
