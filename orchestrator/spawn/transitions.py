@@ -36,6 +36,7 @@ from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, wor
 
 WAITING = "waiting for key"
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"
+_ATTEMPT = "run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'"
 _ENDED_NODES = str(tuple(sorted(NODE_ENDED)))
 
 
@@ -93,9 +94,11 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
             say(con, run_id, None, "warning", "cancel requested", at)
         return "canceling"
     # Attempts that a daemon's death cut off were paid for, as far as anybody knows.
-    con.execute(
-        "UPDATE attempts SET state = 'lost', finished_at = ? WHERE run_id = ? AND state = 'running'", (at, run_id)
-    )
+    for one in queries.attempts(con, run_id):
+        if one.state == "running":
+            values = (at, run_id, one.node_id, one.attempt)
+            con.execute(f"UPDATE attempts SET state = 'lost', finished_at = ? WHERE {_ATTEMPT}", values)
+            sum_up(con, run_id, one.node_id)
     con.execute(
         "UPDATE nodes SET status = 'canceled', error = 'canceled', retry_at = NULL, finished_at = ? "
         f"WHERE run_id = ? AND status NOT IN {_ENDED_NODES}",
@@ -288,7 +291,7 @@ def settle(
     ended = con.execute(
         "UPDATE attempts SET state = ?, cost = ?, cost_source = ?, tokens_prompt = ?, tokens_completion = ?, "
         "model = CASE ? WHEN '' THEN model ELSE ? END, finished_at = ?, error = ? "
-        "WHERE run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'",
+        f"WHERE {_ATTEMPT}",
         (
             *(state, None if cost is None else str(cost), cost_source, prompt_tokens, completion_tokens),
             *(model, model, at, error, run_id, node_id, attempt),
@@ -317,11 +320,8 @@ def lose(
     """Give up an attempt whose end nobody saw: all of its reservation counts; with ``again`` its node is queued."""
     if held(con, run_id, token) is None:
         return False
-    lost = con.execute(
-        "UPDATE attempts SET state = 'lost', finished_at = ?, error = ? "
-        "WHERE run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'",
-        (at, message, run_id, node_id, attempt),
-    )
+    values = (at, message, run_id, node_id, attempt)
+    lost = con.execute(f"UPDATE attempts SET state = 'lost', finished_at = ?, error = ? WHERE {_ATTEMPT}", values)
     if not lost.rowcount:
         return False
     con.execute(
@@ -349,10 +349,8 @@ def turn(
     if held(con, run_id, token) is None:
         return 0
     turned = 0
-    sql = (
-        "UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? "
-        f"WHERE id = ? AND status IN ({', '.join('?' * len(frm))})"
-    )
+    which = f"id = ? AND status IN ({', '.join('?' * len(frm))})"
+    sql = f"UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? WHERE {which}"
     for node_id in nodes:
         values = (to, error, at if to in NODE_ENDED else None, node_key(run_id, node_id), *frm)
         if con.execute(sql, values).rowcount:
