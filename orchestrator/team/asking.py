@@ -22,8 +22,9 @@ from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster, payload_bytes
 
 ANSWER = (
-    'End this task with emit_event type result and payload {"text": "<your whole answer>"}. An answer too long for one '
-    'event goes into a file in your artifacts directory: payload {"file": "<its name>"}.'
+    'End this task with emit_event type result and payload {"text": "<your whole answer>"}. '
+    "An answer too long for one event goes into a file in your artifacts directory: "
+    'payload {"file": "<its name>"}.'
 )
 """What an agent is told beside a question; `text_of` reads what it makes of it."""
 ANSWER_KEYS = ("text", "output", "summary", "result")

@@ -139,3 +139,30 @@ def test_how_many_run_at_once_is_the_users_choice_else_the_programs(read):
     assert read().together("/opt/cursor-agent") == 1
     assert read(ENGINE="cursor-agent").together("/opt/other") == 1
     assert read(ENGINE="cursor-agent", EXECUTION_MODE="parallel").together("cursor-agent") == 4
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "kept"),
+    [
+        ({"ENGINE": "claude", "ENGINE_COMMAND": "/opt/cc", "RUN_TEMPLATE": "x y"}, "claude", True),
+        ({"ENGINE": "cursor", "RUN_TEMPLATE_PATH": "t"}, "cursor-agent", True),
+        ({"ENGINE_COMMAND": "/opt/bin/claude"}, "claude", True),
+        ({"ENGINE": "claude", "ENGINE_COMMAND": "/opt/cc"}, "codex", False),
+        ({"ENGINE": "nonsense", "ENGINE_COMMAND": "/opt/cc"}, "codex", False),
+        ({"ENGINE_COMMAND": "my-cli"}, "claude", False),
+        ({"RUN_TEMPLATE": "my-cli <%= prompt %>"}, "claude", False),
+        ({"CREATE_CHAT_TEMPLATE": "my-cli new"}, "claude", False),
+    ],
+)
+def test_what_is_said_of_one_program_holds_for_an_engine_named_elsewhere_only_if_it_is_that_one(env, name, kept):
+    found = settings.of_engine({**env, "EXECUTION_MODE": "sequential"}, name)
+    assert found.pop("ENGINE") == name
+    env.pop("ENGINE", None)
+    assert found == {**(env if kept else {}), "EXECUTION_MODE": "sequential"}
+
+
+@pytest.mark.parametrize("name", ["", "shell", "nonsense", "agy"])
+def test_an_engine_named_elsewhere_must_be_one_that_squads_can_run(name):
+    with pytest.raises(BadRequest) as caught:
+        settings.of_engine({"ENGINE": "claude"}, name)
+    assert caught.value.code == "unknown_engine"
