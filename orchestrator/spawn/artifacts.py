@@ -127,7 +127,7 @@ def adopt(home: Path, run_id: str, node_id: str) -> dict[str, Any] | None:
         and type(found.get("attempt")) is int
         and isinstance(tokens, dict)
         and all(type(tokens.get(key)) is int for key in ("prompt", "completion"))
-        and (cost is None or type(cost) in (int, Decimal))
+        and (cost is None or (type(cost) in (int, Decimal) and cost >= 0))
     )
     if not sound:
         return None
@@ -155,7 +155,7 @@ _SECRETS = re.compile(
       | AIza[0-9A-Za-z_-]{35} | hf_[A-Za-z0-9]{30,} | npm_[A-Za-z0-9]{30,} | xox[abeoprs]-[A-Za-z0-9-]{10,}
     )
   | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{5,4096}
-  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----[\s\S]{0,16384}?-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----
+  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:[^-]|-(?!----)){0,16384}-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----
     """
 )
 _BEARER = re.compile(r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})[a-z0-9._~+/=-]{8,}")

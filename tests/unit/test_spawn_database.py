@@ -310,6 +310,20 @@ def test_a_home_that_was_removed_while_it_was_open_begins_anew(home):
     in_home(home, look)
 
 
+def test_a_home_that_another_process_has_made_anew_is_the_one_that_is_used(home):
+    async def play(db):
+        await db.write(steps.create, row(), AT)
+        home.rename(home.with_name("away"))
+        other = Database(home)
+        await other.write(steps.create, row("r2"), AT)
+        await db.write(note, "kept", "r2")
+        assert await other.read(texts, "r2") == ["kept"]
+        other.close()
+        assert [one.id for one in await db.read(queries.runs)] == ["r2"]
+
+    in_home(home, play)
+
+
 # -- no room, and other faults ----------------------------------------------------------------------------------
 
 
@@ -323,8 +337,8 @@ def test_without_room_the_call_fails_clearly_and_the_next_one_works_when_there_i
         await db.write(steps.create, row(), AT)
         await refused(db.write(much), Environment, "disk_full")
         assert await db.read(texts) == []
-        assert await db.write(note, "again")
-        assert await db.read(texts) == ["again"]
+        assert await db.write(note, "y" * 50_000)
+        assert await db.read(texts) == ["y" * 50_000]
 
     in_home(home, play)
 
