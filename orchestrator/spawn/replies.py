@@ -135,7 +135,7 @@ class Stream:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, cut wherever the network cut them."""
-        if self.complete or not chunk:
+        if not chunk:
             return
         if self._plain is None:
             chunk = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()

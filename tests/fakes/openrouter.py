@@ -222,6 +222,7 @@ class Fake:
         await asyncio.gather(*left, return_exceptions=True)
 
     async def serve(self, call: Call, wire: "Connection") -> None:
+        wire.at = nowhere
         if call.path == "/fake":
             await self._told(call, wire)
             return
@@ -286,6 +287,7 @@ class Fake:
     async def _answer(self, call: Call, wire: "Connection") -> None:
         rule = self._rule_of(call)
         wire.reset = bool(rule.get("reset"))
+        wire.at = lambda place: self._at(place, rule)
         await asyncio.sleep(rule.get("delay_ms", 0) / 1000)
         await self._at("start", rule)
         kind = rule.get("content_type")
@@ -424,12 +426,17 @@ def failure(rule: dict) -> tuple[dict, dict]:
     return {"error": error | ({"metadata": metadata} if metadata else {})}, headers
 
 
+async def nowhere(_: str) -> None:
+    """Nothing is to happen at any place of this answer."""
+
+
 class Connection(asyncio.Protocol):
     """One client's connection: requests one behind another, each answered by ``Fake.serve``."""
 
     def __init__(self, fake: Fake) -> None:
         self.fake = fake
         self.reset = False
+        self.at = nowhere
         self.task: asyncio.Task | None = None
         self._buffer = bytearray()
         self._room = asyncio.Event()
@@ -513,7 +520,11 @@ class Connection(asyncio.Protocol):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         lines = [f"HTTP/1.1 {status} Told", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        await self._send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + data)
+        await self._send("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
+        await self.at("headers")
+        await self._send(data[: len(data) // 2])
+        await self.at("mid")
+        await self._send(data[len(data) // 2 :])
 
     async def begin(self, kind: str) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"

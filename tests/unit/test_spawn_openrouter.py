@@ -66,7 +66,7 @@ def call():
     """Makes one call after the other, by one API for all: reading the certificates takes its time."""
     with asyncio.Runner() as runner:
         api = openrouter.ModelApi(SystemClock())
-        yield lambda one: runner.run(api.call(one))
+        yield lambda one: runner.run(asyncio.wait_for(api.call(one), LONG_S - 10))
         runner.run(api.close())
 
 
@@ -78,7 +78,7 @@ def test_a_call_sends_what_the_contract_says_and_reads_the_answer_with_its_cost(
     assert (found.finish_reason, found.model, found.cost) == ("stop", "openai/gpt-4o", fake.charged())
     assert found.generation_id == f"gen-{sent.digest}"
     assert sent.key == KEY
-    assert sent.headers["x-title"] == "orchestrator"
+    assert (sent.headers["x-title"], sent.headers["accept-encoding"]) == ("orchestrator", "identity")
     assert sent.body == {
         "model": "openai/gpt-4o",
         "messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Say it."}],
@@ -165,6 +165,9 @@ FAULTS = [
     ({"error": 400, "where": "event", "usage": None}, fault("400", retry=False)),
     ({"error": 502, "where": "event", "usage": None, "drop": True, "at": "done"}, fault("502", retry=True)),
     ({"error": 502, "where": "event", "usage": None, "hang": True, "at": "done"}, fault("502", retry=True)),
+    ({"status": 401, "drop": True, "at": "headers"}, fault("401", retry=False, **CLEAN)),
+    ({"status": 503, "drop": True, "at": "mid", "retry_after": 30}, fault("503", retry=True, after=30)),
+    ({"answer": "yes", "json": True, "drop": True, "at": "mid"}, fault("network", retry=True)),
     ({"drop": True}, fault("network", retry=True)),
     ({"drop": True, "reset": True}, fault("network", retry=True)),
     ({"drop": True, "at": "headers"}, fault("network", retry=True)),
@@ -184,7 +187,8 @@ FAULTS = [
 
 @pytest.mark.parametrize(("do", "wanted"), FAULTS, ids=[json.dumps(one[0]) for one in FAULTS])
 def test_a_fault_is_what_the_contract_says_it_is(fake, call, monkeypatch, do, wanted):
-    monkeypatch.setattr(openrouter, "USAGE_S", 0.05)
+    if do.get("hang"):
+        monkeypatch.setattr(openrouter, "USAGE_S", 0.05)
     found = call(ask(fake, do))
     assert isinstance(found, Fault)
     code, retry, wanted_after, reached, cost = wanted
@@ -273,6 +277,13 @@ def test_a_2_mb_answer_is_read_and_one_beyond_the_limit_refused(fake, call, monk
         assert "larger" in found.message
 
 
+def test_a_refusal_counts_as_one_however_much_is_said_of_it(fake, call, monkeypatch):
+    monkeypatch.setattr(openrouter, "ANSWER_BYTES", 1 << 17)
+    fake.rule(status=503, body="no " * (1 << 16))
+    found = call(ask(fake))
+    assert (found.code, found.retry, found.reached) == ("503", True, True)
+
+
 def test_a_call_that_is_canceled_closes_its_connection(fake):
     async def body():
         api = openrouter.ModelApi(SystemClock())
@@ -357,6 +368,7 @@ def test_the_key_is_in_no_fault_no_log_and_no_repr(fake, caplog):
     ]
     found = fresh(*asks)
     assert all(isinstance(one, Fault) for one in found)
+    assert not [one for one in caplog.records if one.name.startswith("http")]
     assert KEY not in repr(found) + repr(ask(fake)) + caplog.text
     assert "0123456789" not in repr(found) + caplog.text
 

@@ -85,10 +85,13 @@ def test_events_whose_blank_lines_are_missing_are_read_all_the_same():
     assert streamed(data) == Reply("yes", "stop", "a/b", 10, 20, Decimal("0.0012"), "gen-1")
 
 
-def test_an_event_over_several_data_lines_is_one():
+@pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
+def test_an_event_over_several_data_lines_is_one(eol):
     whole = json.dumps(delta("yes", "stop"), indent=1)
-    data = "\n".join(f"data: {line}" for line in whole.split("\n")).encode() + b"\n\ndata: [DONE]\n\n"
+    lines = [*(f"data: {line}" for line in whole.split("\n")), "", "data: [DONE]", "", ""]
+    data = eol.join(lines).encode()
     assert streamed(data).text == "yes"
+    assert streamed(data, list(range(1, len(data)))).text == "yes"
 
 
 def test_plain_json_behind_blanks_is_read_where_a_stream_was_asked_for():
@@ -100,6 +103,11 @@ def test_plain_json_behind_blanks_is_read_where_a_stream_was_asked_for():
 def test_the_answer_of_another_choice_is_not_mixed_in():
     other = delta("no", choice={"index": 1})
     assert streamed(sse(delta("yes"), other, delta("", "stop"), "[DONE]")).text == "yes"
+
+
+def test_names_of_the_wrong_type_are_left_out_and_the_answer_stands():
+    found = read(body(id=7, model=["a"], finish=3))
+    assert found == Reply("yes", "stop", "", 10, 20, Decimal("0.0012"), "")
 
 
 def test_content_in_parts_is_joined():
@@ -344,6 +352,7 @@ META = {"retry_after_seconds": 7, "headers": {"Retry-After": "8"}}
         ({"Retry-After": "-4"}, {}, 0.0),
         ({"Retry-After": "inf"}, {}, None),
         ({"Retry-After": "Mon, 99 Foo 99999999999999999999 99:99:99 GMT"}, {}, None),
+        ({"Retry-After": "Mon, 01 Jan 99999999999999 00:00:00 GMT"}, {}, None),
         ({"X-RateLimit-Reset": str(int(NOW * 1000) + 12_000)}, {}, 12.0),
         ({"X-RateLimit-Reset": "1"}, {}, 0.0),
         ({}, {"headers": {"x-ratelimit-reset": str(int(NOW * 1000) + 2000)}}, 2.0),
