@@ -96,6 +96,7 @@ def test_the_critical_path_goes_back_over_what_was_waited_for_longest():
     drawn = ET.fromstring(svg(RUN))
     marked = [one for one in drawn.iter(f"{SVG}path") if one.get("class") == "edge critical"]
     assert len(marked) == 2
+    assert len([one for one in drawn.iter(f"{SVG}rect") if one.get("class") == "critical"]) == 3
     assert "critical path: 3 nodes, 10.0 s of work in 11.0 s" in texts(svg(RUN))
 
 
