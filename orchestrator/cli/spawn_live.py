@@ -13,7 +13,7 @@ LOOK_MS = 1000
 """How long the daemon may keep a look waiting for a change: a human watches the clock too."""
 ENDED = ("completed", "failed", "canceled")
 NAMES = 6  # so many running nodes are named
-BAR = 36
+BAR = 20
 
 
 def follow(link: Link, run_id: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _drawn(answer: dict[str, Any]) -> Any:
     ended = sum(progress.get(f"{kind}_nodes") or 0 for kind in ("done", "failed", "skipped"))
     words = [answer["status"], counted(answer), seconds(answer.get("elapsed_s")), spent(answer)]
     if answer.get("eta_s") is not None:
-        words.append(f"about {seconds(answer['eta_s'])} left")
+        words.append(f"{seconds(answer['eta_s'])} left")
     head = Table.grid(padding=(0, 2))
     head.add_row(
         ProgressBar(total=max(1, progress["total_nodes"]), completed=ended, width=BAR),

@@ -218,7 +218,7 @@ def test_on_a_terminal_a_bar_names_nodes_cost_and_what_is_left(daemon, terminal)
     daemon.answers[STATUS] = [state(nodes=nodes, eta_s=30.0), state("completed", 4)]
     assert run("status", ID, "--follow") == 0
     shown = terminal.getvalue()
-    assert "running; 1/4 nodes; 12.0 s; $0.0125 of $5.00; about 30.0 s left" in shown
+    assert "running; 1/4 nodes; 12.0 s; $0.0125 of $5.00; 30.0 s left" in shown
     assert "running: [red]build[/red], test; to be tried again: late" in shown
     assert "━" in shown
 
