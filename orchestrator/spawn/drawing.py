@@ -127,7 +127,7 @@ def mode_picture(mode: str) -> Facts:
             ("cheap", 0, "", "answers the whole task"),
             ("evaluate", 1, "cheap", "only with an evaluator"),
             ("premium", 2, "cheap evaluate", "only if the gate fails"),
-            ("merged", 3, "cheap premium", "merges, or takes cheap's as it is"),
+            ("merged", 3, "cheap premium", "merges, or takes cheap's"),
         ],
         "plan": [
             ("step-1", 0, "", "the first part of the task"),
@@ -286,7 +286,7 @@ def _rows(node: Facts) -> list[str]:
 
 
 def _hint(node: Facts) -> str:
-    told = [f"{node['node_id']}: {node.get('status') or node.get('reason', '')}"]
+    told = [f"{node['node_id']} {node.get('status') or ''}".strip()]
     for key in ("kind", "model", "task", "reason", "error", "retry_at", "cost_source"):
         if node.get(key) and len(told) < 9:
             told.append(f"{key}: {cut(str(node[key]), 400)}")

@@ -256,6 +256,7 @@ def test_durations_are_told_as_humans_tell_them(value, shown):
 def test_the_pictures_of_the_modes_are_current():
     drawn = docs.pictures()
     assert [path.name for path in drawn] == ["single.svg", "collective.svg", "cascade.svg", "plan.svg", "swarm.svg"]
+    assert not any("…" in text for text in drawn.values()), "a word is too long for its box"
     assert [path.name for path in drawn if path.read_text("utf-8") != drawn[path]] == [], "run: python tools/docs.py"
 
 
