@@ -14,7 +14,7 @@ from orchestrator.spawn.model import Ask, Fault, Reply
 from orchestrator.squad.members import Squads
 from orchestrator.store.files import Paths
 from tests.squads import COMMAND, FAKE, calls, do
-from tests.stage import processes_with, until
+from tests.stage import BOUND_S, processes_with, until
 
 KEY = "sk-or-v1-0123456789"
 
@@ -47,7 +47,7 @@ class Place:
 
         async def whole():
             try:
-                return await body
+                return await asyncio.wait_for(body, BOUND_S)
             finally:
                 await self.squads.close()
 

@@ -12,7 +12,7 @@ from orchestrator.server.spawn_callers import AgentCaller
 from orchestrator.spawn.model import Ask, Fault, Reply
 from orchestrator.team import tasks
 from orchestrator.team.asking import ANSWER
-from tests.stage import until
+from tests.stage import BOUND_S, until
 from tests.team import Team, settle
 
 TASK = "spawn-t1"
@@ -78,7 +78,7 @@ def played(tmp_path):
     def run(body, **config):
         async def whole():
             plays.append(Play(tmp_path, **config))
-            return await body(await plays[-1].begin())
+            return await asyncio.wait_for(body(await plays[-1].begin()), BOUND_S)
 
         return asyncio.run(whole())
 
@@ -207,8 +207,8 @@ def test_the_same_attempt_asked_again_by_the_next_daemon_finds_its_task_and_its_
         assert play.asked_for() == ["task"]
         play.team.close()
 
-    asyncio.run(first())
-    asyncio.run(second())
+    asyncio.run(asyncio.wait_for(first(), BOUND_S))
+    asyncio.run(asyncio.wait_for(second(), BOUND_S))
 
 
 def test_an_agent_that_is_deleted_ends_the_wait(played):
