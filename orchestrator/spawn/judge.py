@@ -1,0 +1,112 @@
+"""Judging answers: the gate of a cascade, the evaluator's word, where merged answers disagree. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LONG = 500
+"""Characters that are enough for an answer to any task (C36)."""
+PER_CHARACTER = 5
+"""How much longer than its task the answer to a short task must be."""
+
+_REFUSAL = re.compile(
+    r"\b(?:i|we)(?: am|'m| are|'re)? (?:sorry|unable to|not able to|cannot|can't|can not|won't|will not)\b"
+    r"(?=[^.!?\n]{0,80}\b(?:help|assist|comply|provide|answer|fulfil|fulfill|do|complete|create|generate|write|"
+    r"access|but)\b)|\bi (?:must|have to) (?:decline|refuse)\b",
+    re.IGNORECASE,
+)
+_MACHINE = re.compile(r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b", re.IGNORECASE)
+_BEGINNING = 300
+_LISTED = re.compile(
+    r"\bsections?(?: (?:named|called|titled))?\s{0,3}:[ \t]*([^\n]{1,600})|\bsections? (?:named|called|titled) "
+    r"([^\n.:]{1,300})",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+([^\n]{1,80})$", re.MULTILINE)
+_SEPARATOR = re.compile(r"[,;/]|\band\b|&", re.IGNORECASE)
+_DRESS = " \t#*_`\"'\u201c\u201d.:-"
+_VERDICT = re.compile(r"\b(pass(?:ed|es)?|fail(?:ed|s|ure)?)\b", re.IGNORECASE)
+_DISSENT = re.compile(
+    r"^[ \t]{0,3}(#{0,6})[ \t]*[*_]{0,3}dissent(?:s|ing views?| notes?)?[*_]{0,3}[ \t]*(?::[*_]{0,3}([^\n]*))?$"
+)
+_NONE = re.compile(r"(?:none|no (?:dissent|disagreements?)|n/a|nothing|-)", re.IGNORECASE)
+_UNSAID = "The model that merged the answers did not say where they disagree."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer is good enough, and each rule it does not meet."""
+
+    passed: bool
+    reasons: tuple[str, ...] = ()
+
+
+def gate(task: str, reply_text: str, finish_reason: str, form: str) -> Verdict:
+    """Whether the cheap answer of a cascade will do, by rules that give the same verdict each time (C36).
+
+    * It has text, and ended by itself: finish reason ``stop``.
+    * It has 500 characters, or, where the task is short, five times the characters of the task.
+    * It refuses nothing in its first 300 characters, and nowhere says "as an AI", unless the task does.
+    * It has each section that is named by the task or by ``form``, the role's format, as ``sections: A, B and C``,
+      and each heading that stands in ``form``: a line that begins with the section's name.
+    """
+    text = reply_text.strip().replace("\u2019", "'")
+    if not text:
+        return Verdict(passed=False, reasons=("the answer is empty",))
+    reasons = []
+    if finish_reason != "stop":
+        reasons.append(f"the answer ended with {finish_reason[:40] or 'no reason'}, not with stop")
+    wanted = min(LONG, PER_CHARACTER * len(task.strip()))
+    if len(text) < wanted:
+        reasons.append(f"the answer has {len(text)} characters, fewer than {wanted}")
+    if _REFUSAL.search(text[:_BEGINNING]) or (_MACHINE.search(text) and not _MACHINE.search(task)):
+        reasons.append("the answer refuses")
+    begins = {line.lstrip(_DRESS + "0123456789)").casefold() for line in text.splitlines()}
+    reasons += [
+        f"the section {name!r} is missing"
+        for name in _sections(task, form)
+        if not any(line.startswith(name.casefold()) for line in begins)
+    ]
+    return Verdict(passed=not reasons, reasons=tuple(reasons))
+
+
+def evaluated(text: str) -> bool | None:
+    """The evaluator's word, in the first line that has one: PASS, FAIL; None: unreadable, or both at once."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    said = {found[0].lower() for found in _VERDICT.findall(line)}
+    return None if len(said) != 1 else said == {"p"}
+
+
+def dissent(text: str, answers: int = 2) -> tuple[str, str]:
+    """A merged text, and what its last section on dissent says: empty if it says that there is none.
+
+    Where two ``answers`` or more were merged and the section is missing, one is appended that says so.
+    """
+    lines = text.splitlines()
+    fenced = False
+    found: tuple[int, int, str] | None = None
+    for at, line in enumerate(lines):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and (match := _DISSENT.match(line.lower())):
+            found = at, len(match[1]) or 6, line[match.start(2) :] if match[2] else ""
+    if found is None:
+        noted = f"{text.rstrip()}\n\n## Dissent\n\n{_UNSAID}\n" if answers >= 2 else text
+        return noted, ""
+    at, level, same_line = found
+    body = [same_line]
+    for line in lines[at + 1 :]:
+        if (heading := re.match(r" {0,3}(#{1,6})\s", line)) and len(heading[1]) <= level:
+            break
+        body.append(line)
+    said = "\n".join(body).strip()
+    return text, "" if _NONE.fullmatch(said.strip(_DRESS)) or not said.strip(_DRESS) else said
+
+
+def _sections(task: str, form: str) -> list[str]:
+    names = [found[1].strip(_DRESS) for found in _HEADING.finditer(form)]
+    for source in (task, form):
+        for found in _LISTED.finditer(source):
+            listed = (found[1] or found[2]).split(". ")[0]
+            names += [one.strip(_DRESS) for one in _SEPARATOR.split(listed)]
+    return [one for one in dict.fromkeys(names) if one and len(one) <= 60][:20]
