@@ -26,7 +26,7 @@ _LISTED = re.compile(
 _HEADING = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+([^\n]{1,80})$", re.MULTILINE)
 _SEPARATOR = re.compile(r"[,;/]|\band\b|&", re.IGNORECASE)
 _DRESS = " \t#*_`\"'\u201c\u201d.:-"
-_VERDICT = re.compile(r"\b(pass(?:ed|es)?|fail(?:ed|s|ure)?)\b", re.IGNORECASE)
+_VERDICT = re.compile(r"\b(pass(?:ed|es)?|fail(?:ed|s)?)\b", re.IGNORECASE)
 _DISSENT = re.compile(
     r"^[ \t]{0,3}(#{0,6})[ \t]*[*_]{0,3}dissent(?:s|ing views?| notes?)?[*_]{0,3}[ \t]*(?::[*_]{0,3}([^\n]*))?$"
 )
