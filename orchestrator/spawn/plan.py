@@ -238,22 +238,23 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
 def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> Plan:
     """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
 
-    A need that is no node, or the node itself, is dropped; the first of two equal ids keeps it; a cycle makes all
-    nodes a chain in the given order. Each is told in the notes. At most 300 nodes: ValueError.
+    A need that is no node, or the node itself, is dropped; the first of two equal ids keeps it, and only a merge
+    needs both; a cycle makes all nodes a chain in the given order. Each is told in the notes. At most 300 nodes:
+    ValueError.
     """
     if len(nodes) > MAX_NODES:
         raise ValueError(f"{len(nodes)} nodes")
     told = list(notes)
     work = [node for node in nodes if node.kind != "merge"]
     merges = [node for node in nodes if node.kind == "merge"]
-    names: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
     renamed: list[Node] = []
     for node, name in zip(work, sanitised([one.id for one in work]), strict=True):
         if node.id in names:
             told.append(f"the id {node.id[:60]!r} is there twice: the second one is {name}")
         elif name != node.id:
             told.append(f"{name}: its planner calls it {node.id[:60]!r}")
-        names.setdefault(node.id, name)
+        names.setdefault(node.id, []).append(name)
         renamed.append(replace(node, id=name))
     mended = [replace(node, needs=_needs(node, names, told)) for node in renamed]
     waves = _waves(mended)
@@ -267,17 +268,19 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     return Plan((*mended, *merged), source, _told(told))
 
 
-def _needs(node: Node, names: dict[str, str], told: list[str]) -> tuple[str, ...]:
-    needs: dict[str, None] = {}
+def _needs(node: Node, names: dict[str, list[str]], told: list[str]) -> tuple[str, ...]:
+    needs: list[str] = []
     for one in node.needs:
-        name = names.get(one)
-        if name is None:
+        found = names.get(one, [])
+        if not found:
             told.append(f"{node.id}: needs {one[:60]!r}, which is no node")
-        elif name == node.id:
+        elif node.kind == "merge":
+            needs += found
+        elif found[0] == node.id:
             told.append(f"{node.id}: needs itself")
         else:
-            needs[name] = None
-    return tuple(needs)
+            needs.append(found[0])
+    return tuple(dict.fromkeys(needs))
 
 
 def _waves(nodes: Sequence[Node]) -> dict[str, int] | None:

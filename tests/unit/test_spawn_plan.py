@@ -181,9 +181,14 @@ def test_needs_that_are_no_node_or_the_node_itself_are_dropped_and_that_is_said(
     assert ["itself" in made.notes[0], "ghost" in made.notes[1]] == [True, True]
 
 
-def test_the_second_of_two_equal_ids_is_renamed_and_that_is_said():
-    made = plan.checked([node("a"), node("a"), node("b", "a")], "local")
-    assert shape(made) == [("a", "task", 0, ()), ("a-2", "task", 0, ()), ("b", "task", 1, ("a",))]
+def test_the_second_of_two_equal_ids_is_renamed_and_merged_all_the_same_and_that_is_said():
+    made = plan.checked([node("a"), node("a"), node("b", "a"), node("merged", "a", "b", kind="merge")], "local")
+    assert shape(made) == [
+        ("a", "task", 0, ()),
+        ("a-2", "task", 0, ()),
+        ("b", "task", 1, ("a",)),
+        ("merged", "merge", 2, ("a", "a-2", "b")),
+    ]
     assert "a-2" in made.notes[0]
 
 

@@ -322,6 +322,24 @@ anything = st.fixed_dictionaries(
         "guardrails": junk,
     },
 )
+names = st.sampled_from(["openai/gpt-5", "engine:x", "q/r"])
+usual = st.fixed_dictionaries(
+    {"task": st.text("ab", min_size=1), "description": st.text("ab", min_size=1)},
+    optional={"id": ids, "dependsOn": st.lists(ids, max_size=4), "model": st.fixed_dictionaries({"id": names})},
+)
+near = st.builds(
+    lambda rows, name, wanted: {
+        "data": {"id": name} if wanted else [{"model": {"id": name}}],
+        "decomposed": True,
+        "steps": rows,
+        "dag": {"tasks": rows},
+        "hasRole": True,
+        "fullPrompt": name,
+    },
+    st.lists(usual | piece, max_size=8),
+    names,
+    st.booleans(),
+)
 
 
 def test_whatever_the_api_answers_the_plan_can_be_run_or_the_request_is_refused():
@@ -329,11 +347,11 @@ def test_whatever_the_api_answers_the_plan_can_be_run_or_the_request_is_refused(
 
     @given(
         st.sampled_from(["single", "collective", "cascade", "plan", "swarm"]),
-        anything | junk,
+        near | anything | junk,
         st.booleans(),
         st.sampled_from([(), ("openai/*",), ("none/*",)]),
     )
-    @settings(max_examples=300)
+    @settings(max_examples=200)
     def holds(mode, answer, role, allow):
         seen.add(runs(mode, answer, role, allow))
 
