@@ -158,3 +158,10 @@ def widen(con: sqlite3.Connection) -> None:
         for column in columns:
             if there and column.split(" ", 1)[0] not in there:
                 con.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+
+
+def probe(con: sqlite3.Connection) -> None:
+    """Write something and remove it again, in the original's table for it: so health knows that it can be done."""
+    con.execute("CREATE TABLE IF NOT EXISTS _health_probe (id INTEGER PRIMARY KEY, ts TEXT NOT NULL)")
+    con.execute("INSERT INTO _health_probe (ts) VALUES (datetime('now'))")
+    con.execute("DELETE FROM _health_probe")

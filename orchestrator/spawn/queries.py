@@ -68,8 +68,12 @@ def runs(con: sqlite3.Connection, status: RunStatus | None = None, limit: int = 
 
 
 def unfinished(con: sqlite3.Connection) -> list[RunRow]:
-    """Every run that has not ended, in the order of the line."""
-    return [_run(row) for row in con.execute(f"SELECT * FROM runs WHERE status IN {OPEN} ORDER BY number")]
+    """Every run that has not ended, in the order of the line.
+
+    One without a number was made by an original tool that still works in this home, which executes it itself.
+    """
+    found = con.execute(f"SELECT * FROM runs WHERE status IN {OPEN} AND number IS NOT NULL ORDER BY number")
+    return [_run(row) for row in found]
 
 
 def nodes(con: sqlite3.Connection, run_id: str) -> list[NodeRow]:

@@ -419,6 +419,33 @@ def test_who_waits_for_a_lock_that_is_not_given_back_is_told(home, taken, monkey
     in_home(home, play)
 
 
+def test_a_home_is_opened_and_carried_over_under_the_lock_alone(home, taken, monkeypatch):
+    monkeypatch.setattr(database, "CLOSE_S", 0.1)
+    monkeypatch.setattr(database, "LOCK_WAIT_S", 0.02)
+    in_home(home, lambda db: refused(db.read(texts), Environment, "io_failed"))
+    assert [path.name for path in home.iterdir()] == ["db.lock"]
+
+    async def play(db):
+        fcntl.flock(taken, fcntl.LOCK_UN)
+        await db.write(steps.create, row(), AT)
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        assert await db.read(queries.run, "r1")
+
+    in_home(home, play)
+    # The last one that closes would carry the WAL over, and remove it.
+    assert (home / "db.sqlite-wal").stat().st_size > 0
+
+
+def test_the_home_tells_whether_it_can_be_written(home):
+    async def play(db):
+        await db.write(ddl.probe)
+        assert await db.read(lambda con: con.execute("SELECT COUNT(*) FROM _health_probe").fetchone()[0]) == 0
+        await db.write(lambda con: con.execute("PRAGMA query_only = ON"))
+        await refused(db.write(ddl.probe), Environment, "io_failed")
+
+    in_home(home, play)
+
+
 def test_closing_ends_also_while_the_lock_is_held_and_tells_who_waits(home, taken, monkeypatch):
     monkeypatch.setattr(database, "CLOSE_S", 0.1)
 

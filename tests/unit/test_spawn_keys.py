@@ -89,6 +89,18 @@ def test_many_that_make_the_salt_at_once_get_the_same_one(home):
     assert [path.name for path in home.iterdir()] == ["salt"]
 
 
+def test_a_salt_that_another_makes_meanwhile_is_the_one_that_counts(home, monkeypatch):
+    made, real = [], keys.replace
+
+    def slow(path, data, **more):
+        monkeypatch.setattr(keys, "replace", real)
+        made.append(keys.fingerprint(home, KEY))
+        real(path, data, **more)
+
+    monkeypatch.setattr(keys, "replace", slow)
+    assert [keys.fingerprint(home, KEY)] == made
+
+
 def test_a_salt_others_may_read_or_of_another_size_is_refused(home):
     keys.fingerprint(home, KEY)
     (home / "salt").chmod(0o644)

@@ -17,7 +17,7 @@ from orchestrator.spawn import artifacts, ddl, queries, upgrade
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from tests import mounts
-from tests.spawns import AT, in_home, old_home, opened, row
+from tests.spawns import AT, OLD, in_home, old_home, opened, row
 
 ROOT = Path(__file__).resolve().parents[2]
 OPEN = """
@@ -168,6 +168,27 @@ def test_whatever_garbage_an_old_home_holds_it_is_upgraded(home):
         assert {one.node.needs for one in await db.read(queries.nodes, "done")} == {()}
         assert {one.spent for one in await db.read(queries.attempts, "done")} == {Decimal(0)}
         assert len(await db.read(queries.artifacts, "done")) == 2
+
+    in_home(home, play)
+
+
+def test_an_original_tool_that_goes_on_in_an_upgraded_home_is_let_alone_and_listed(home):
+    look(home)
+    with opened(home) as con:
+        con.executescript(OLD)
+        con.execute(
+            "INSERT INTO runs (id, task, mode, budget, context, params_json, status, created_at, updated_at) "
+            "VALUES ('theirs', 't', 'single', 'low', NULL, '{}', 'queued', ?, ?)",
+            (AT, AT),
+        )
+        con.execute("INSERT INTO events VALUES ('e', 'theirs', NULL, 'warn', 'm', ?, NULL)", (AT,))
+
+    async def play(db):
+        assert (await db.write(steps.create, row(), AT)).number == 5
+        assert [one.id for one in await db.read(queries.unfinished)] == ["r1"]
+        assert await db.write(steps.begin, "r1", 1, AT)
+        assert [one.id for one in await db.read(queries.runs)][-1] == "theirs"
+        assert await db.read(queries.events, "theirs") == []
 
     in_home(home, play)
 
