@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -549,3 +550,59 @@ def test_a_storm_of_kills_loses_nothing_that_was_answered_and_counts_nothing_twi
                 one.wait()
                 one.stderr.close()
     assert check(home, acks) > 6
+
+
+# -- a disk that errs -------------------------------------------------------------------------------------------
+
+ERRING = """
+import asyncio, sys
+from pathlib import Path
+from orchestrator.errors import Environment
+from orchestrator.spawn import queries, transitions
+from orchestrator.spawn.database import Database
+from tests.spawns import AT, row
+
+async def main():
+    db, answered, refused = Database(Path(sys.argv[1])), [], 0
+    for at in range(12):
+        try:
+            answered.append((await db.write(transitions.create, row(f"r{at}"), AT)).id)
+        except Environment:
+            refused += 1
+    db.close()
+    again = Database(Path(sys.argv[1]))
+    assert [one.id for one in reversed(await again.read(queries.runs))] == answered
+    assert await again.read(lambda con: con.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
+    again.close()
+    print(len(answered), refused)
+
+asyncio.run(main())
+"""
+
+
+def _traces():
+    return (
+        shutil.which("strace")
+        and not subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True).returncode
+    )
+
+
+@pytest.mark.skipif(not _traces(), reason="strace is missing or may not trace")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "fdatasync:error=EIO:when=4",
+        "fdatasync:error=EIO:when=6..8",
+        "pwrite64:error=ENOSPC:when=12..14",
+        "pwrite64:error=EIO:when=15",
+    ],
+)
+def test_whatever_the_disk_refuses_what_was_answered_is_there_and_nothing_else(home, fault):
+    traced = ["strace", "-f", "-o", os.devnull, "-e", "trace=fdatasync,pwrite64", "-e", f"inject={fault}"]
+    words = [*traced, sys.executable, "-P", "-c", ERRING, str(home)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answered, refused = map(int, done.stdout.split())
+    assert answered + refused == 12
+    assert answered > 0 < refused
