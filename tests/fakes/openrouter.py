@@ -144,15 +144,16 @@ class Fake:
         self._connections: set[Connection] = set()
         self._loop = asyncio.new_event_loop()
         self._moved = asyncio.Event()
-        self._server = self._loop.run_until_complete(
-            self._loop.create_server(lambda: Connection(self), "127.0.0.1", port, backlog=1024)
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        # Bound here, so that whoever made it can connect at once; served in a thread, whose loop is its own.
+        self._sock = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self.port = self._sock.getsockname()[1]
         self.root = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.root}/v1"
         self.planner_url = f"{self.root}/api"
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._serving = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+        self._serving.wait(10)
 
     def __enter__(self) -> Self:
         return self
@@ -197,29 +198,32 @@ class Fake:
     def close(self) -> None:
         """End every connection, the server and its thread; harmless twice."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop)
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
-        if not self._loop.is_running() and not self._loop.is_closed():
-            self._loop.run_until_complete(self._settle())
-            self._loop.close()
 
     # -- in the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        made = self._loop.create_server(lambda: Connection(self), sock=self._sock, backlog=1024)
+        server = self._loop.run_until_complete(made)
+        self._loop.call_soon(self._serving.set)
+        self._loop.run_forever()
+        server.close()
+        self._loop.run_until_complete(self._settle())
+        self._loop.close()
 
     def _wake(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def _stop(self) -> None:
-        self._server.close()
+    async def _settle(self) -> None:
         for one in list(self._connections):
             one.end()
-        self._loop.stop()
-
-    async def _settle(self) -> None:
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in left:
-            task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        # What a transport does behind its end, it does in the loop's next rounds.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def serve(self, call: Call, wire: "Connection") -> None:
         wire.at = nowhere

@@ -267,6 +267,23 @@ def test_a_server_that_never_takes_the_connection_was_not_reached(fake, call):
     assert (found.code, found.retry, found.reached) == ("timeout", True, False)
 
 
+def test_a_server_that_ends_ends_the_calls_that_hang_on_it():
+    async def body():
+        api = openrouter.ModelApi(SystemClock())
+        with Fake() as other:
+            other.rule(hang=True)
+            tasks = [asyncio.create_task(api.call(ask(other, prompt=str(n)))) for n in range(5)]
+            await asyncio.to_thread(until, lambda: other.waiting("hang") == 5 or None, 20.0)
+        found = await asyncio.gather(*tasks)
+        await api.close()
+        return found, other
+
+    found, other = asyncio.run(body())
+    assert {(one.code, one.reached) for one in found} == {("network", True)}
+    assert not other._thread.is_alive()
+    assert [one.how for one in other.requests] == ["closed"] * 5
+
+
 def test_a_2_mb_answer_is_read_and_one_beyond_the_limit_refused(fake, call, monkeypatch):
     do = {"bytes": 2_000_000, "pieces": 100}
     assert len(call(ask(fake, do)).text) == 2_000_000
