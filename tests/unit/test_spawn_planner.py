@@ -1,6 +1,7 @@
 """Asking the Smart Spawn API for a plan, and planning here when it gives none."""
 
 import asyncio
+import gzip
 import json
 import re
 
@@ -216,21 +217,17 @@ FAULTS = {
     "no pieces": {"data": [], "decomposed": True, "steps": [], "dag": {"tasks": []}},
     "useless pieces": {"data": [None, {}], "decomposed": True, "steps": [{}, 1], "dag": {"tasks": [None, {"id": 1}]}},
     "deep": httpx2.Response(200, text="[" * 200_000),
-    "packed": httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=b""),
+    "packed": lambda request: httpx2.Response(
+        200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(gzip.compress(b'{"data":{"id":"a/b"}}'))
+    ),
     "huge": httpx2.Response(200, content=b'{"a":"' + b"x" * (5 << 20) + b'"}'),
 }
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 @pytest.mark.parametrize("mode", ["single", "collective", "cascade", "plan", "swarm"])
 def test_whatever_is_wrong_with_the_api_the_whole_plan_is_made_here_and_it_is_said_why(mode, fault):
-    if fault == "packed":
-        answer = lambda request: httpx2.Response(  # noqa: E731
-            200, headers={"Content-Encoding": "gzip"}, stream=httpx2.ByteStream(b"x")
-        )
-    else:
-        answer = FAULTS[fault]
+    answer = FAULTS[fault]
     made = make(Api(**dict.fromkeys(("pick", "recommend", "decompose", "swarm"), answer)), mode)
     here = make(Api(), mode, frozen=Settings(planner_url=""))
     assert made.source == "local"
@@ -238,6 +235,25 @@ def test_whatever_is_wrong_with_the_api_the_whole_plan_is_made_here_and_it_is_sa
     assert "planned here" in made.notes[0]
     assert KEY not in made.notes[0]
     assert here.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("redirect", "HTTP 302"),
+        ("429", "HTTP 429"),
+        ("HTML", "no JSON"),
+        ("a list", "no JSON object"),
+        ("huge", "over 4 MiB"),
+        ("refused", "ConnectError"),
+        ("nulls", "no model"),
+        ("packed", "packed"),
+    ],
+)
+def test_the_note_names_the_call_and_what_was_wrong_with_it(fault, words):
+    made = make(Api(pick=FAULTS[fault]), "single")
+    assert made.notes[0].startswith("the Smart Spawn API was of no use (/pick: ")
+    assert words in made.notes[0]
 
 
 def test_a_role_that_cannot_be_composed_makes_the_whole_plan_local():

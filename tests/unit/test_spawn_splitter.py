@@ -17,6 +17,11 @@ from orchestrator.spawn.model import Asked
         ("First, read it. Next, fix it; after that ship it", ["read it.", "fix it", "ship it"], True),
         ("Read it; fix it;", ["Read it", "fix it"], False),
         ("Read it\n\nFix it\n \n\nShip it", ["Read it", "Fix it", "Ship it"], False),
+        (
+            "1. Read it\n   1. all of it\n   2. twice\n2. Fix it",
+            ["Read it\n   1. all of it\n   2. twice", "Fix it"],
+            True,
+        ),
         ("1. Read it\n  - all of it\n  - twice\n2. Fix it", ["Read it\n  - all of it\n  - twice", "Fix it"], True),
     ],
 )
@@ -64,6 +69,10 @@ def test_a_part_waits_for_all_of_the_phase_before_it_and_for_no_other():
 
 def test_within_a_phase_a_part_waits_for_an_earlier_one_that_speaks_of_the_same_kind_of_thing():
     assert waits("- write the login page\n- write the importer\n- write the settings page") == [(), (), (0,)]
+
+
+def test_a_part_does_not_wait_for_what_those_it_waits_for_have_waited_for():
+    assert waits("- write one page\n- write a second page\n- write a third page") == [(), (0,), (1,)]
 
 
 def test_keywords_are_whole_words():
