@@ -39,18 +39,10 @@ LOCK_WAIT_S = 30.0
 """How long others may hold the lock: a transaction takes milliseconds, so whoever has it then stands still."""
 CLOSE_S = 5.0
 BUSY_MS = 5000
-REFUSED = frozenset(
-    {
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PROTOCOL,
-    }
-)
+REFUSED = frozenset({
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL,
+})  # fmt: skip
 _ABANDONED: list[sqlite3.Connection] = []
 """Connections not to be closed before the process ends: the lock could not be had, or their file is not there any
 more, and closing would remove the WAL of the one now in its place."""
@@ -187,8 +179,11 @@ class Database:
                     self._one(con, job)
                 con.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):  # it is undone already
-                    con.execute("ROLLBACK")
+                # A commit whose sync failed stands whole in the WAL, and the next opening would take it for one: a
+                # transaction of no meaning is written over it, whether or not that is synced.
+                for sql in ("ROLLBACK", f"PRAGMA user_version = {ddl.VERSION}"):
+                    with contextlib.suppress(sqlite3.Error):
+                        con.execute(sql)
                 raise
             self._carry_over(con)
 
@@ -266,7 +261,10 @@ class Database:
             con.execute("PRAGMA trusted_schema = OFF")
             con.execute("PRAGMA foreign_keys = ON")
             (version,) = con.execute("PRAGMA user_version").fetchone()
-            self._check(version)
+            if version > ddl.VERSION:
+                raise Conflict(  # noqa: TRY301
+                    "home_newer", f"{self.path} has form {version}, this version knows {ddl.VERSION}"
+                )
             con.execute("PRAGMA wal_autocheckpoint = 0")
             con.execute("PRAGMA synchronous = FULL")
             if version < ddl.VERSION:
@@ -279,10 +277,6 @@ class Database:
         self._opened += 1
         self._wal_due = WAL_BYTES
         return con
-
-    def _check(self, version: int) -> None:
-        if version > ddl.VERSION:
-            raise Conflict("home_newer", f"{self.path} has form {version}, this version knows {ddl.VERSION}")
 
     def _prepare(self, con: sqlite3.Connection) -> None:
         try:
