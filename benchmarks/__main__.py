@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, large, recovery, relays, squads
+from benchmarks import cycles, large, recovery, relays, spawn, squads
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads, spawn."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -145,6 +145,28 @@ def of_squads(row: Row) -> None:
     )
 
 
+def of_spawn_runs(row: Row) -> None:
+    got = asyncio.run(spawn.swarm())
+    row(
+        f"swarm of {spawn.NODES} nodes, model of 0 ms: a node beyond its call, p50",
+        f"{got['node_p50_ms']:.1f} ms ({got['life_p50_ms']:.1f}, call by hand {got['call_p50_ms']:.1f})",
+        "",
+    )
+    row("  nodes per second; calls by hand", f"{got['nodes_s']:.0f}; {got['by_hand_s']:.0f}", "")
+    got = asyncio.run(spawn.waves())
+    row(
+        f"swarm of 3 waves and a merge at {spawn.WAVE_MS} ms, wall / critical path",
+        f"p50 {got['p50']:.3f}, max {got['max']:.3f}",
+        "<= 1.1",
+    )
+    got = asyncio.run(spawn.resumed())
+    row(
+        f"kill -9 of the daemon -> the model is asked again, {got['stored']:.0f} runs stored",
+        f"p50 {got['p50']:.2f}, max {got['max']:.2f} s",
+        "",
+    )
+
+
 GROUPS = {
     "cycles": durable,
     "relays": through_relays,
@@ -152,6 +174,7 @@ GROUPS = {
     "growth": growth,
     "recovery": going_on,
     "squads": of_squads,
+    "spawn": of_spawn_runs,
 }
 
 if __name__ == "__main__":

@@ -343,7 +343,7 @@ def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
             _print(row["output"])
             if row.get("truncated"):
                 output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
-        output.warn("; ".join(str(text) for text in (state, answer.get("summary"), answer.get("error")) if text))
+        output.warn("; ".join(str(text) for text in (state, answer.get("summary"), answer.get("failure")) if text))
         if state not in spawn_live.ENDED:
             output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
     raise typer.Exit(0 if state == "completed" else 1 if state in spawn_live.ENDED else EXIT_CODES[NotReady])

@@ -35,6 +35,7 @@ from orchestrator.processes import environ_of
 from orchestrator.server import agent_tools, door, greeting, hooks, master_tools
 from orchestrator.server.logs import configure_log
 from orchestrator.server.session import build, note_listed, serve
+from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
@@ -89,6 +90,7 @@ class Daemon:
         self.masters = Masters(self.roster, self.windows, self._leaders, stop)
         self.master_tools = master_tools.build(self.supervisor, self.masters)
         self.squads = SquadWiring(self.roster, self.windows)
+        self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -113,6 +115,7 @@ class Daemon:
             self.waker.seen(entry)
         self.masters.begin()
         await self.squads.begin()
+        self.spawn.begin()
         listener = await asyncio.start_unix_server(
             self._accept, sock=self.door.listener, limit=BUFFER, backlog=BACKLOG
         )
@@ -140,6 +143,7 @@ class Daemon:
             writer.transport.abort()
         listener.close()
         watcher.cancel()
+        await self.spawn.close()
         await self.squads.close()
         await self.supervisor.close()
         await self.roster.flush()
@@ -181,7 +185,7 @@ class Daemon:
     @property
     def _at_work(self) -> bool:
         """Whether something needs this daemon also without a connection."""
-        return self.supervisor.live_agents > 0 or self.squads.active > 0
+        return self.supervisor.live_agents > 0 or self.squads.active > 0 or self.spawn.active > 0
 
     def _take_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start every thread this daemon will ever need: later, the system may have none to give.
@@ -291,8 +295,14 @@ class Daemon:
             return agent_tools.TOOLS
         if client.role != "master":
             return {}
-        team = self.master_tools if "team" in client.toolsets else {}
-        return {**team, **(self.squads.tools(client) if "squad" in client.toolsets else {})}
+        tools: dict[str, Tool] = {}
+        if "team" in client.toolsets:
+            tools |= self.master_tools
+        if "squad" in client.toolsets:
+            tools |= self.squads.tools(client)
+        if "smartspawn" in client.toolsets:
+            tools |= self.spawn.tools()
+        return tools
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
@@ -307,15 +317,21 @@ class Daemon:
                 "gc": self.gc,
                 "fix": self.repairing.run,
                 **self.squads.admin(),
+                **self.spawn.admin(client),
             }
-        server, resources = build(client, self.roster, self._tools(client), admin)
+        offers = client.role == "master" and "smartspawn" in client.toolsets
+        events = partial(self.spawn.events, client) if offers else None
+        server, resources = build(client, self.roster, self._tools(client), admin, events)
         if resources is not None:
             self.roster.listeners.append(resources.changed)
+            self.spawn.listeners.append(resources.spawn_changed)
+        self.spawn.welcome(client)
         try:
             await serve(server, incoming, writer, self.boot_id, partial(note_listed, client, self.roster))
         finally:
             if resources is not None:
                 self.roster.listeners.remove(resources.changed)
+                self.spawn.listeners.remove(resources.spawn_changed)
                 resources.close()
 
     # -- what only the command line asks ------------------------------------------------------------------------

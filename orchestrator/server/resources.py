@@ -1,4 +1,4 @@
-"""The resources: an agent's outbox, meta and artifacts, a run's broadcast, and updates when they change.
+"""The resources: an agent's outbox, meta and artifacts, runs' broadcasts and events, updates when they change.
 
 Updates go out in both protocol eras: `resources/subscribe` on a handshake connection, `subscriptions/listen` on a
 2026-07-28 one. They are cues without content, at most one per URI and `EVERY_S`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -29,6 +30,7 @@ from orchestrator.team.views import artifact, artifacts, meta_of
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]
+Contents = types.TextResourceContents | types.BlobResourceContents
 
 EVERY_S = 0.2
 NDJSON = "application/x-ndjson"
@@ -44,15 +46,24 @@ TEMPLATES = (
         NDJSON,
         "the digest of a team run; the last ?tail= records (200)",
     ),
+    (
+        "smartspawn://run/{run_id}/events{?since_seq,tail}",
+        "spawn events",
+        NDJSON,
+        "what happened with a spawn run behind ?since_seq=; the last ?tail= events (200)",
+    ),
 )
+Events = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]
+"""The events of a spawn run: its id, behind which seq, how many of the last; None: the first ones."""
 
 
 class Resources:
     """The resources of one master's connection, with its subscriptions."""
 
-    def __init__(self, client: Client, roster: Roster) -> None:
+    def __init__(self, client: Client, roster: Roster, events: Events | None = None) -> None:
         self._client = client
         self._roster = roster
+        self._events = events
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._listened: dict[str, int] = {}  # modern: URI -> open streams that want it
@@ -94,6 +105,7 @@ class Resources:
         rows = [
             types.ResourceTemplate(uri_template=uri, name=name, mime_type=mime, description=about)
             for uri, name, mime, about in TEMPLATES
+            if self._events is not None or not uri.startswith("smartspawn:")
         ]
         return types.ListResourceTemplatesResult(resource_templates=rows)
 
@@ -101,7 +113,10 @@ class Resources:
         self._session = ctx.session
         uri = str(params.uri)
         try:
-            contents = await asyncio.to_thread(self._artifact, uri) or self._content(uri)
+            if self._events is not None and urlsplit(uri).scheme == "smartspawn":
+                contents: Contents = await self._spawn_events(self._events, uri)
+            else:
+                contents = await asyncio.to_thread(self._artifact, uri) or self._content(uri)
         except OrchestratorError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, error.as_dict()) from None
         return types.ReadResourceResult(contents=[contents])
@@ -120,7 +135,25 @@ class Resources:
             return _text(uri, "application/json", orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
         raise BadRequest("unknown_resource", f"no resource has the URI {uri!r}")
 
-    def _artifact(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents | None:
+    @staticmethod
+    async def _spawn_events(events: Events, uri: str) -> types.TextResourceContents:
+        _, owner, path, tail = _parts(uri)
+        if owner != "run" or len(path) != 2 or path[1] != "events":
+            raise BadRequest("unknown_resource", f"no resource has the URI {uri!r}")
+        asked = parse_qs(urlsplit(uri).query)
+        since = asked.get("since_seq", ["0"])[-1]
+        if not since.isdecimal() or not since.isascii() or len(since) > 18:
+            raise BadRequest("bad_argument", f"since_seq must be a number from 0 on, not {since[:40]!r}")
+        first = "since_seq" in asked and "tail" not in asked  # somebody who follows must miss nothing
+        return _text(uri, NDJSON, _lines(await events(path[0], int(since), None if first else tail)))
+
+    def spawn_changed(self, run_id: str) -> None:
+        """A spawn run has moved (empty: nobody knows which): mark the subscribed URIs that show it."""
+        for uri in (*self._subscribed, *self._listened):
+            if uri.startswith(f"smartspawn://run/{run_id}/" if run_id else "smartspawn://run/"):
+                self._mark(uri)
+
+    def _artifact(self, uri: str) -> Contents | None:
         scheme, owner, path, _ = _parts(uri)
         if scheme != "agent" or path[:1] != ["artifacts"]:
             return None

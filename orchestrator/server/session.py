@@ -25,7 +25,7 @@ from orchestrator.clock import call_off
 from orchestrator.core.prompts import render, worktree_rule
 from orchestrator.data import prompt
 from orchestrator.errors import OrchestratorError
-from orchestrator.server.resources import Resources
+from orchestrator.server.resources import Events, Resources
 from orchestrator.server.toolset import Client, Tool, call_tool
 from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.team.roster import Roster
@@ -41,6 +41,10 @@ INSTRUCTIONS = {
     "squad": (
         "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: "
         "for work that needs no conversation."
+    ),
+    "smartspawn": (
+        "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
+        "the merged answer."
     ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "refused": "This connection offers no tools.",
@@ -60,10 +64,16 @@ class AdminParams(types.RequestParams):
 Admin = Callable[..., Awaitable[dict[str, Any]]]
 
 
-def build(client: Client, roster: Roster, tools: Mapping[str, Tool], admin: Mapping[str, Admin]) -> tuple[Any, Any]:
-    """The SDK server for one client, and its resources (None for agents)."""
+def build(
+    client: Client,
+    roster: Roster,
+    tools: Mapping[str, Tool],
+    admin: Mapping[str, Admin],
+    events: Events | None = None,
+) -> tuple[Any, Any]:
+    """The SDK server for one client, and its resources (None for agents); ``events``: those of spawn runs."""
     listing = client.listing
-    resources = Resources(client, roster) if client.role == "master" else None
+    resources = Resources(client, roster, events) if client.role == "master" else None
 
     async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
         listing.add(ctx.request_id)
@@ -103,7 +113,7 @@ def instructions_for(client: Client) -> str:
     """What the server tells a client of itself, by what it is offered."""
     if client.role != "master":
         return INSTRUCTIONS[client.role]
-    told = {"team": INSTRUCTIONS["master"], "squad": INSTRUCTIONS["squad"]}
+    told = {"team": INSTRUCTIONS["master"], "squad": INSTRUCTIONS["squad"], "smartspawn": INSTRUCTIONS["smartspawn"]}
     return " ".join(text for toolset, text in told.items() if toolset in client.toolsets)
 
 

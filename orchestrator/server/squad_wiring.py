@@ -32,9 +32,9 @@ class SquadWiring:
 
     def __init__(self, roster: Roster, windows: Windows) -> None:
         self.squads = Squads(roster.paths, roster.clock, roster.config)
-        self._library = Library(roster.root)
+        self.library = Library(roster.root)
         self._showing = Showing(roster, windows)
-        offer = squad_tools.Offer(self.squads, self._library, roster.config, self._show)
+        offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -56,7 +56,7 @@ class SquadWiring:
         """Take over what an earlier daemon left, and follow the files of roles."""
         await self.squads.recover()
         await self._showing.sweep(())
-        self._begin(self._library.watch(_say_broken))
+        self._begin(self.library.watch(_say_broken))
 
     def look_around(self) -> None:
         """Now and then: forget what has been kept long enough."""

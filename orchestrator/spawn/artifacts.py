@@ -5,6 +5,7 @@ Touches that directory only; a row's path is never followed out of the home. Cal
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import ipaddress
 import json
@@ -41,6 +42,24 @@ def write(home: Path, run_id: str, name: str, data: bytes) -> tuple[str, int, st
         make_dir(directory, 0o700)
     replace(directory / name, data, mode=0o600)
     return relative, len(data), hashlib.sha256(data).hexdigest()
+
+
+def clear(home: Path, run_id: str) -> None:
+    """Remove what a daemon that was killed while it wrote left half-written in the run's directory."""
+    with contextlib.suppress(OSError):
+        for path in (home / PLACE / run_id).glob(".*.tmp"):
+            path.unlink()
+
+
+def probe(home: Path) -> None:
+    """Write a file where artifacts lie, and remove it; raises what keeps it from being written."""
+    directory = home / PLACE
+    if directory.is_symlink():
+        raise Environment("home_unusable", f"{directory} is a link", "remove it", file=str(directory))
+    make_dir(directory, 0o700)
+    path = directory / f".probe-{os.getpid()}"
+    replace(path, b"", mode=0o600)
+    path.unlink(missing_ok=True)
 
 
 def read(home: Path, row: ArtifactRow) -> bytes:

@@ -94,6 +94,8 @@ class _Exchange:
 class ModelApi:
     """Calls servers that speak OpenRouter's chat/completions; one of it serves all runs of a daemon."""
 
+    resumes = False
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None

@@ -34,7 +34,6 @@ from orchestrator.spawn.model import (
 from orchestrator.spawn.queries import OPEN, node_key
 from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, worked
 
-WAITING = "waiting for key"
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"
 _ATTEMPT = "run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'"
 _ENDED_NODES = str(tuple(sorted(NODE_ENDED)))
@@ -159,22 +158,22 @@ def begin(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
     return say(con, run_id, None, "info", "run resumed" if run["started_at"] else "run started", at)
 
 
-def wait_for_key(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-    """Let the run wait, without a place, for a daemon with its key; said once while it waits."""
+def wait_for(con: sqlite3.Connection, run_id: str, token: int, message: str, at: str) -> bool:
+    """Let the run wait, without a place, for a daemon that can execute it; said once while it waits."""
     run = held(con, run_id, token)
     if run is None:
         return False
     con.execute("UPDATE runs SET active = 0, waiting = 1 WHERE id = ?", (run_id,))
-    return bool(run["waiting"]) or say(con, run_id, None, "warning", WAITING, at)
+    return bool(run["waiting"]) or say(con, run_id, None, "warning", message, at)
 
 
 def ready(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-    """Its owner has the key: the run is in the line again."""
+    """Its owner can execute it: the run is in the line again."""
     run = held(con, run_id, token)
     if run is None:
         return False
     con.execute("UPDATE runs SET waiting = 0 WHERE id = ?", (run_id,))
-    return not run["waiting"] or say(con, run_id, None, "info", "the key is there", at)
+    return not run["waiting"] or say(con, run_id, None, "info", "no longer waiting", at)
 
 
 # -- plan and nodes -------------------------------------------------------------------------------------------------
@@ -388,6 +387,18 @@ def finish(
     end(con, run_id, status, error, at)
     levels: dict[RunStatus, Level] = {"failed": "error", "canceled": "warning"}
     return say(con, run_id, None, levels.get(status, "info"), message, at)
+
+
+def abandon(con: sqlite3.Connection, run_id: str, token: int, why: str, at: str, active_s: float) -> bool:
+    """End a run that cannot go on, with all that is open of it: attempts in flight are lost, their nodes failed."""
+    if held(con, run_id, token) is None:
+        return False
+    for row in queries.attempts(con, run_id):
+        if row.state == "running":
+            lose(con, run_id, token, row.node_id, row.attempt, at, False, why)
+    open_ = [row.node.id for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED]
+    turn(con, run_id, token, open_, ("queued", "running", "retry_pending"), "canceled", why, why, "error", at)
+    return finish(con, run_id, token, "failed", why, why, "", None, f"failed: {why}", at, active_s)
 
 
 def note(

@@ -144,7 +144,7 @@ def test_create_with_wait_follows_and_prints_the_merged_answer_alone_on_stdout(d
 
 @pytest.mark.parametrize("status", ["failed", "canceled"])
 def test_a_run_that_did_not_complete_is_exit_1_with_its_reason(daemon, capsys, status):
-    daemon.answers |= {STATUS: [state(status)], RESULT: [ended(status, merged_output="", error="node a: HTTP 401")]}
+    daemon.answers |= {STATUS: [state(status)], RESULT: [ended(status, merged_output="", failure="node a: HTTP 401")]}
     assert run("create", "t", "--mode", "swarm", "--wait") == 1
     out, err = capsys.readouterr()
     assert out == ""

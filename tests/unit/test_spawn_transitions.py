@@ -14,6 +14,8 @@ from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.model import NODE_ENDED, RUN_ENDED, Plan, Settings
 from tests.spawns import AT, DIAMOND, LATER, THEM, US, begun, claim, file, node, row, settle
 
+WAITING = "waiting for key"
+
 
 def fresh():
     con = sqlite3.connect(":memory:", isolation_level=None)
@@ -110,12 +112,12 @@ def test_runs_that_wait_for_a_key_or_an_owner_are_stepped_over(con):
     for name in ("r1", "r2", "r3"):
         steps.create(con, row(name, settings=Settings(max_parallel_runs=1)), AT)
     assert not steps.begin(con, "r3", 1, AT)
-    assert steps.wait_for_key(con, "r1", 1, AT)
+    assert steps.wait_for(con, "r1", 1, WAITING, AT)
     assert steps.release(con, "r2", 1, AT)
     assert steps.begin(con, "r3", 1, AT)
     assert steps.ready(con, "r1", 1, AT)
     assert not steps.begin(con, "r1", 1, AT)
-    assert steps.wait_for_key(con, "r3", 1, AT)
+    assert steps.wait_for(con, "r3", 1, WAITING, AT)
     assert steps.begin(con, "r1", 1, AT)
     assert steps.begin(con, "r1", 1, AT)
     assert said(con).count("run started") == 1
@@ -123,18 +125,18 @@ def test_runs_that_wait_for_a_key_or_an_owner_are_stepped_over(con):
 
 def test_waiting_for_a_key_is_said_once_and_gives_the_place_back(con):
     begun(con)
-    assert steps.wait_for_key(con, "r1", 1, AT)
-    assert steps.wait_for_key(con, "r1", 1, LATER)
-    assert said(con).count(steps.WAITING) == 1
+    assert steps.wait_for(con, "r1", 1, WAITING, AT)
+    assert steps.wait_for(con, "r1", 1, WAITING, LATER)
+    assert said(con).count(WAITING) == 1
     run = queries.run(con, "r1")
     assert (run.active, run.waiting, run.status) == (False, True, "running")
     assert steps.release(con, "r1", 1, AT)
     token = steps.take(con, "r1", 2, THEM, AT)
-    assert steps.wait_for_key(con, "r1", token, LATER)
-    assert said(con).count(steps.WAITING) == 1
+    assert steps.wait_for(con, "r1", token, WAITING, LATER)
+    assert said(con).count(WAITING) == 1
     assert steps.ready(con, "r1", token, LATER)
     assert steps.begin(con, "r1", token, LATER)
-    assert said(con)[-2:] == ["the key is there", "run resumed"]
+    assert said(con)[-2:] == ["no longer waiting", "run resumed"]
 
 
 # -- the fence --------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ FENCED = {
     "release": lambda con, token: steps.release(con, "r1", token, AT),
     "take": lambda con, token: steps.take(con, "r1", token, THEM, AT),
     "begin": lambda con, token: steps.begin(con, "r1", token, AT),
-    "wait": lambda con, token: steps.wait_for_key(con, "r1", token, AT),
+    "wait": lambda con, token: steps.wait_for(con, "r1", token, WAITING, AT),
     "ready": lambda con, token: steps.ready(con, "r1", token, AT),
     "lay": lambda con, token: steps.lay(con, "r1", token, DIAMOND, file("plan", "plan"), AT),
     "claim": lambda con, token: claim(con, "b", token=token),
@@ -208,7 +210,7 @@ def test_a_node_is_claimed_once_with_the_next_number_and_only_in_its_place(con):
     assert not claim(con, "a")
     assert not claim(con, "a", 2, rerun=True)
     assert everything(con) == before
-    steps.wait_for_key(con, "r1", 1, AT)
+    steps.wait_for(con, "r1", 1, WAITING, AT)
     assert not claim(con, "b")
     steps.begin(con, "r1", 1, AT)
     assert steps.cancel(con, "r1", AT) == "canceling"
@@ -436,7 +438,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(old=OLD)
     def wait(self, old):
-        assert not (steps.wait_for_key(self.con, "r1", self.tokens(old), AT) and old)
+        assert not (steps.wait_for(self.con, "r1", self.tokens(old), WAITING, AT) and old)
 
     @rule(old=OLD)
     def go_on(self, old):

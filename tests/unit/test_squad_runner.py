@@ -288,6 +288,7 @@ def test_a_tmux_server_that_a_member_started_is_spared_with_all_that_runs_in_it(
     inside = int(held.stdout.readline())
     until(lambda: processes.command_of(inside) == "sleep 1000")
     plain = child(["sleep", "1000"], **{MEMBER_ENV: "left-t"})
+    until(lambda: processes.command_of(plain.pid) == "sleep 1000")  # before that the kernel shows no environment
     assert pids_of(runner.left_of({"left-t"})) == {plain.pid}
 
 

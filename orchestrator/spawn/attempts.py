@@ -1,0 +1,199 @@
+"""Attempts at the nodes of one run: claimed before they are paid, stored before they are settled, settled once.
+
+What it may touch: the callers, and the home through the run's record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from orchestrator import steps
+from orchestrator.clock import call_off
+from orchestrator.spawn import answering, artifacts, transitions
+from orchestrator.spawn.answering import Prepared, Settled
+from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.model import ArtifactRow, Ask, AttemptRow, Fault, NodeRow, Reply
+from orchestrator.spawn.record import Fenced
+from orchestrator.spawn.work import Work
+
+log = structlog.get_logger()
+RERUNS = 1
+"""How often a node that was in flight when its daemon died is run again."""
+
+
+class Attempts:
+    """The attempts of one run that are in flight. ``trouble`` is what ended one that was not to end."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.trouble: BaseException | None = None
+
+    async def close(self) -> None:
+        """Call off whatever is in flight, and leave it as it is written."""
+        await call_off([*self._work.calls.values(), *self._tasks])
+
+    def prepared(self, row: NodeRow) -> Prepared:
+        """What a node is asked, and what must be reserved for it."""
+        work = self._work
+        return answering.prepared(work.around.home, work.run, row, work.rows, work.table)
+
+    async def resume(self) -> None:
+        """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
+        work = self._work
+        for attempt in [one for one in work.attempts.values() if one.state == "running"]:
+            row = work.rows[attempt.node_id]
+            found = await asyncio.to_thread(artifacts.adopt, work.around.home, work.run.id, attempt.node_id)
+            if found is not None and found.get("token") == attempt.token:
+                await self._settle_found(row, attempt, found)
+            elif work.around.callers[kind_of(row.node.model)].resumes:
+                prepared = await asyncio.to_thread(self.prepared, row)
+                self.begin(row, attempt, prepared, claimed=True)
+            else:
+                again = row.reruns < RERUNS
+                told = "the daemon ended while it was in flight; its whole reservation counts"
+                told += "; it is run once more" if again else "; it was run again already"
+                await work.record.write(transitions.lose, row.node.id, attempt.attempt, work.record.at(), again, told)
+                work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")
+                work.rows[row.node.id] = replace(
+                    row, status="queued" if again else "failed", reruns=row.reruns + 1, error=None if again else told
+                )
+
+    async def _settle_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
+        """An answer that reached the disk and not the database."""
+        work = self._work
+        settled = answering.adopted(row, attempt, found, work.record.at())
+        stored = ArtifactRow(
+            row.node.id,
+            "raw",
+            found["path"],
+            found["bytes"],
+            found["sha256"],
+            work.record.at(),
+            settled.attempt.model,
+        )
+        await self._written(settled, stored)
+
+    def begin(self, row: NodeRow, attempt: AttemptRow, prepared: Prepared, *, claimed: bool) -> None:
+        running = replace(row, status="running", attempt=attempt.attempt, retry_at=None)
+        self._work.put(running, attempt)
+        task = asyncio.get_running_loop().create_task(self._attempt(running, attempt, prepared, claimed=claimed))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.trouble = self.trouble or task.exception()
+        self._work.notify()
+
+    async def _attempt(self, row: NodeRow, attempt: AttemptRow, prepared: Prepared, *, claimed: bool) -> None:
+        work = self._work
+        if not claimed and not await self._claimed(row, attempt):
+            return
+        settings = work.run.settings
+        ask = Ask(
+            run_id=work.run.id,
+            node_id=row.node.id,
+            attempt=attempt.attempt,
+            token=attempt.token,
+            model=row.node.model,
+            system=row.node.system,
+            prompt=prepared.prompt,
+            max_tokens=settings.max_completion_tokens,
+            timeout_s=max(0.0, min(settings.node_timeout_s, work.left_s())),
+            base_url=settings.base_url,
+            key=work.key,
+        )
+        outcome = await self._called(ask)
+        steps.passed("spawn:answered")
+        stored = None
+        if isinstance(outcome, Reply):
+            data = answering.document(
+                work.run,
+                row,
+                attempt,
+                outcome,
+                key=work.key,
+                at=work.record.at(),
+                price=prepared.price,
+            )
+            stored = await work.record.store(
+                f"{row.node.id}.json", data, row.node.id, "raw", outcome.model or row.node.model
+            )
+            steps.passed("spawn:stored")
+        await self._settle(row, attempt, outcome, stored)
+        steps.passed("spawn:settled")
+
+    async def _claimed(self, row: NodeRow, attempt: AttemptRow) -> bool:
+        """Write the attempt and its reservation down; False when the run has been canceled meanwhile."""
+        work = self._work
+        try:
+            await work.record.write(
+                transitions.claim, row.node.id, attempt.attempt, attempt.token, attempt.reserved, row.node.model,
+                work.record.at(), work.active_s(),
+            )  # fmt: skip
+        except Fenced:
+            if not await work.record.is_ours():
+                raise
+            work.attempts.pop((row.node.id, attempt.attempt))
+            work.rows[row.node.id] = replace(row, status="queued", attempt=attempt.attempt - 1)
+            work.end_with("canceled")
+            return False
+        steps.passed("spawn:claimed")
+        return True
+
+    async def _called(self, ask: Ask) -> Reply | Fault:
+        """The caller's answer; a call that was called off, or has a bug, is a fault too."""
+        work = self._work
+        if work.stopped:
+            return Fault("canceled", "the run was stopped before the call", retry=False, reached=False)
+        caller = work.around.callers[kind_of(ask.model)]
+        call = asyncio.get_running_loop().create_task(caller.call(ask))
+        work.calls[ask.node_id] = call
+        try:
+            await asyncio.wait({call})
+        finally:
+            work.calls.pop(ask.node_id, None)
+            await call_off([call])
+        if call.cancelled():
+            return Fault("canceled", "the run was stopped while it was in flight", retry=False)
+        if (error := call.exception()) is not None:
+            log.error("bug in a caller", run=ask.run_id, node=ask.node_id, exc_info=error)
+            return Fault("internal", "a bug in orchestrator; see the daemon's log", retry=False)
+        reply = call.result()
+        if isinstance(reply, Reply) and not reply.text.strip():
+            return Fault("empty", "the answer is empty", retry=True, cost=reply.cost,
+                         prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)  # fmt: skip
+        return reply
+
+    async def _settle(
+        self, row: NodeRow, attempt: AttemptRow, outcome: Reply | Fault, stored: ArtifactRow | None
+    ) -> None:
+        """Write down how an attempt has ended, what it cost, and what becomes of its node."""
+        work = self._work
+        left_s = 0.0 if work.stopped else work.left_s()
+        settled = answering.settled(
+            work.run, row, attempt, outcome, table=work.table, left_s=left_s, now=work.clock.now()
+        )
+        await self._written(settled, stored)
+
+    async def _written(self, settled: Settled, stored: ArtifactRow | None) -> None:
+        work = self._work
+        attempt, row = settled.attempt, settled.row
+        await work.record.write(
+            lambda con, run_id, token: transitions.settle(
+                con, run_id, token, attempt.node_id, attempt.attempt, attempt.state,
+                cost=attempt.cost, cost_source=attempt.cost_source, prompt_tokens=attempt.prompt_tokens,
+                completion_tokens=attempt.completion_tokens, model=attempt.model, node_status=row.status,
+                error=row.error, retry_at=row.retry_at, finish_reason=row.finish_reason, artifact=stored,
+                level=settled.level, message=settled.message, at=work.record.at(), active_s=work.active_s(),
+            )
+        )  # fmt: skip
+        work.put(row, attempt)
+        work.notify()

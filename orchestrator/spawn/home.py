@@ -1,0 +1,159 @@
+"""One home of spawn runs, as one daemon has it open: its database, its line, its keys, its model tables."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import structlog
+
+from orchestrator.clock import Clock, Signal, wait_until
+from orchestrator.spawn import ddl, keys, lease, planner, queries
+from orchestrator.spawn.callers import Caller
+from orchestrator.spawn.database import Database
+from orchestrator.spawn.line import Line
+from orchestrator.spawn.model import Asked, Fault, Plan, Settings
+from orchestrator.spawn.openrouter import ModelApi
+from orchestrator.spawn.table import Table, shipped
+from orchestrator.spawn.work import Around
+
+log = structlog.get_logger()
+TABLE_KEPT_S = 3600.0
+"""How long a server's list of models and prices is used before it is asked for again."""
+TABLE_AGAIN_S = 60.0
+FOREIGN_LOOK_S = 0.25
+"""How often a waiting call looks for what another daemon has written."""
+
+
+def has_open_runs(path: Path) -> bool:
+    """Whether a home of our form has runs that have not ended; a look that makes and changes nothing."""
+    file = path / "db.sqlite"
+    if not file.is_file():
+        return False
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as con,
+    ):
+        (form,) = con.execute("PRAGMA user_version").fetchone()
+        if form == ddl.VERSION:
+            (found,) = con.execute(f"SELECT EXISTS (SELECT 1 FROM runs WHERE status IN {queries.OPEN})").fetchone()  # noqa: S608  (our own words)
+            return bool(found)
+    return False
+
+
+@dataclass(frozen=True)
+class World:
+    """What the homes of one daemon share.
+
+    ``told`` hears the id of each run of which something was written, an empty one when another daemon wrote;
+    ``ended`` that of each run that this daemon executes no more.
+    """
+
+    project: str
+    clock: Clock
+    api: ModelApi
+    http: Callable[[], httpx2.AsyncClient]
+    callers: Mapping[str, Caller]
+    told: Callable[[str], None]
+    ended: Callable[[str], None]
+
+
+class Home:
+    """An open home. ``moved`` is notified whenever something of one of its runs was written here, or seen to be."""
+
+    def __init__(self, path: Path, world: World) -> None:
+        self.path = path
+        self.db = Database(path)
+        self.moved = Signal()
+        self.count = 0  # of changes; a waiting call compares it
+        self._world = world
+        self._clock = world.clock
+        self._keys: dict[str, str] = {}
+        self._tables: dict[str, tuple[float, Table]] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._waiting = 0
+        self._foreign: asyncio.Task[None] | None = None
+        callers: dict[str, Caller] = {"model": world.api, **world.callers}
+        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self._changed)
+        self.line = Line(around, lease.me(), world.project, self._key, world.ended)
+
+    async def open(self) -> None:
+        """Open or make the database, and begin to work its line off; raises what makes the home unusable."""
+        await self.db.read(queries.unfinished)
+        self.line.begin()
+
+    async def close(self) -> None:
+        """Release the runs and close the database."""
+        if self._foreign is not None:
+            self._foreign.cancel()
+        await self.line.close()
+        await asyncio.to_thread(self.db.close)
+
+    async def offer(self, key: str) -> str:
+        """Remember a key in memory, for runs that were begun with it; its fingerprint."""
+        fingerprint = await asyncio.to_thread(keys.fingerprint, self.path, key)
+        if fingerprint not in self._keys:
+            self._keys[fingerprint] = key
+            self.line.look()
+        return fingerprint
+
+    async def _key(self, fingerprint: str) -> str | None:
+        """The key of that fingerprint: one that a connection has brought, or that of the home's file."""
+        found = self._keys.get(fingerprint)
+        if found is None:
+            key = await asyncio.to_thread(keys.key_of, {}, self.path)
+            if key:
+                own = await asyncio.to_thread(keys.fingerprint, self.path, key)
+                self._keys[own] = key
+            found = self._keys.get(fingerprint)
+        return found
+
+    async def table(self, base_url: str) -> Table:
+        """The models and prices of a server, asked for once an hour; the shipped ones where it does not tell."""
+        async with self._asking.setdefault(base_url, asyncio.Lock()):
+            known = self._tables.get(base_url)
+            if known is not None and self._clock.monotonic() < known[0]:
+                return known[1]
+            body = await self._world.api.models(base_url)
+            if isinstance(body, Fault):
+                log.warning("no list of models", server=base_url, reason=body.message)
+                found, keep_s = known[1] if known is not None else shipped(), TABLE_AGAIN_S
+            else:
+                found, keep_s = shipped().refreshed(body), TABLE_KEPT_S
+            self._tables[base_url] = (self._clock.monotonic() + keep_s, found)
+            return found
+
+    async def _plan(self, asked: Asked, settings: Settings, table: Table) -> Plan:
+        return await planner.make(asked, settings, table, self._world.http())
+
+    def _changed(self, run_id: str) -> None:
+        self.count += 1
+        self._world.told(run_id)
+        self.moved.notify()
+
+    async def wait(self, seconds: float, seen: int) -> None:
+        """Until something of a run was written behind ``seen`` (a value of `count`), ``seconds`` at most."""
+        self._waiting += 1
+        if self._foreign is None or self._foreign.done():
+            self._foreign = asyncio.get_running_loop().create_task(self._follow())
+        try:
+            deadline = self._clock.monotonic() + seconds
+            await wait_until(lambda: True if self.count != seen else None, self.moved, deadline, self._clock)
+        finally:
+            self._waiting -= 1
+
+    async def _follow(self) -> None:
+        """While somebody waits: notice what other daemons write."""
+        version = await self.db.data_version()
+        quiet = Signal()
+        while self._waiting:
+            await wait_until(lambda: None, quiet, self._clock.monotonic() + FOREIGN_LOOK_S, self._clock)
+            now = await self.db.data_version()
+            if now != version:
+                version = now
+                self._changed("")

@@ -1,0 +1,174 @@
+"""The runs of a home in line: which of them this daemon executes, and when.
+
+A home is shared by the daemons of all projects. Each run has one owner; one whose owner is dead is released and may
+be taken by any daemon that can execute it: one that has its key, or, for squad and team, that of its project. How
+many run at once is counted across the home, by the database. What it may touch: the rows of runs, its own runners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import structlog
+
+from orchestrator import steps
+from orchestrator.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.errors import OrchestratorError
+from orchestrator.spawn import lease, queries, transitions
+from orchestrator.spawn.model import Owner, RunRow
+from orchestrator.spawn.runner import Runner
+from orchestrator.spawn.work import Around
+
+log = structlog.get_logger()
+LOOK_S = 1.0
+"""How often other daemons' changes and deaths are looked for."""
+
+
+class Line:
+    """The runs of one home, as one daemon works them off.
+
+    ``key`` gives the key of a fingerprint, None where this daemon has none; ``project`` is the daemon's; ``ended``
+    hears of each run that it executes no more.
+    """
+
+    def __init__(
+        self,
+        around: Around,
+        me: Owner,
+        project: str,
+        key: Callable[[str], Awaitable[str | None]],
+        ended: Callable[[str], None],
+    ) -> None:
+        self._around = around
+        self.me = me
+        self._project = project
+        self._key = key
+        self._told_end = ended
+        self._runners: dict[str, Runner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._signal = Signal()
+        self._news = False
+        self._loop: asyncio.Task[None] | None = None
+        self._queued = 0
+
+    @property
+    def active(self) -> int:
+        """How many runs need this daemon: those it executes, and those of its own that wait for a place."""
+        return len(self._runners) + self._queued
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works: its loop lives."""
+        return self._loop is not None and not self._loop.done()
+
+    def begin(self) -> None:
+        """Start looking at the line."""
+        self._loop = asyncio.get_running_loop().create_task(self._work())
+
+    def look(self) -> None:
+        """Something has changed: a run was created or canceled, a key has come."""
+        self._news = True
+        self._signal.notify()
+
+    async def close(self) -> None:
+        """Stop executing and release what was: another daemon, or the next one, goes on."""
+        if self._loop is not None:
+            await call_off([self._loop])
+        await call_off(self._tasks.values())
+        at = rfc3339(self._around.clock.now())
+        for row in await self._around.db.read(queries.unfinished):
+            if row.owner == self.me:
+                await self._around.db.write(transitions.release, row.id, row.token, at)
+
+    async def _work(self) -> None:
+        clock = self._around.clock
+        while True:
+            self._news = False
+            try:
+                await self._round()
+            except OrchestratorError as error:
+                log.warning("the spawn runs cannot be looked at", reason=error.message)
+            except Exception:
+                log.exception("bug in the line of spawn runs")
+            await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
+
+    async def _round(self) -> None:
+        queued = 0
+        for row in await self._around.db.read(queries.unfinished):
+            runner = self._runners.get(row.id)
+            if runner is not None:
+                if row.cancel_requested:
+                    runner.cancel()
+            elif await self._began(row):
+                continue
+            else:
+                queued += await self._mine(row.id)
+        self._queued = queued
+
+    async def _mine(self, run_id: str) -> bool:
+        row = await self._around.db.read(queries.run, run_id)
+        return row is not None and row.owner == self.me and not row.waiting and row.status in ("queued", "running")
+
+    async def _began(self, row: RunRow) -> bool:
+        """Take the run and start it, if it is free and this daemon can; whether it did."""
+        db, at = self._around.db, rfc3339(self._around.clock.now())
+        if row.owner is not None and row.owner != self.me:
+            if not lease.dead(row.owner, self.me):
+                return False
+            if not await db.write(transitions.release, row.id, row.token, at):
+                return False
+            log.info("a spawn run's daemon is dead", run=row.id, pid=row.owner.pid)
+            row = replace(row, owner=None, token=row.token + 1, active=False)
+        if row.cancel_requested and row.owner is None:
+            await db.write(transitions.cancel, row.id, at)
+            self._around.changed(row.id)
+            return False
+        key = await self._able(row)
+        if key is None:
+            if not row.waiting:
+                await db.write(transitions.wait_for, row.id, row.token, self._missing(row), at)
+                self._around.changed(row.id)
+            return False
+        token = row.token
+        if row.owner is None:
+            taken = await db.write(transitions.take, row.id, row.token, self.me, at)
+            if taken is None:
+                return False
+            token = taken
+        if row.waiting:
+            await db.write(transitions.ready, row.id, token, at)
+        if not await db.write(transitions.begin, row.id, token, at):
+            return False
+        steps.passed("spawn:begun")
+        self._around.changed(row.id)
+        now = await db.read(queries.run, row.id)
+        if now is None or now.token != token:
+            return False
+        self._start(now, key)
+        return True
+
+    async def _able(self, row: RunRow) -> str | None:
+        """The key with which this daemon can execute the run, empty where none is needed; None: it cannot."""
+        if row.asked.caller == "model":
+            return await self._key(row.key_fp)
+        return "" if row.project == self._project else None
+
+    @staticmethod
+    def _missing(row: RunRow) -> str:
+        return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
+
+    def _start(self, row: RunRow, key: str) -> None:
+        runner = Runner(self._around, row, key)
+        self._runners[row.id] = runner
+        task = asyncio.get_running_loop().create_task(runner.run())
+        self._tasks[row.id] = task
+        task.add_done_callback(lambda _task: self._ended(row.id))
+
+    def _ended(self, run_id: str) -> None:
+        self._runners.pop(run_id, None)
+        self._tasks.pop(run_id, None)
+        self._around.changed(run_id)
+        self._told_end(run_id)
+        self.look()

@@ -1,0 +1,212 @@
+"""One run, executed: plan it, start what may start, until there is an end to write down.
+
+Decides nothing (that is `schedule`) and knows no caller (that is `attempts`). It holds the lease of its run and
+writes under its token, so that a runner that has been replaced changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+import structlog
+
+from orchestrator import steps
+from orchestrator.clock import wait_until
+from orchestrator.errors import OrchestratorError
+from orchestrator.spawn import answering, artifacts, ending, queries, schedule, transitions
+from orchestrator.spawn.attempts import Attempts
+from orchestrator.spawn.model import MERGED, PLAN, AttemptRow, NodeRow, RunRow
+from orchestrator.spawn.money import spent
+from orchestrator.spawn.record import Fenced
+from orchestrator.spawn.replies import masked
+from orchestrator.spawn.schedule import Turn, View
+from orchestrator.spawn.work import Around, Work
+
+log = structlog.get_logger()
+
+
+class Runner:
+    """The execution of one run by the daemon that holds its lease."""
+
+    def __init__(self, around: Around, run: RunRow, key: str) -> None:
+        self._work = Work(around, run, key)
+        self._flying = Attempts(self._work)
+        self._joined = False
+        self._passed: bool | None = None
+
+    def cancel(self) -> None:
+        """Ask the run to end: what is in flight is called off."""
+        self._work.end_with("canceled")
+
+    async def run(self) -> None:
+        """Execute the run to its end; returns also when another daemon has taken it over.
+
+        Canceled, it leaves all as it is, for the next holder of the lease.
+        """
+        run_id = self._work.run.id
+        try:
+            await self._execute()
+        except Fenced:
+            log.warning("a spawn run has been taken over by another daemon", run=run_id)
+        except OrchestratorError as error:
+            await self._give_up(f"{error.message}; next: {error.next_step}")
+        except Exception:
+            log.exception("bug in a spawn run", run=run_id)
+            await self._give_up("a bug in orchestrator; see the daemon's log")
+        finally:
+            await self._flying.close()
+
+    async def _execute(self) -> None:
+        work = self._work
+        run = work.run
+        if run.asked.caller == "model":
+            work.table = await work.around.table(run.settings.base_url)
+        await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
+        if not run.planned:
+            await self._lay()
+        for row in await work.around.db.read(queries.nodes, run.id):
+            work.rows[row.node.id] = row
+        for attempt in await work.around.db.read(queries.attempts, run.id):
+            work.attempts[attempt.node_id, attempt.attempt] = attempt
+        steps.passed("spawn:loaded")
+        await self._flying.resume()
+        if run.cancel_requested:
+            work.end_with("canceled")
+        while True:
+            if self._flying.trouble is not None:
+                raise self._flying.trouble
+            if work.left_s() <= 0:
+                work.end_with("timeout")
+            await self._judge()
+            work.news = False
+            decision = schedule.decide(self._view())
+            await self._turn(decision.turns)
+            if decision.end is not None:
+                await self._finish(decision.end)
+                return
+            if not await self._start(decision.start):
+                await self._wait()
+
+    def _view(self) -> View:
+        work = self._work
+        now = work.clock.now()
+        due = frozenset(
+            row.node.id for row in work.rows.values() if row.retry_at and _seconds_to(row.retry_at, now) <= 0
+        )
+        return View(
+            mode=work.run.asked.mode,
+            rows=tuple(work.rows.values()),
+            places=work.run.settings.max_parallel_nodes,
+            due=due,
+            passed=self._passed,
+            stop=work.stop,
+            joined=self._joined,
+        )
+
+    async def _wait(self) -> None:
+        """Until something has happened, a pause is over, or the run's time is."""
+        work = self._work
+        now = work.clock.now()
+        pauses = [
+            _seconds_to(row.retry_at, now)
+            for row in work.rows.values()
+            if row.status == "retry_pending" and row.retry_at
+        ]
+        seconds = max(0.0, min([work.left_s(), *pauses]))
+        if work.stopped and not pauses:
+            seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
+        await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
+
+    async def _lay(self) -> None:
+        work = self._work
+        run = work.run
+        plan = await work.around.plan(run.asked, run.settings, work.table)
+        row = await work.record.store(f"{PLAN}.json", answering.plan_document(run, plan), PLAN, "plan", "")
+        steps.passed("spawn:planned")
+        await work.record.write(transitions.lay, plan, row, work.record.at())
+        steps.passed("spawn:laid")
+
+    async def _start(self, node_ids: tuple[str, ...]) -> bool:
+        """Start nodes while the budget allows; whether there is something new to decide."""
+        work = self._work
+        for node_id in node_ids:
+            row = work.rows[node_id]
+            prepared = await asyncio.to_thread(self._flying.prepared, row)
+            if prepared.reserved and not self._fits(row, prepared.reserved):
+                if any(one.status == "running" for one in work.rows.values()):
+                    return False  # those in flight may cost less than was reserved
+                if row.node.kind == "merge":
+                    self._joined = True
+                else:
+                    work.end_with("budget")
+                    await work.record.note(
+                        "warning", f"MAX_USD_PER_RUN is reached: {node_id} would need {prepared.reserved}"
+                    )
+                return True
+            number = row.attempt + 1
+            attempt = AttemptRow(
+                node_id, number, answering.new_token(), "running", prepared.reserved, model=row.node.model
+            )
+            self._flying.begin(row, attempt, prepared, claimed=False)
+        return False
+
+    def _fits(self, row: NodeRow, reserved: Decimal) -> bool:
+        """Whether the budget pays for this attempt, and behind it for the merge."""
+        work = self._work
+        limit = work.run.settings.max_usd
+        kept = Decimal(0)
+        if row.node.kind != "merge" and schedule.merge_is_called(self._view()):
+            kept = answering.kept_for_merge(work.run, work.rows, work.table, limit)
+        return spent(work.attempts.values()) + reserved + kept <= limit
+
+    # -- what becomes of it -------------------------------------------------------------------------------------
+
+    async def _judge(self) -> None:
+        """Whether the cheap answer of a cascade is good enough, once that can be said."""
+        work = self._work
+        if work.run.asked.mode == "cascade" and self._passed is None:
+            verdict = await asyncio.to_thread(answering.verdict, work.around.home, work.run, work.rows)
+            if verdict is not None:
+                self._passed = verdict.passed
+                await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
+
+    async def _turn(self, turns: tuple[Turn, ...]) -> None:
+        work = self._work
+        for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
+            those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
+            level = "error" if to == "failed" else "info"
+            before = ("queued", "retry_pending")
+            await work.record.write(transitions.turn, those, before, to, why, f"{to}: {why}", level, work.record.at())
+            for node_id in those:
+                work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
+        if turns:
+            steps.passed("spawn:turned")
+
+    async def _finish(self, end: schedule.End) -> None:
+        work = self._work
+        final = await asyncio.to_thread(ending.final, work.around.home, work.run, work.rows, end)
+        merged = None
+        if final is not None:
+            merged = await work.record.store(f"{MERGED}.md", final.text.encode(), MERGED, "merged", final.model)
+            steps.passed("spawn:merged")
+        summary = end.summary + (f"; {final.note}" if final is not None and final.note else "")
+        await work.record.write(
+            transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
+            ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),
+        )  # fmt: skip
+        steps.passed("spawn:finished")
+
+    async def _give_up(self, why: str) -> None:
+        """End a run that cannot go on: nothing of it may stay open."""
+        work = self._work
+        await self._flying.close()
+        with contextlib.suppress(Fenced):
+            await work.record.write(transitions.abandon, masked(why), work.record.at(), work.active_s())
+
+
+def _seconds_to(at: str, now: datetime) -> float:
+    return (datetime.fromisoformat(at) - now).total_seconds()

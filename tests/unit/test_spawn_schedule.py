@@ -1,0 +1,312 @@
+"""What a run does next: every history of every mode, played by a world that answers, fails, stops and dies at will."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.spawn.model import NODE_ENDED, Node, NodeRow
+from orchestrator.spawn.schedule import View, decide, lane
+
+
+def task(node_id, needs=(), **more):
+    return Node(
+        node_id,
+        more.pop("kind", "task"),
+        more.pop("wave", 0),
+        tuple(needs),
+        f"do {node_id}",
+        more.pop("model", "m"),
+        **more,
+    )
+
+
+def merge(needs):
+    return task("merged", needs, kind="merge")
+
+
+SINGLE = [task("only")]
+COLLECTIVE = [task("a"), task("b"), task("c"), merge("abc")]
+CASCADE = [task("cheap", tier="cheap"), task("premium", ["cheap"], tier="premium"), merge(["cheap", "premium"])]
+EVALUATED = [
+    CASCADE[0],
+    task("evaluate", ["cheap"], kind="evaluate"),
+    task("premium", ["cheap", "evaluate"], tier="premium"),
+    CASCADE[2],
+]
+PLAN = [task("a"), task("b", "a"), task("c", "b"), merge("abc")]
+SWARM = [task("a"), task("b"), task("c", "a"), task("d", "ab"), task("e", "cd"), merge("abcde")]
+
+
+class Run:
+    """A run that is played: `step` does what is decided, `settle` ends a node that runs."""
+
+    def __init__(self, mode, nodes, places=4):
+        self.rows = {one.id: NodeRow(one, "queued") for one in nodes}
+        self.mode, self.places = mode, places
+        self.passed, self.stop, self.joined = None, "", False
+        self.started = []
+        self.due = frozenset()
+
+    def view(self):
+        return View(self.mode, tuple(self.rows.values()), self.places, self.due, self.passed, self.stop, self.joined)
+
+    def step(self):
+        decision = decide(self.view())
+        for turn in decision.turns:
+            assert self.rows[turn.node_id].status in {"queued", "retry_pending"}
+            self.rows[turn.node_id] = replace(self.rows[turn.node_id], status=turn.to, error=turn.why)
+        for node_id in decision.start:
+            assert self.rows[node_id].status in {"queued", "retry_pending"}
+            self.rows[node_id] = replace(self.rows[node_id], status="running")
+            self.started.append(node_id)
+        return decision
+
+    def settle(self, node_id, status="completed", error=None):
+        self.rows[node_id] = replace(self.rows[node_id], status=status, error=error)
+        if node_id == "cheap" and status != "completed":
+            self.passed = False
+
+    def running(self):
+        return [one for one, row in self.rows.items() if row.status == "running"]
+
+    def of(self, status):
+        return [one for one, row in self.rows.items() if row.status == status]
+
+    def play(self, **outcomes):
+        """To the end, the named nodes ending as told, with an error of their own."""
+        while (decision := self.step()).end is None:
+            assert self.running(), self.rows
+            for one in self.running():
+                status = outcomes.get(one, "completed")
+                self.settle(one, status, f"{one} broke" if status == "failed" else None)
+        return decision.end
+
+
+def test_single_ends_with_its_only_answer():
+    end = Run("single", SINGLE).play()
+    assert (end.status, end.from_nodes) == ("completed", ("only",))
+
+
+def test_single_fails_with_its_nodes_own_error():
+    end = Run("single", SINGLE).play(only="failed")
+    assert (end.status, end.error, end.from_nodes) == ("failed", "only: only broke", ())
+
+
+def test_collective_starts_all_peers_at_once_as_far_as_there_are_places():
+    assert decide(Run("collective", COLLECTIVE).view()).start == ("a", "b", "c")
+    assert decide(Run("collective", COLLECTIVE, places=2).view()).start == ("a", "b")
+
+
+def test_collective_merges_what_there_is_and_spares_the_merge_of_one_answer():
+    run = Run("collective", COLLECTIVE)
+    end = run.play(a="failed")
+    assert end.status == "completed"
+    assert run.started[-1] == "merged"
+    assert "without a" in end.summary
+    run = Run("collective", COLLECTIVE)
+    end = run.play(a="failed", b="failed")
+    assert (end.status, end.from_nodes, run.rows["merged"].status) == ("completed", ("c",), "skipped")
+    assert Run("collective", COLLECTIVE).play(a="failed", b="failed", c="failed").status == "failed"
+
+
+def test_a_failed_merge_fails_the_run_and_keeps_the_answers():
+    end = Run("collective", COLLECTIVE).play(merged="failed")
+    assert (end.status, end.from_nodes, end.error) == ("failed", ("a", "b", "c"), "merged: merged broke")
+
+
+def test_cascade_waits_for_the_gate_and_spares_the_premium_model_when_it_passes():
+    run = Run("cascade", CASCADE)
+    run.step()
+    run.settle("cheap")
+    run.passed = True
+    end = run.step().end
+    assert (end.status, end.from_nodes, run.started) == ("completed", ("cheap",), ["cheap"])
+
+
+def test_cascade_asks_the_premium_model_when_the_gate_does_not_pass():
+    run = Run("cascade", CASCADE)
+    run.step()
+    run.settle("cheap")
+    run.passed = False
+    assert run.step().start == ("premium",)
+    run.settle("premium")
+    assert run.step().start == ("merged",)
+
+
+def test_cascade_takes_the_premium_answer_when_the_cheap_model_fails_and_the_other_way_round():
+    run = Run("cascade", CASCADE)
+    end = run.play(cheap="failed")
+    assert (end.status, end.from_nodes, run.started) == ("completed", ("premium",), ["cheap", "premium"])
+    run = Run("cascade", CASCADE)
+    run.passed = False
+    end = run.play(premium="failed")
+    assert (end.status, end.from_nodes) == ("completed", ("cheap",))
+    assert "did not pass" in end.summary
+
+
+def test_the_evaluator_is_asked_only_about_an_answer_that_passed_the_rules():
+    run = Run("cascade", EVALUATED)
+    run.step()
+    run.settle("cheap")
+    assert run.step().start == ("evaluate",)
+    run.settle("evaluate")
+    run.passed = True
+    assert run.step().end.status == "completed"
+    run = Run("cascade", EVALUATED)
+    run.step()
+    run.settle("cheap")
+    run.passed = False
+    assert run.step().start == ("premium",)
+    assert run.rows["evaluate"].status == "skipped"
+
+
+def test_plan_goes_one_by_one_and_a_failure_fails_all_that_is_behind_it():
+    run = Run("plan", PLAN)
+    assert decide(run.view()).start == ("a",)
+    end = run.play(b="failed")
+    assert (end.status, end.error, end.from_nodes) == ("failed", "b: b broke", ("a",))
+    assert run.rows["c"].error == "upstream failed: b"
+    assert run.rows["merged"].status == "failed"
+    assert run.started == ["a", "b"]
+
+
+def test_swarm_goes_on_with_the_branches_that_a_failure_does_not_touch():
+    run = Run("swarm", SWARM)
+    end = run.play(b="failed")
+    assert (end.status, end.from_nodes) == ("failed", ("a", "c"))
+    assert run.rows["d"].error.startswith("upstream failed")
+    assert "c" in run.started
+
+
+def test_a_stop_for_money_skips_the_rest_and_merges_what_there_is():
+    run = Run("plan", PLAN)
+    run.step()
+    run.settle("a")
+    run.step()
+    run.settle("b")
+    run.stop = "budget"
+    assert run.step().start == ("merged",)
+    assert run.rows["c"].status == "skipped"
+    run.settle("merged")
+    end = run.step().end
+    assert (end.status, end.summary.split(";")[0]) == ("completed", "partial: budget")
+
+
+def test_a_stop_for_money_that_cannot_pay_the_merge_puts_the_answers_side_by_side():
+    run = Run("plan", PLAN)
+    run.step()
+    run.settle("a")
+    run.step()
+    run.settle("b")
+    run.stop, run.joined = "budget", True
+    end = run.step().end
+    assert (end.status, end.from_nodes) == ("completed", ("a", "b"))
+    run = Run("plan", PLAN)
+    run.stop = "budget"
+    end = run.step().end
+    assert (end.status, end.error) == ("failed", "budget")
+
+
+@pytest.mark.parametrize(("stop", "status"), [("canceled", "canceled"), ("timeout", "failed")])
+def test_a_stopped_run_ends_once_nothing_of_it_is_in_flight(stop, status):
+    run = Run("collective", COLLECTIVE, places=2)
+    run.step()
+    run.stop = stop
+    assert run.step().end is None
+    run.settle("a")
+    run.settle("b", "canceled")
+    end = run.step().end
+    assert (end.status, end.from_nodes) == (status, ("a",))
+    assert run.rows["merged"].status == "canceled"
+
+
+def test_a_pause_holds_a_node_back_until_it_is_over_and_takes_no_place():
+    run = Run("collective", COLLECTIVE, places=1)
+    run.step()
+    run.settle("a", "retry_pending")
+    assert run.step().start == ("b",)
+    run.settle("b")
+    run.due = frozenset({"a"})
+    assert run.step().start == ("a",)
+
+
+def test_an_agent_is_given_one_node_at_a_time():
+    nodes = [task("a", model="agent:x"), task("b", model="agent:x"), task("c", model="agent:y"), merge("abc")]
+    run = Run("collective", nodes)
+    assert run.step().start == ("a", "c")
+    run.settle("a")
+    assert run.step().start == ("b",)
+
+
+@st.composite
+def dags(draw):
+    """A plan of some mode, each node behind those it needs."""
+    mode = draw(st.sampled_from(["single", "collective", "cascade", "plan", "swarm"]))
+    if mode == "single":
+        return mode, SINGLE
+    if mode == "cascade":
+        return mode, draw(st.sampled_from([CASCADE, EVALUATED]))
+    ids = [f"n{at}" for at in range(draw(st.integers(2, 7)))]
+    nodes = []
+    for at, one in enumerate(ids):
+        needs = ()
+        if mode == "plan":
+            needs = ids[at - 1 : at] if at else ()
+        elif mode == "swarm":
+            needs = draw(st.lists(st.sampled_from(ids[:at]), unique=True)) if at else ()
+        nodes.append(task(one, needs, model=draw(st.sampled_from(["m", "agent:x"]))))
+    return mode, [*nodes, merge(ids)]
+
+
+@given(plan=dags(), data=st.data())
+def test_every_history_ends_with_every_node_ended_and_nothing_begun_before_what_it_needs(plan, data):
+    mode, nodes = plan
+    run = Run(mode, nodes, places=data.draw(st.integers(1, 4)))
+    tries = {}
+    for _ in range(200):
+        decision = run.step()
+        if decision.end is not None:
+            break
+        for one in decision.start:
+            node = run.rows[one].node
+            assert all(run.rows[need].status in NODE_ENDED for need in node.needs)
+            if mode in {"plan", "swarm"} and node.kind == "task":
+                assert all(run.rows[need].status == "completed" for need in node.needs)
+        assert len(run.running()) <= run.places
+        agents = [lane(run.rows[one].node) for one in run.running() if lane(run.rows[one].node)]
+        assert len(agents) == len(set(agents))
+        if run.running():
+            one = data.draw(st.sampled_from(run.running()))
+            # a retry, or a daemon that dies and is followed by another: the node is queued again
+            ways = ["completed", "failed"] + ["retry_pending", "queued"] * (tries.get(one, 0) < 2)
+            way = data.draw(st.sampled_from(ways)) if run.stop in {"", "budget"} else "canceled"
+            tries[one] = tries.get(one, 0) + 1
+            run.settle(one, way, f"{one} broke" if way == "failed" else None)
+            if one == "cheap" and way == "completed" and "evaluate" not in run.rows:
+                run.passed = data.draw(st.booleans())
+            if one == "evaluate" and way not in {"queued", "retry_pending"}:
+                run.passed = data.draw(st.booleans())
+        else:
+            run.due = frozenset(run.of("retry_pending"))
+            assert run.due, run.rows
+        if not run.stop:
+            run.stop = data.draw(st.sampled_from(["", "", "", "", "budget", "timeout", "canceled"]))
+            run.joined = run.stop == "budget" and data.draw(st.booleans())
+    else:
+        pytest.fail("no end")
+    end = decision.end
+    assert not [one for one, row in run.rows.items() if row.status not in NODE_ENDED]
+    assert all(run.rows[one].status == "completed" for one in end.from_nodes)
+    answered = [one for one, row in run.rows.items() if row.status == "completed" and row.node.kind == "task"]
+    failed = [one for one, row in run.rows.items() if row.status == "failed" and row.node.kind == "task"]
+    if end.status == "completed":
+        assert answered
+        assert run.stop in {"", "budget"}
+        assert not (mode in {"plan", "swarm"} and failed)
+        assert end.from_nodes or run.rows["merged"].status == "completed"
+    if end.status == "failed":
+        assert end.error
+    assert decide(run.view()).end == end
+    assert not decide(run.view()).start
