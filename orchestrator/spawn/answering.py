@@ -123,7 +123,7 @@ def plan_document(run: RunRow, plan: Plan) -> bytes:
             "planner": plan.source,
             "notes": list(plan.notes),
             "waves": [{"wave": wave, "nodes": ids} for wave, ids in sorted(waves.items())],
-            "nodes": [asdict(node) for node in plan.nodes],
+            "nodes": [asdict(replace(node, task=_kept(run, node.task))) for node in plan.nodes],
         },
         option=orjson.OPT_INDENT_2,
     )
@@ -133,14 +133,18 @@ def document(
     run: RunRow, row: NodeRow, attempt: AttemptRow, reply: Reply, *, key: str, at: str, price: Price | None
 ) -> bytes:
     """An answer as its artifact holds it: the key never in it, and redacted where that is asked for."""
-    text = reply.text.replace(key, artifacts.REDACTED) if key else reply.text
-    if run.settings.redact:
-        text = artifacts.redacted(text)
+    text = _kept(run, reply.text.replace(key, artifacts.REDACTED) if key else reply.text)
+    node = replace(row.node, task=_kept(run, row.node.task))
     cost, source = money.settled(reply, price, attempt.reserved)
     return artifacts.document(
-        run_id=run.id, node=row.node, reply=reply, output=text, cost=cost, cost_source=source,
+        run_id=run.id, node=node, reply=reply, output=text, cost=cost, cost_source=source,
         attempt=attempt.attempt, token=attempt.token, at=at,
     )  # fmt: skip
+
+
+def _kept(run: RunRow, text: str) -> str:
+    """A text as an artifact of that run holds it (REDACT_ARTIFACTS)."""
+    return artifacts.redacted(text) if run.settings.redact else text
 
 
 def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> Settled:

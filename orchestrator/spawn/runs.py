@@ -14,39 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import orjson
 import structlog
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.errors import BadRequest, Conflict, OrchestratorError
-from orchestrator.spawn import (
-    artifacts,
-    ddl,
-    keys,
-    money,
-    plan,
-    planner,
-    queries,
-    settings,
-    shown,
-    splitter,
-    transitions,
-)
+from orchestrator.spawn import health, keys, plan, queries, results, settings, shown, splitter, transitions
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World, has_open_runs
-from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, Asked, Event, RunRow, RunStatus
+from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
 
 log = structlog.get_logger()
 
-RAW_CHARS = 12_000
-"""How much of each node's answer smartspawn_run_result shows (A4); the artifact has all of it."""
-MERGED_CHARS = 60_000
-CONTENT_CHARS = 60_000
 PEER_NODE_S, PEER_RUN_S = 600.0, 7200.0
 """Timeouts of runs that squads or agents answer, where none are set: they work longer than a model's call."""
 LISTED, LISTED_MAX = 20, 200
-EVENTS_MAX = 10_000
 TASK_MAX = 4_000_000
 
 
@@ -207,10 +189,7 @@ class Runs:
         return found
 
     async def _status(self, home: Home, run_id: str) -> dict[str, Any]:
-        run, rows, attempts, last = await home.db.read(_whole, run_id)
-        if run is None:
-            raise _unknown(run_id)
-        return shown.status(run, rows, attempts, last, self._clock.now())
+        return await results.status(home, run_id, self._clock.now())
 
     async def result(
         self, env: Mapping[str, str], run_id: str, wait_s: float, *, include_raw: bool, tell: Callable[[str], None]
@@ -227,60 +206,15 @@ class Runs:
             done = found["progress"]
             tell(f"{done['done_nodes']} of {done['total_nodes']} nodes done")
             await home.wait(left, seen)
-        return await self._result(home, run_id, found, include_raw=include_raw)
-
-    async def _result(self, home: Home, run_id: str, now: dict[str, Any], *, include_raw: bool) -> dict[str, Any]:
-        run = await self._run(home, run_id)
-        files = await home.db.read(queries.artifacts, run_id)
-        rows = {row.node.id: row for row in await home.db.read(queries.nodes, run_id)}
-        merged = next((one for one in files if one.type == "merged"), None)
-        text = (await self._read(home, merged)).decode(errors="replace") if merged is not None else ""
-        cost = now["cost"]
-        answer: dict[str, Any] = {
-            "run_id": run_id,
-            "status": run.status,
-            "merged_output": text[:MERGED_CHARS],
-            "summary": run.summary or _so_far(run, now),
-            "artifacts": [
-                {
-                    "node_id": one.node_id,
-                    "path": str(home.path / one.path),
-                    "model": one.model,
-                    "status": rows[one.node_id].status if one.node_id in rows else run.status,
-                    "type": one.type,
-                }
-                for one in files
-            ],
-            "cost": {
-                "prompt_tokens": cost["prompt_tokens"],
-                "completion_tokens": cost["completion_tokens"],
-                "usd_estimate": cost["usd"],
-                "sources": cost["sources"],
-            },
-            "planner": run.plan_source,
-        }
-        if len(text) > MERGED_CHARS:
-            answer["more"] = True
-            answer["next_offset"] = MERGED_CHARS
-        if run.dissent:
-            answer["dissent"] = run.dissent
-        if run.error:
-            answer["failure"] = run.error
-        if include_raw:
-            answer["raw_outputs"] = [await self._raw(home, one) for one in files if one.type == "raw"]
-        return answer
-
-    async def _raw(self, home: Home, file: ArtifactRow) -> dict[str, Any]:
-        text = _output(await self._read(home, file))
-        return {"node_id": file.node_id, "output": text[:RAW_CHARS], "truncated": len(text) > RAW_CHARS}
+        return await results.result(home, run_id, found, include_raw=include_raw)
 
     async def cancel(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
         """End a run; Conflict ``spawn_run_finished`` when it has ended already (with its status)."""
         home = await self._of(env)
-        run = await self._run(home, run_id)
+        run = await results.run_of(home, run_id)
         done = await home.db.write(transitions.cancel, run_id, rfc3339(self._clock.now()))
         if done == "finished":
-            run = await self._run(home, run_id)
+            run = await results.run_of(home, run_id)
             raise Conflict("spawn_run_finished", f"the run is {run.status}", status=run.status)
         if done == "canceled":
             self._ended(run_id)
@@ -295,67 +229,15 @@ class Runs:
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""
-        home = await self._of(env)
-        await self._run(home, run_id)
-        row = await home.db.read(queries.artifact, run_id, node_id)
-        if row is None:
-            files = await home.db.read(queries.artifacts, run_id)
-            there = ", ".join(one.node_id for one in files[:20]) or "none yet"
-            raise BadRequest("unknown_artifact", f"the run has no artifact {node_id[:80]!r}; there are: {there}")
-        text = (await self._read(home, row)).decode(errors="replace")
-        answer: dict[str, Any] = {
-            "artifact_type": row.type,
-            "content": text[offset : offset + CONTENT_CHARS],
-            "metadata": {
-                "created_at": row.created_at,
-                "bytes": row.bytes,
-                "sha256": row.sha256,
-                "path": str(home.path / row.path),
-                **({"model": row.model} if row.model else {}),
-            },
-        }
-        if len(text) > offset + CONTENT_CHARS:
-            answer["next_offset"] = offset + CONTENT_CHARS
-        return answer
+        return await results.artifact(await self._of(env), run_id, node_id, offset)
 
     async def whole(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
-        """All there is of a run, for its picture: what `status` shows, its tasks, attempts and events."""
-        home = await self._of(env)
-        run, rows, attempts, last = await home.db.read(_whole, run_id)
-        if run is None:
-            raise _unknown(run_id)
-        now = self._clock.now()
-        state = shown.status(run, rows, attempts, last, now)
-        events = await home.db.read(queries.events, run_id, 0, None, EVENTS_MAX)
-        tried = {row.node.id: [one for one in attempts if one.node_id == row.node.id] for row in rows}
-        nodes = [
-            {
-                **told,
-                "task": row.node.task,
-                "reason": row.node.reason,
-                "attempts_list": [
-                    {
-                        "attempt": one.attempt,
-                        "state": one.state,
-                        "usd": money.shown(one.spent),
-                        "started_at": one.started_at,
-                        "finished_at": one.finished_at,
-                        "error": one.error,
-                    }
-                    for one in tried[row.node.id]
-                ],
-            }
-            for row, told in zip(rows, state["nodes"], strict=True)
-        ]
-        head = {
-            **state,
-            "task": run.asked.task,
-            "created_at": run.created_at,
-            "started_at": run.started_at,
-            "finished_at": run.finished_at,
-            "project": run.project,
-        }
-        return {"run": head, "nodes": nodes, "events": [shown.event(one) for one in events]}
+        """All there is of a run, for its picture."""
+        return await results.whole(await self._of(env), run_id, self._clock.now())
+
+    async def health(self, env: Mapping[str, str]) -> dict[str, Any]:
+        """The five booleans of B4.25, and why one is false."""
+        return await health.look(env, lambda: self._of(env), self._client())
 
     async def events(self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None) -> list[Event]:
         """The events of a run behind ``since_seq``: the last ``tail`` of them, without it the first 200.
@@ -363,96 +245,14 @@ class Runs:
         BadRequest ``unknown_spawn_run``.
         """
         home = await self._of(env)
-        await self._run(home, run_id)
+        await results.run_of(home, run_id)
         found: list[Event] = await home.db.read(
-            queries.events, run_id, since_seq, tail, EVENTS_MAX if tail else LISTED_MAX
+            queries.events, run_id, since_seq, tail, results.EVENTS_MAX if tail else LISTED_MAX
         )
         return found
-
-    async def health(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """The five booleans of B4.25, and why one is false. Never raises for what it is to find out."""
-        reasons: dict[str, str] = {}
-        answer: dict[str, Any] = {
-            "openrouter_configured": False,
-            "smart_spawn_api_reachable": False,
-            "db_writable": False,
-            "artifact_storage_writable": False,
-            "worker_alive": False,
-        }
-        try:
-            chosen = settings.read(env)
-            path = settings.home_of(env)
-        except OrchestratorError as error:
-            return {**answer, "reasons": {"configuration": error.message}}
-        answer |= {"home": str(path), "openrouter_base_url": origin(chosen.base_url)}
-        try:
-            answer["openrouter_configured"] = bool(await asyncio.to_thread(keys.key_of, env, path))
-            if not answer["openrouter_configured"]:
-                reasons["openrouter_configured"] = "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
-        except OrchestratorError as error:
-            reasons["openrouter_configured"] = error.message
-        try:
-            home = await self._of(env)
-            await home.db.write(ddl.probe)
-            answer["db_writable"] = True
-            answer["worker_alive"] = home.line.alive
-            reached, why = await planner.reachable(chosen, self._client())
-            answer["smart_spawn_api_reachable"] = reached
-            if not reached:
-                reasons["smart_spawn_api_reachable"] = why
-        except OrchestratorError as error:
-            reasons["db_writable"] = error.message
-        try:
-            await asyncio.to_thread(artifacts.probe, path)
-            answer["artifact_storage_writable"] = True
-        except OrchestratorError as error:
-            reasons["artifact_storage_writable"] = error.message
-        answer["planner"] = "smart-spawn-api" if answer["smart_spawn_api_reachable"] else "local"
-        return {**answer, **({"reasons": reasons} if reasons else {})}
-
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    async def _run(home: Home, run_id: str) -> RunRow:
-        found: RunRow | None = await home.db.read(queries.run, run_id)
-        if found is None:
-            raise _unknown(run_id)
-        return found
-
-    @staticmethod
-    async def _read(home: Home, row: ArtifactRow) -> bytes:
-        return await asyncio.to_thread(artifacts.read, home.path, row)
-
-
-def _whole(con: Any, run_id: str) -> tuple[Any, Any, Any, Any]:
-    """A run with its nodes, attempts and last event, of one moment."""
-    return (
-        queries.run(con, run_id),
-        queries.nodes(con, run_id),
-        queries.attempts(con, run_id),
-        queries.last_event(con, run_id),
-    )
 
 
 def _same(first: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     """Whether nothing of it has happened in between; time passing does not count."""
     keys_ = ("status", "progress", "last_event", "updated_at")
     return all(first.get(key) == found.get(key) for key in keys_)
-
-
-def _output(data: bytes) -> str:
-    """The answer in a node's document; one that is no JSON, as it is."""
-    try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return data.decode(errors="replace")
-    return str(found.get("output", "")) if isinstance(found, dict) else data.decode(errors="replace")
-
-
-def _so_far(run: RunRow, now: Mapping[str, Any]) -> str:
-    done = now["progress"]
-    return f"{run.status}: {done['done_nodes']} of {done['total_nodes']} nodes done"
-
-
-def _unknown(run_id: str) -> BadRequest:
-    return BadRequest("unknown_spawn_run", f"no spawn run is called {run_id[:80]!r}")

@@ -144,6 +144,18 @@ def listed(run: RunRow) -> dict[str, Any]:
     }
 
 
+def attempt(one: AttemptRow) -> dict[str, Any]:
+    """One attempt as the picture of a run shows it."""
+    return {
+        "attempt": one.attempt,
+        "state": one.state,
+        "usd": money.shown(one.spent),
+        "started_at": one.started_at,
+        "finished_at": one.finished_at,
+        "error": one.error,
+    }
+
+
 def event(one: Event) -> dict[str, Any]:
     """An event as the resource shows it."""
     return {"seq": one.seq, "ts": one.ts, "level": one.level, "node_id": one.node_id, "message": one.message}

@@ -275,7 +275,8 @@ def test_artifacts_are_redacted_where_that_is_asked_for_and_left_alone_where_not
     fake.rule(answer=said)
     plain = run(scene.connect())
     assert plain["merged_output"] == said
-    redacted = run(scene.connect(REDACT_ARTIFACTS="true"))
+    redacted = run(scene.connect(REDACT_ARTIFACTS="true"), "What does jane.doe@example.org want?")
+    assert "jane.doe" in fake.calls()[-1].prompt  # the model is asked what was asked
     assert "jane.doe" not in redacted["merged_output"]
     for path in scene.file(redacted["run_id"]).iterdir():
         assert "jane.doe" not in path.read_text()

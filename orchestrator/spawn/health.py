@@ -1,0 +1,73 @@
+"""Whether spawn runs can work here, and what is in the way if not (B4.25). Tries each thing by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import httpx2
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.spawn import artifacts, ddl, keys, planner, settings
+from orchestrator.spawn.home import Home
+from orchestrator.spawn.openrouter import origin
+
+FIVE = (
+    "openrouter_configured",
+    "smart_spawn_api_reachable",
+    "db_writable",
+    "artifact_storage_writable",
+    "worker_alive",
+)
+
+
+async def look(
+    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient
+) -> dict[str, Any]:
+    """The five booleans, and under ``reasons`` why one is false; never raises for what it is to find out.
+
+    ``opened`` opens the home that ``env`` names.
+    """
+    answer: dict[str, Any] = dict.fromkeys(FIVE, False)
+    reasons: dict[str, str] = {}
+    try:
+        chosen, path = settings.read(env), settings.home_of(env)
+        answer |= {"home": str(path), "openrouter_base_url": origin(chosen.base_url)}
+    except OrchestratorError as error:
+        return {**answer, "reasons": {"configuration": f"{error.message}; {error.next_step}"}}
+
+    async def tried(name: str, work: Awaitable[str]) -> None:
+        try:
+            why = await work
+        except OrchestratorError as error:
+            why = error.message
+        answer[name] = not why
+        if why:
+            reasons[name] = why
+
+    async def key() -> str:
+        found = await asyncio.to_thread(keys.key_of, env, path)
+        return "" if found else "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
+
+    async def api() -> str:
+        reached, why = await planner.reachable(chosen, client)
+        return "" if reached else why
+
+    async def database() -> str:
+        home = await opened()
+        await home.db.write(ddl.probe)
+        return ""
+
+    async def storage() -> str:
+        await asyncio.to_thread(artifacts.probe, path)
+        return ""
+
+    async def worker() -> str:
+        home = await opened()
+        return "" if home.line.alive else "its loop has ended; restart the daemon"
+
+    for name, work in zip(FIVE, (key, api, database, storage, worker), strict=True):
+        await tried(name, work())
+    answer["planner"] = "smart-spawn-api" if answer["smart_spawn_api_reachable"] else "local"
+    return {**answer, **({"reasons": reasons} if reasons else {})}
