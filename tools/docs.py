@@ -30,7 +30,7 @@ from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.project import PER_CONNECTION
-from orchestrator.server import agent_tools, master_tools, squad_tools
+from orchestrator.server import agent_tools, master_tools, spawn_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
@@ -231,6 +231,11 @@ def master() -> dict[str, Tool]:
 def squad() -> dict[str, Tool]:
     """The squad toolset of a stateful connection: the other one lacks ``chatId``."""
     return squad_tools.build(None, "stateful")  # type: ignore[arg-type]
+
+
+def smartspawn() -> dict[str, Tool]:
+    """The toolset of spawn runs."""
+    return spawn_tools.build(spawn_tools.Offer(None, None, None))  # type: ignore[arg-type]
 
 
 def tools(rows: dict[str, Tool]) -> str:
@@ -552,6 +557,7 @@ def layout() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "master-tools": lambda: tools(master()),
     "squad-tools": lambda: tools(squad()),
+    "smartspawn-tools": lambda: tools(smartspawn()),
     "agent-tools": lambda: tools(agent_tools.TOOLS),
     "agent-keys": agent_keys,
     "resources": resources,

@@ -168,6 +168,24 @@ def test_every_raw_answer_is_kept_with_its_tokens_and_its_hash(scene, wire, fake
     assert one["tokens"]["total"] == one["tokens"]["prompt"] + one["tokens"]["completion"]
 
 
+def test_the_database_has_every_table_and_column_of_the_design(scene, wire):
+    run(wire)
+    design = {
+        "runs": "id task mode budget context status created_at updated_at started_at finished_at error params_json",
+        "nodes": "id run_id wave depends_on_json task model role_json status started_at finished_at tokens_prompt "
+        "tokens_completion cost_usd error kind prompt meta_json retry_count max_retries",
+        "events": "id run_id node_id level message ts",
+        "artifacts": "id run_id node_id type path bytes sha256 created_at",
+    }
+    for table, columns in design.items():
+        there = {row["name"] for row in scene.rows(f"PRAGMA table_info({table})")}
+        assert set(columns.split()) <= there
+    assert scene.rows("PRAGMA journal_mode") == [{"journal_mode": "wal"}]
+    (node,) = scene.rows("SELECT * FROM nodes")
+    assert node["id"].startswith(node["run_id"] + ":")
+    assert node["cost_usd"] > 0
+
+
 def test_an_artifact_is_read_by_node_merged_or_plan_and_by_the_original_tools_ids(scene, wire):
     run_id = run(wire, "Say it.", "collective", collectiveCount=2)["run_id"]
     first = status(wire, run_id)["nodes"][0]["node_id"]

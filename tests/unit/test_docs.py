@@ -25,7 +25,7 @@ from tools import docs
 
 ROOT = docs.ROOT
 PAGES = docs.pages()
-TOOLS = {**docs.master(), **docs.squad(), **agent_tools.TOOLS}
+TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **agent_tools.TOOLS}
 COMMANDS = dict(docs.commands())
 GROUPS = typer.main.get_command(app).commands
 STATUSES = (
@@ -110,7 +110,7 @@ def test_every_tool_is_documented_with_its_arguments(name):
 @pytest.mark.parametrize("page", ["docs/resent-calls.md", "docs/trust.md"])
 def test_every_tool_has_its_place_in_the_tables_of_promises(page):
     rows = "\n".join(line for line in read(page).splitlines() if line.startswith("|"))
-    wanted = TOOLS if page == "docs/resent-calls.md" else {**docs.master(), **docs.squad()}
+    wanted = TOOLS if page == "docs/resent-calls.md" else {**docs.master(), **docs.squad(), **docs.smartspawn()}
     assert [name for name in wanted if f"`{name}`" not in rows] == []
 
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import PROMISES, Promise
+from tests import requirements, requirements_spawn
+from tests.requirements import Promise
+
+PROMISES = requirements.PROMISES | requirements_spawn.PROMISES
 
 TESTS = Path(__file__).resolve().parents[1]
 WHY = ("deferred: ", "out of scope: ", "measured: ")
@@ -46,6 +49,7 @@ def test_the_manifest_knows_every_promise():
     core = [*listed, *(f"AC{n}" for n in range(1, 6))]
     later = [*(f"ENGINES{n}" for n in range(1, 10)), *(f"SUPERVISION{n}" for n in range(1, 13))]
     later += [f"SQUADS{n}" for n in range(1, 4)]
+    later += [*(f"B4.{n}" for n in range(1, 46)), *(f"SPAWN{n}" for n in range(1, 6))]
     assert list(PROMISES) == [*core, *later]
 
 
