@@ -106,7 +106,7 @@ class _Answer(BaseModel):
 
 
 class CreateAnswer(BaseModel):
-    run_id: str
+    run_id: Annotated[str, Field(description="the spawn run")]
     status: Literal["queued"]
     created_at: str
     estimated_steps: int
@@ -121,12 +121,16 @@ class Progress(BaseModel):
     percent: int
 
 
+Dollars = Annotated[float | None, Field(json_schema_extra={"type": ["number", "null"]})]
+"""Some clients check answers against the schema, which leaves null out elsewhere."""
+
+
 class Cost(_Answer):
     """Dollars are null where the caller has no price."""
 
-    usd: float | None = None
-    reserved_usd: float | None = None
-    limit_usd: float | None = None
+    usd: Dollars = None
+    reserved_usd: Dollars = None
+    limit_usd: Dollars = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     sources: dict[str, int] = {}
@@ -137,26 +141,26 @@ class NodeAnswer(_Answer):
     kind: str
     wave: int
     needs: list[str]
-    model: str
-    status: str
+    model: Annotated[str, Field(description="who answered, or will")]
+    status: Annotated[str, Field(description="of the node; of merged and plan: of the run")]
     attempts: int
     reruns: int
-    usd: float | None = None
+    usd: Dollars = None
     cost_source: str = ""
-    error: str = ""
+    error: Annotated[str, Field(description="why it failed, or is tried again")] = ""
 
 
 class ModelAnswer(_Answer):
-    model: str
+    model: Annotated[str, Field(description="who answered, or will")]
     nodes: int
-    usd: float | None = None
+    usd: Dollars = None
     prompt_tokens: int
     completion_tokens: int
 
 
 class StatusAnswer(_Answer):
-    run_id: str
-    status: RunStatus
+    run_id: Annotated[str, Field(description="the spawn run")]
+    status: Annotated[RunStatus, Field(description="of the run")]
     progress: Progress
     current_wave: int = 0
     last_event: str = ""
@@ -176,15 +180,15 @@ class StatusAnswer(_Answer):
 class ResultCost(_Answer):
     prompt_tokens: int
     completion_tokens: int
-    usd_estimate: float | None = None
+    usd_estimate: Dollars = None
     sources: dict[str, int] = {}
 
 
 class ArtifactListed(BaseModel):
     node_id: str
     path: str
-    model: str
-    status: str
+    model: Annotated[str, Field(description="who answered, or will")]
+    status: Annotated[str, Field(description="of the node; of merged and plan: of the run")]
     type: str
 
 
@@ -195,8 +199,8 @@ class Raw(BaseModel):
 
 
 class ResultAnswer(_Answer):
-    run_id: str
-    status: RunStatus
+    run_id: Annotated[str, Field(description="the spawn run")]
+    status: Annotated[RunStatus, Field(description="of the run")]
     merged_output: str
     summary: str
     failure: Annotated[str, Field(description="why it failed: which node and model, and what to do")] = ""
@@ -214,9 +218,9 @@ class CancelAnswer(BaseModel):
 
 
 class RunRow(BaseModel):
-    run_id: str
+    run_id: Annotated[str, Field(description="the spawn run")]
     task: str
-    status: RunStatus
+    status: Annotated[RunStatus, Field(description="of the run")]
     mode: Mode
     created_at: str
     updated_at: str
@@ -227,7 +231,7 @@ class ListAnswer(BaseModel):
 
 
 class Metadata(BaseModel):
-    model: str = ""
+    model: Annotated[str, Field(description="who answered")] = ""
     created_at: str
     bytes: int
     sha256: str
