@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
@@ -53,6 +53,30 @@ def local(run_id: str, node_id: str) -> str:
 def run(con: sqlite3.Connection, run_id: str) -> RunRow | None:
     """The run of that id; None without one."""
     return _one(con, "SELECT * FROM runs WHERE id = ?", run_id)
+
+
+class Mark(NamedTuple):
+    """What tells, at little cost, that a run has moved: its status, the number of its last event, its nodes."""
+
+    status: RunStatus
+    seq: int
+    done: int
+    total: int
+
+
+def mark(con: sqlite3.Connection, run_id: str) -> Mark | None:
+    """The mark of a run; None without one."""
+    row = con.execute(
+        "SELECT status, (SELECT COALESCE(MAX(seq), 0) FROM events WHERE run_id = runs.id) AS seq, "
+        "(SELECT COUNT(*) FROM nodes WHERE run_id = runs.id) AS total, "
+        "(SELECT COUNT(*) FROM nodes WHERE run_id = runs.id AND status = 'completed') AS done FROM runs WHERE id = ?",
+        (run_id,),
+    ).fetchone()
+    return (
+        None
+        if row is None
+        else Mark(_word(RunStatus, row["status"], "failed"), row["seq"], row["done"], row["total"])
+    )
 
 
 def by_req(con: sqlite3.Connection, req: str) -> RunRow | None:

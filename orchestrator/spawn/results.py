@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import orjson
 
+from orchestrator.clock import Clock
 from orchestrator.errors import BadRequest
 from orchestrator.spawn import artifacts, queries, shown
 from orchestrator.spawn.home import Home
-from orchestrator.spawn.model import ArtifactRow, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.queries import Mark
 
 RAW_CHARS = 12_000
 """How much of each node's answer smartspawn_run_result shows (A4); the artifact has all of it."""
@@ -28,6 +30,27 @@ async def run_of(home: Home, run_id: str) -> RunRow:
     if found is None:
         raise BadRequest("unknown_spawn_run", f"no spawn run is called {run_id[:80]!r}")
     return found
+
+
+async def waited(
+    home: Home, run_id: str, deadline: float, clock: Clock, enough: Callable[[Mark, Mark], bool]
+) -> None:
+    """Wait until the run has ended, ``enough(first mark, mark now)``, or the clock shows ``deadline``.
+
+    BadRequest ``unknown_spawn_run``. Each look is one small read, however large the run.
+    """
+    first: Mark | None = None
+    while True:
+        seen = home.count
+        now = await home.db.read(queries.mark, run_id)
+        if now is None:
+            await run_of(home, run_id)
+            return
+        first = first or now
+        left = deadline - clock.monotonic()
+        if left <= 0 or now.status in RUN_ENDED or enough(first, now):
+            return
+        await home.wait(left, seen)
 
 
 async def status(home: Home, run_id: str, now: datetime) -> dict[str, Any]:

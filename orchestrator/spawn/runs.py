@@ -21,8 +21,9 @@ from orchestrator.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.spawn import health, keys, plan, queries, results, settings, shown, splitter, transitions
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World, has_open_runs
-from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
+from orchestrator.spawn.model import Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
+from orchestrator.spawn.queries import Mark
 
 log = structlog.get_logger()
 
@@ -177,18 +178,7 @@ class Runs:
         """How far a run is; with ``wait_s`` once something of it changes, or the time is over."""
         home = await self._of(env)
         deadline = self._clock.monotonic() + wait_s
-        seen = home.count
-        first = found = await self._status(home, run_id)
-        while found["status"] not in RUN_ENDED and _same(first, found):
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                break
-            await home.wait(left, seen)
-            seen = home.count
-            found = await self._status(home, run_id)
-        return found
-
-    async def _status(self, home: Home, run_id: str) -> dict[str, Any]:
+        await results.waited(home, run_id, deadline, self._clock, lambda first, now: now != first)
         return await results.status(home, run_id, self._clock.now())
 
     async def result(
@@ -196,17 +186,18 @@ class Runs:
     ) -> dict[str, Any]:
         """What a run has come to; with ``wait_s`` once it has ended, or the time is over."""
         home = await self._of(env)
-        deadline = self._clock.monotonic() + wait_s
-        while True:
-            seen = home.count
-            found = await self._status(home, run_id)
-            left = deadline - self._clock.monotonic()
-            if found["status"] in RUN_ENDED or left <= 0:
-                break
-            done = found["progress"]
-            tell(f"{done['done_nodes']} of {done['total_nodes']} nodes done")
-            await home.wait(left, seen)
-        return await results.result(home, run_id, found, include_raw=include_raw)
+        told = ""
+
+        def ended(_first: Mark, now: Mark) -> bool:
+            nonlocal told
+            if (said := f"{now.done} of {now.total} nodes done") != told:
+                told = said
+                tell(said)
+            return False
+
+        await results.waited(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
+        state = await results.status(home, run_id, self._clock.now())
+        return await results.result(home, run_id, state, include_raw=include_raw)
 
     async def cancel(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
         """End a run; Conflict ``spawn_run_finished`` when it has ended already (with its status)."""
@@ -250,9 +241,3 @@ class Runs:
             queries.events, run_id, since_seq, tail, results.EVENTS_MAX if tail else LISTED_MAX
         )
         return found
-
-
-def _same(first: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Whether nothing of it has happened in between; time passing does not count."""
-    keys_ = ("status", "progress", "last_event", "updated_at")
-    return all(first.get(key) == found.get(key) for key in keys_)

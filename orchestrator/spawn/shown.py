@@ -32,6 +32,9 @@ def status(
 ) -> dict[str, Any]:
     """The answer of smartspawn_run_status."""
     over = run.status in RUN_ENDED
+    tried: dict[str, list[AttemptRow]] = {}
+    for one in attempts:
+        tried.setdefault(one.node_id, []).append(one)
     found: dict[str, Any] = {
         "run_id": run.id,
         "status": run.status,
@@ -40,7 +43,7 @@ def status(
         "updated_at": run.updated_at,
         "elapsed_s": round(_elapsed(run, now), 3),
         "cost": cost(run, attempts),
-        "nodes": [node(row, [one for one in attempts if one.node_id == row.node.id], now) for row in rows],
+        "nodes": [node(row, tried.get(row.node.id, ()), now) for row in rows],
         "models": models(attempts),
         "planner": run.plan_source,
     }
