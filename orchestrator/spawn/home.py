@@ -13,6 +13,7 @@ import httpx2
 import structlog
 
 from orchestrator.clock import Clock, Signal, wait_until
+from orchestrator.errors import OrchestratorError
 from orchestrator.spawn import ddl, keys, lease, planner, queries
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
@@ -104,14 +105,15 @@ class Home:
 
     async def _key(self, fingerprint: str) -> str | None:
         """The key of that fingerprint: one that a connection has brought, or that of the home's file."""
-        found = self._keys.get(fingerprint)
-        if found is None:
-            key = await asyncio.to_thread(keys.key_of, {}, self.path)
-            if key:
-                own = await asyncio.to_thread(keys.fingerprint, self.path, key)
-                self._keys[own] = key
-            found = self._keys.get(fingerprint)
-        return found
+        if fingerprint not in self._keys:
+            try:
+                key = await asyncio.to_thread(keys.key_of, {}, self.path)
+                if key:
+                    self._keys[await asyncio.to_thread(keys.fingerprint, self.path, key)] = key
+            except OrchestratorError as error:
+                # Health tells it; runs that need no such key go on.
+                log.debug("the key of the home cannot be used", home=str(self.path), reason=error.message)
+        return self._keys.get(fingerprint)
 
     async def table(self, base_url: str) -> Table:
         """The models and prices of a server, asked for once an hour; the shipped ones where it does not tell."""

@@ -1,0 +1,108 @@
+"""The spawn runs of one process, without a daemon: what breaks around them, and what they make of it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.spawn.model import Asked, Reply
+from orchestrator.spawn.runs import Request, Runs
+from tests.fakes.openrouter import Fake
+
+KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
+OTHER_KEY = "sk-or-v1-fedcba9876543210fedcba9876543210"
+BOUND_S = 30.0
+
+
+@dataclass
+class Peer:
+    """Answers nodes at once, or holds them until it is told to go on."""
+
+    resumes: bool = False
+    held: bool = False
+    asks: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.go = asyncio.Event()
+        self.came = asyncio.Event()
+
+    async def call(self, ask):
+        self.asks.append(ask)
+        self.came.set()
+        if self.held:
+            await self.go.wait()
+        return Reply(f"{ask.node_id} says yes. " * 40, model=ask.model)
+
+
+class Desk:
+    """The runs of one test, with one connection's variables."""
+
+    def __init__(self, base, **env):
+        self.home = base / "home"
+        self.env = {"SMART_SPAWN_MCP_HOME": str(self.home), "SMART_SPAWN_API_URL": "off", **env}
+        self.peer = Peer()
+        self.ended = []
+        self.runs = Runs(base, SystemClock(), {"engine": self.peer}, lambda _: None, self.ended.append)
+
+    async def create(self, task="Say yes.", mode="single", *, env=None, made=lambda _: None, req="", **more):
+        more = more if "engines" in more or "OPENROUTER_API_KEY" in (env or self.env) else {"engines": ("one",), **more}
+        found = await self.runs.create(Request(Asked(task=task, mode=mode, **more), env or self.env, req, made))
+        return found["run_id"]
+
+    async def status(self, run_id, wait_s=0.0):
+        return await self.runs.status(self.env, run_id, wait_s)
+
+    async def result(self, run_id, wait_s=BOUND_S):
+        return await self.runs.result(self.env, run_id, wait_s, include_raw=False, tell=lambda _: None)
+
+    def rows(self, look, *args):
+        return self.runs._homes[self.home].db.read(look, *args)
+
+
+def play(base, coroutine, **env):
+    """Run a test's coroutine function with a desk, and close that."""
+
+    async def all_of_it():
+        desk = Desk(base, **env)
+        async with asyncio.timeout(BOUND_S * 2):
+            try:
+                return await coroutine(desk)
+            finally:
+                await desk.runs.close()
+
+    return asyncio.run(all_of_it())
+
+
+@pytest.fixture
+def fake():
+    with Fake() as one:
+        yield one
+
+
+def model_env(fake, **more):
+    return {"OPENROUTER_API_KEY": KEY, "OPENROUTER_BASE_URL": fake.url, **more}
+
+
+# -- the home --------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_file_that_others_may_read_holds_up_no_run_but_those_that_wait_for_it(tmp_path, fake):
+    async def leave(desk):
+        fake.rule(hold="gate", per="all")
+        await desk.create()
+        for _ in range(1000):
+            if fake.waiting("gate"):
+                break
+            await asyncio.sleep(0.01)
+
+    play(tmp_path, leave, **model_env(fake))
+    file = tmp_path / "home" / "openrouter.key"
+    file.write_text(OTHER_KEY)
+    file.chmod(0o644)
+
+    async def go_on(desk):
+        run_id = await desk.create(engines=("one",))
+        return (await desk.result(run_id))["status"]
+
+    assert play(tmp_path, go_on) == "completed"
