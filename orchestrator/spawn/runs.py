@@ -107,7 +107,11 @@ class Runs:
             found = self._homes.get(path)
             if found is None:
                 found = Home(path, self._world)
-                await found.open()
+                try:
+                    await found.open()
+                except BaseException:
+                    await asyncio.to_thread(found.db.close)
+                    raise
                 self._homes[path] = found
             return found
 

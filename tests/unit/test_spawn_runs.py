@@ -1,11 +1,14 @@
 """The spawn runs of one process, without a daemon: what breaks around them, and what they make of it."""
 
 import asyncio
+import contextlib
+import threading
 from dataclasses import dataclass, field
 
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.errors import OrchestratorError
 from orchestrator.spawn.model import Asked, Reply
 from orchestrator.spawn.runs import Request, Runs
 from tests.fakes.openrouter import Fake
@@ -106,3 +109,18 @@ def test_a_key_file_that_others_may_read_holds_up_no_run_but_those_that_wait_for
         return (await desk.result(run_id))["status"]
 
     assert play(tmp_path, go_on) == "completed"
+
+
+def test_a_home_that_cannot_be_opened_leaves_no_thread_behind_however_often_it_is_tried(tmp_path):
+    (tmp_path / "home").write_text("a file")
+
+    async def try_again(desk):
+        before = threading.active_count()
+        for _ in range(20):
+            with contextlib.suppress(OrchestratorError):
+                await desk.runs.listed(desk.env, None, None)
+        assert threading.active_count() <= before + 4  # those of the loop's own pool
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("spawn-db") == 0
+
+    play(tmp_path, try_again)
