@@ -78,9 +78,13 @@ class Line:
             await call_off([self._loop])
         await call_off(self._tasks.values())
         at = rfc3339(self._around.clock.now())
-        for row in await self._around.db.read(queries.unfinished):
-            if row.owner == self.me:
-                await self._around.db.write(transitions.release, row.id, row.token, at)
+        try:
+            for row in await self._around.db.read(queries.unfinished):
+                if row.owner == self.me:
+                    await self._around.db.write(transitions.release, row.id, row.token, at)
+        except OrchestratorError as error:
+            # The next daemon finds that this one is dead.
+            log.warning("the spawn runs cannot be released", reason=error.message)
 
     async def _work(self) -> None:
         clock = self._around.clock

@@ -124,3 +124,16 @@ def test_a_home_that_cannot_be_opened_leaves_no_thread_behind_however_often_it_i
         assert names.count("spawn-db") == 0
 
     play(tmp_path, try_again)
+
+
+def test_closing_raises_nothing_where_the_home_is_broken_meanwhile(tmp_path):
+    async def broken(desk):
+        desk.peer.held = True
+        await desk.create()
+        await desk.peer.came.wait()
+        for path in desk.home.iterdir():
+            if path.is_file():
+                path.unlink()
+        (desk.home / "db.sqlite").mkdir()
+
+    play(tmp_path, broken)
