@@ -17,12 +17,26 @@ from typing import Any
 import orjson
 
 from orchestrator.clock import rfc3339
+from orchestrator.errors import Corrupt
 from orchestrator.spawn import artifacts, judge, money, prompts
 from orchestrator.spawn.callers import kind_of
-from orchestrator.spawn.model import AttemptRow, AttemptState, Fault, Level, NodeRow, Plan, Price, Reply, RunRow
+from orchestrator.spawn.model import (
+    ArtifactRow,
+    AttemptRow,
+    AttemptState,
+    Fault,
+    Level,
+    NodeRow,
+    Plan,
+    Price,
+    Reply,
+    RunRow,
+)
 from orchestrator.spawn.replies import backoff_s, masked
 from orchestrator.spawn.table import Table
 
+Files = Mapping[str, ArtifactRow]
+"""The artifacts of a run, by the ids of their nodes."""
 KEPT_SHARE = Decimal("0.5")
 """A merge that would need more of the budget than this is not saved up for: the answers are put side by side."""
 BYTES_PER_TOKEN = 4
@@ -72,11 +86,13 @@ def new_token() -> str:
     return uuid.uuid4().hex
 
 
-def prepared(home: Path, run: RunRow, row: NodeRow, rows: Mapping[str, NodeRow], table: Table) -> Prepared:
-    """The prompt of a node, with the answers of the nodes it needs, and its reservation."""
+def prepared(
+    home: Path, run: RunRow, row: NodeRow, rows: Mapping[str, NodeRow], files: Files, *, table: Table
+) -> Prepared:
+    """The prompt of a node, with the answers of the nodes it needs, and its reservation. Raises as `text_of`."""
     node = row.node
     given = [
-        (need, rows[need].node.task, text_of(home, run, need))
+        (need, rows[need].node.task, text_of(home, files, need))
         for need in node.needs
         if need in rows and rows[need].status == "completed"
     ]
@@ -105,10 +121,11 @@ def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: Table, limit
     return kept if kept <= limit * KEPT_SHARE else Decimal(0)
 
 
-def text_of(home: Path, run: RunRow, node_id: str) -> str:
-    """The answer of a completed node; empty when its file is gone or is not what was written."""
-    found = artifacts.adopt(home, run.id, node_id)
-    return str(found.get("output", "")) if found else ""
+def text_of(home: Path, files: Files, node_id: str) -> str:
+    """The answer of a completed node; Corrupt ``corrupt_home`` when its file is gone or is not what was written."""
+    if node_id not in files:
+        raise Corrupt("corrupt_home", f"the answer of {node_id} has no file")
+    return str(orjson.loads(artifacts.read(home, files[node_id]))["output"])
 
 
 def plan_document(run: RunRow, plan: Plan) -> bytes:
@@ -207,28 +224,28 @@ def _failed(run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s
     return Settled(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
 
 
-def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow]) -> Verdict | None:
+def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> Verdict | None:
     """Whether the cheap answer will do: by rules, then by the evaluator where there is one; None: not known yet."""
     cheap = next((row for row in rows.values() if row.node.tier == "cheap"), None)
     if cheap is None or cheap.status in ("queued", "running", "retry_pending"):
         return None
     if cheap.status != "completed":
         return Verdict(passed=False, why="the cheap model gave no answer")
-    text = text_of(home, run, cheap.node.id)
+    text = text_of(home, files, cheap.node.id)
     found = judge.gate(run.asked.task, text, cheap.finish_reason, run.asked.role.format)
     why = "; ".join(found.reasons) or "all rules hold"
     evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
     if not found.passed or evaluator is None:
         return Verdict(found.passed, why)
-    return _second_opinion(home, run, evaluator, why)
+    return _second_opinion(home, files, evaluator, why)
 
 
-def _second_opinion(home: Path, run: RunRow, evaluator: NodeRow, why: str) -> Verdict | None:
+def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> Verdict | None:
     if evaluator.status in ("queued", "running", "retry_pending"):
         return None
     if evaluator.status != "completed":
         return Verdict(passed=True, why=f"{why}; the evaluator gave no answer")
-    said = judge.evaluated(text_of(home, run, evaluator.node.id))
+    said = judge.evaluated(text_of(home, files, evaluator.node.id))
     if said is None:
         return Verdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
     return Verdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")

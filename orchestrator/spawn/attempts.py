@@ -41,7 +41,7 @@ class Attempts:
     def prepared(self, row: NodeRow) -> Prepared:
         """What a node is asked, and what must be reserved for it."""
         work = self._work
-        return answering.prepared(work.around.home, work.run, row, work.rows, work.table)
+        return answering.prepared(work.around.home, work.run, row, work.rows, work.files, table=work.table)
 
     async def resume(self) -> None:
         """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
@@ -196,4 +196,6 @@ class Attempts:
             )
         )  # fmt: skip
         work.put(row, attempt)
+        if stored is not None:
+            work.files[stored.node_id] = stored
         work.notify()

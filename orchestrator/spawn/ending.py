@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.spawn import judge
-from orchestrator.spawn.answering import text_of
-from orchestrator.spawn.model import MERGED, NodeRow, RunRow
+from orchestrator.spawn.answering import Files, text_of
+from orchestrator.spawn.model import MERGED, NodeRow
 from orchestrator.spawn.schedule import End
 
 
@@ -22,14 +22,14 @@ class Final:
     note: str = ""
 
 
-def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], end: End) -> Final | None:
-    """The final answer; None when no node gave one.
+def final(home: Path, rows: Mapping[str, NodeRow], files: Files, end: End) -> Final | None:
+    """The final answer; None when no node gave one. Raises as `text_of`.
 
     That of the merge node; else the only answer as it is; else all answers side by side, which costs no call.
     """
     merge = rows.get(MERGED)
     if merge is not None and merge.status == "completed" and end.status == "completed":
-        text = text_of(home, run, MERGED)
+        text = text_of(home, files, MERGED)
         merged = sum(1 for need in merge.node.needs if need in rows and rows[need].status == "completed")
         text, dissent = judge.dissent(text, merged) if merged > 1 else (text, "")
         cut = "the merged answer is cut off at the limit of tokens" if merge.finish_reason == "length" else ""
@@ -40,8 +40,10 @@ def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], end: End) -> Fin
     if len(given) == 1:
         row = rows[given[0]]
         cut = f"the answer of {given[0]} is cut off at the limit of tokens" if row.finish_reason == "length" else ""
-        return Final(text_of(home, run, given[0]), row.answered_by, "", cut)
-    parts = [f"## {node_id}: {_line(rows[node_id].node.task)}\n\n{text_of(home, run, node_id)}" for node_id in given]
+        return Final(text_of(home, files, given[0]), row.answered_by, "", cut)
+    parts = [
+        f"## {node_id}: {_line(rows[node_id].node.task)}\n\n{text_of(home, files, node_id)}" for node_id in given
+    ]
     head = f"> {end.summary}. The answers stand side by side; nobody has merged them.\n\n"
     note = "the answers stand side by side, not merged"
     return Final(head + "\n\n".join(parts) + "\n", "", "", note)

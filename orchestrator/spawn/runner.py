@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator import steps
 from orchestrator.clock import wait_until
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import Corrupt, OrchestratorError
 from orchestrator.spawn import answering, artifacts, ending, queries, schedule, transitions
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.model import MERGED, PLAN, AttemptRow, NodeRow, RunRow
@@ -72,6 +72,8 @@ class Runner:
             work.rows[row.node.id] = row
         for attempt in await work.around.db.read(queries.attempts, run.id):
             work.attempts[attempt.node_id, attempt.attempt] = attempt
+        for file in await work.around.db.read(queries.artifacts, run.id):
+            work.files[file.node_id] = file
         steps.passed("spawn:loaded")
         await self._flying.resume()
         if run.cancel_requested:
@@ -169,7 +171,7 @@ class Runner:
         """Whether the cheap answer of a cascade is good enough, once that can be said."""
         work = self._work
         if work.run.asked.mode == "cascade" and self._passed is None:
-            verdict = await asyncio.to_thread(answering.verdict, work.around.home, work.run, work.rows)
+            verdict = await asyncio.to_thread(answering.verdict, work.around.home, work.run, work.rows, work.files)
             if verdict is not None:
                 self._passed = verdict.passed
                 await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
@@ -188,12 +190,18 @@ class Runner:
 
     async def _finish(self, end: schedule.End) -> None:
         work = self._work
-        final = await asyncio.to_thread(ending.final, work.around.home, work.run, work.rows, end)
+        final, told = None, ""
+        try:
+            final = await asyncio.to_thread(ending.final, work.around.home, work.rows, work.files, end)
+        except Corrupt as error:
+            if end.status == "completed":
+                raise
+            told = error.message
         merged = None
         if final is not None:
             merged = await work.record.store(f"{MERGED}.md", final.text.encode(), MERGED, "merged", final.model)
             steps.passed("spawn:merged")
-        summary = end.summary + (f"; {final.note}" if final is not None and final.note else "")
+        summary = "; ".join(filter(None, (end.summary, final.note if final is not None else told)))
         await work.record.write(
             transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
             ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from orchestrator.clock import Clock, Signal
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.model import Asked, AttemptRow, Fault, NodeRow, Plan, Reply, RunRow, Settings
+from orchestrator.spawn.model import ArtifactRow, Asked, AttemptRow, Fault, NodeRow, Plan, Reply, RunRow, Settings
 from orchestrator.spawn.record import Record
 from orchestrator.spawn.schedule import Stop
 from orchestrator.spawn.table import Table, shipped
@@ -37,7 +37,7 @@ class Around:
 
 
 class Work:
-    """A run, from the moment its holder begins with it. ``rows`` and ``attempts`` are as they were last written."""
+    """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written."""
 
     def __init__(self, around: Around, run: RunRow, key: str) -> None:
         self.around = around
@@ -48,6 +48,7 @@ class Work:
         self.table = shipped()
         self.rows: dict[str, NodeRow] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}
+        self.files: dict[str, ArtifactRow] = {}
         self.calls: dict[str, asyncio.Task[Reply | Fault]] = {}
         self.stop: Stop = ""
         self.wake = Signal()

@@ -49,7 +49,9 @@ class Desk:
         self.runs = Runs(base, SystemClock(), {"engine": self.peer}, lambda _: None, self.ended.append)
 
     async def create(self, task="Say yes.", mode="single", *, env=None, made=lambda _: None, req="", **more):
-        more = more if "engines" in more or "OPENROUTER_API_KEY" in (env or self.env) else {"engines": ("one",), **more}
+        more = (
+            more if "engines" in more or "OPENROUTER_API_KEY" in (env or self.env) else {"engines": ("one",), **more}
+        )
         found = await self.runs.create(Request(Asked(task=task, mode=mode, **more), env or self.env, req, made))
         return found["run_id"]
 
@@ -137,3 +139,30 @@ def test_closing_raises_nothing_where_the_home_is_broken_meanwhile(tmp_path):
         (desk.home / "db.sqlite").mkdir()
 
     play(tmp_path, broken)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", ["gone", "changed", "emptied"])
+def test_an_answer_whose_file_is_not_what_was_written_is_never_merged(tmp_path, harm):
+    async def harmed(desk):
+        desk.peer.held = True
+        run_id = await desk.create("1. Say yes\n2. Say no", "plan", engines=("one",))
+        await desk.peer.came.wait()
+        desk.peer.came.clear()
+        desk.peer.go.set()
+        desk.peer.go = asyncio.Event()
+        await desk.peer.came.wait()
+        file = desk.home / "artifacts" / run_id / "step-1.json"
+        if harm == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(b"" if harm == "emptied" else file.read_bytes().replace(b"yes", b"no!"))
+        desk.peer.go.set()
+        return await desk.result(run_id), [ask.node_id for ask in desk.peer.asks]
+
+    found, asked = play(tmp_path, harmed)
+    assert found["status"] == "failed"
+    assert "step-1.json" in found["failure"]
+    assert "merged" not in asked
