@@ -48,6 +48,7 @@ NEXT = {
     "404": "choose another model: this one is not offered",
     "429": "wait, or choose another model",
     "network": "check the network and OPENROUTER_BASE_URL",
+    "storage": "make room, or mend the directory of the home",
     "timeout": "raise NODE_TIMEOUT_SECONDS, or choose a faster model",
     "refused": "choose another model, or change the task",
 }

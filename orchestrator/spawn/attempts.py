@@ -14,6 +14,7 @@ import structlog
 
 from orchestrator import steps
 from orchestrator.clock import call_off
+from orchestrator.errors import Environment
 from orchestrator.spawn import answering, artifacts, transitions
 from orchestrator.spawn.answering import Prepared, Settled
 from orchestrator.spawn.callers import kind_of
@@ -123,9 +124,14 @@ class Attempts:
                 at=work.record.at(),
                 price=prepared.price,
             )
-            stored = await work.record.store(
-                f"{row.node.id}.json", data, row.node.id, "raw", outcome.model or row.node.model
-            )
+            try:
+                stored = await work.record.store(
+                    f"{row.node.id}.json", data, row.node.id, "raw", outcome.model or row.node.model, over=work.over
+                )
+            except Environment as error:
+                outcome = Fault("storage", f"its answer cannot be written: {error.message}", retry=False,
+                                cost=outcome.cost, prompt_tokens=outcome.prompt_tokens,
+                                completion_tokens=outcome.completion_tokens)  # fmt: skip
             steps.passed("spawn:stored")
         await self._settle(row, attempt, outcome, stored)
         steps.passed("spawn:settled")

@@ -188,7 +188,7 @@ class Fault:
     ``retry``: whether another attempt can help; then not before ``retry_after_s``, where the server said so.
     ``reached`` says whether the request may have been worked on: then an unknown ``cost`` counts as all of the
     reservation. ``code`` is stable: the HTTP status, or one of ``timeout``, ``network``, ``empty``, ``nonsense``,
-    ``refused``, ``engine``, ``agent``, ``canceled``.
+    ``refused``, ``engine``, ``agent``, ``canceled``, ``storage``, ``internal``.
     """
 
     code: str

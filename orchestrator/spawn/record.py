@@ -1,6 +1,7 @@
 """What one run's holder writes down: changes of its rows under its token, and its files. Each is written for certain.
 
-A disk that refuses is asked again and again: an answer that has been paid for is not thrown away for it.
+A disk that refuses is asked again and again: an answer that has been paid for is not thrown away for it. Only files,
+for which a cause may stand that no time mends, are given up when the run has been canceled or its time is over.
 """
 
 from __future__ import annotations
@@ -68,12 +69,16 @@ class Record:
             lambda con, run_id, token: transitions.note(con, run_id, token, None, level, message, self.at())
         )
 
-    async def store(self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str) -> ArtifactRow:
-        """Write a file of the run; its row, not stored yet."""
+    async def store(
+        self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str, *, over: Callable[[], bool]
+    ) -> ArtifactRow:
+        """Write a file of the run; its row, not stored yet. Once the run is ``over``, raises why it cannot be."""
         while True:
             try:
                 path, size, digest = await asyncio.to_thread(artifacts.write, self._home, self._run.id, name, data)
             except Environment as error:
+                if over():
+                    raise
                 log.warning("an artifact cannot be written", run=self._run.id, node=node_id, reason=error.message)
                 await elapse(AGAIN_S, self._clock)
                 continue

@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator import steps
 from orchestrator.clock import wait_until
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import answering, artifacts, ending, queries, schedule, transitions
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.model import MERGED, PLAN, AttemptRow, NodeRow, RunRow
@@ -127,7 +127,9 @@ class Runner:
         work = self._work
         run = work.run
         plan = await work.around.plan(run.asked, run.settings, work.table)
-        row = await work.record.store(f"{PLAN}.json", answering.plan_document(run, plan), PLAN, "plan", "")
+        row = await work.record.store(
+            f"{PLAN}.json", answering.plan_document(run, plan), PLAN, "plan", "", over=work.over
+        )
         steps.passed("spawn:planned")
         await work.record.write(transitions.lay, plan, row, work.record.at())
         steps.passed("spawn:laid")
@@ -199,9 +201,15 @@ class Runner:
             told = error.message
         merged = None
         if final is not None:
-            merged = await work.record.store(f"{MERGED}.md", final.text.encode(), MERGED, "merged", final.model)
+            data = final.text.encode()
+            try:
+                merged = await work.record.store(f"{MERGED}.md", data, MERGED, "merged", final.model, over=work.over)
+            except Environment as error:
+                told = f"the final answer cannot be written: {error.message}"
+                if end.status == "completed":
+                    end = replace(end, status="failed", error=told)
             steps.passed("spawn:merged")
-        summary = "; ".join(filter(None, (end.summary, final.note if final is not None else told)))
+        summary = "; ".join(filter(None, (end.summary, told or (final.note if final is not None else ""))))
         await work.record.write(
             transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
             ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),
@@ -213,7 +221,8 @@ class Runner:
         work = self._work
         await self._flying.close()
         with contextlib.suppress(Fenced):
-            await work.record.write(transitions.abandon, masked(why), work.record.at(), work.active_s())
+            status = "canceled" if work.stop == "canceled" else "failed"
+            await work.record.write(transitions.abandon, status, masked(why), work.record.at(), work.active_s())
 
 
 def _seconds_to(at: str, now: datetime) -> float:

@@ -389,7 +389,9 @@ def finish(
     return say(con, run_id, None, levels.get(status, "info"), message, at)
 
 
-def abandon(con: sqlite3.Connection, run_id: str, token: int, why: str, at: str, active_s: float) -> bool:
+def abandon(
+    con: sqlite3.Connection, run_id: str, token: int, status: RunStatus, why: str, at: str, active_s: float
+) -> bool:
     """End a run that cannot go on, with all that is open of it: attempts in flight are lost, their nodes failed."""
     if held(con, run_id, token) is None:
         return False
@@ -398,7 +400,7 @@ def abandon(con: sqlite3.Connection, run_id: str, token: int, why: str, at: str,
             lose(con, run_id, token, row.node_id, row.attempt, at, False, why)
     open_ = [row.node.id for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED]
     turn(con, run_id, token, open_, ("queued", "running", "retry_pending"), "canceled", why, why, "error", at)
-    return finish(con, run_id, token, "failed", why, why, "", None, f"failed: {why}", at, active_s)
+    return finish(con, run_id, token, status, why, why, "", None, f"{status}: {why}", at, active_s)
 
 
 def note(

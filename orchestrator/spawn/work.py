@@ -60,6 +60,10 @@ class Work:
         """Whether what is in flight is being called off."""
         return self.stop in ("canceled", "timeout")
 
+    def over(self) -> bool:
+        """Whether the run has been stopped, or should be by now."""
+        return self.stopped or self.left_s() <= 0
+
     def active_s(self) -> float:
         """How long the run has been executed, in all its lives."""
         return self.run.active_s + self.clock.monotonic() - self._began

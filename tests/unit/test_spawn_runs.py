@@ -166,3 +166,41 @@ def test_an_answer_whose_file_is_not_what_was_written_is_never_merged(tmp_path, 
     assert found["status"] == "failed"
     assert "step-1.json" in found["failure"]
     assert "merged" not in asked
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_run_whose_files_cannot_be_written_ends_when_it_is_canceled_or_its_time_is_over(tmp_path, how):
+    async def stuck(desk):
+        desk.peer.held = True
+        run_id = await desk.create()
+        await desk.peer.came.wait()
+        place = desk.home / "artifacts" / run_id
+        for path in place.iterdir():
+            path.unlink()
+        place.rmdir()
+        place.symlink_to(tmp_path)
+        desk.peer.go.set()
+        if how == "cancel":
+            await desk.runs.cancel(desk.env, run_id)
+        return await desk.result(run_id)
+
+    more = {"RUN_TIMEOUT_SECONDS": "1"} if how == "timeout" else {}
+    found = play(tmp_path, stuck, **more)
+    assert found["status"] == ("canceled" if how == "cancel" else "failed")
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_run_whose_plan_cannot_be_written_ends_too(tmp_path, how):
+    async def stuck(desk):
+        await desk.runs.listed(desk.env, None, None)
+        (desk.home / "artifacts").write_text("a file")
+        run_id = await desk.create()
+        while (await desk.status(run_id, 5))["status"] == "queued":
+            pass
+        if how == "cancel":
+            await desk.runs.cancel(desk.env, run_id)
+        return await desk.result(run_id)
+
+    more = {"RUN_TIMEOUT_SECONDS": "1"} if how == "timeout" else {}
+    found = play(tmp_path, stuck, **more)
+    assert found["status"] == ("canceled" if how == "cancel" else "failed")
