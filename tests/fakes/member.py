@@ -1,12 +1,12 @@
 """A CLI as squads start it: notes how it was called, then does what a line ``DO {json}`` of its prompt says.
 
 ``python -IS member.py [options] PROMPT``; ``create-chat`` in the place of all that prints the id of a new chat. Each
-call is a JSON line in ``$MEMBER_LOG``. What can be done: say, err, bytes (hex to stdout), exit, hold (until that file
-exists), mb (megabytes to stdout, of the byte "fill"), linger (a child that stays, and where: "session", "group",
-"scrubbed", or "child": its own session and a scrubbed environment, but still this one's child), deaf (ignores SIGTERM),
-close (both outputs), endless (writes until killed), spin (starts so many children, which start one each), swap (puts
-a pipe in the place of its stdout's file), remove (that path, with all below), kill and kill_group (signals for itself
-and its group), kill_daemon (SIGKILL for its parent's group).
+call is a JSON line in ``$MEMBER_LOG``. What can be done: say (else ``$MEMBER_SAYS``), err, bytes (hex to stdout),
+exit, hold (until that file exists), mb (megabytes to stdout, of the byte "fill"), linger (a child that stays, and
+where: "session", "group", "scrubbed", or "child": its own session and a scrubbed environment, but still this one's
+child), deaf (ignores SIGTERM), close (both outputs), endless (writes until killed), spin (starts so many children,
+which start one each), swap (puts a pipe in the place of its stdout's file), remove (that path, with all below), kill
+and kill_group (signals for itself and its group), kill_daemon (SIGKILL for its parent's group).
 """
 
 # Started without what pathlib would load.
@@ -57,7 +57,7 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for where in do.get("linger", []):
         linger(where)
-    sys.stdout.write(do.get("say", ""))
+    sys.stdout.write(do.get("say", os.environ.get("MEMBER_SAYS", "")))
     sys.stdout.flush()
     sys.stderr.write(do.get("err", ""))
     sys.stderr.flush()

@@ -1,0 +1,206 @@
+"""Spawn runs that squad members or agents of the team answer: real daemons, a fake CLI, no model API and no key."""
+
+import json
+import sys
+
+import jsonschema
+import pytest
+
+from tests import spawn_stage, squads
+from tests.fakes.openrouter import Fake
+from tests.spawn_stage import code_of, create, ended, node, result, run, status
+from tests.squads import FAKE, calls, do, gone
+from tests.stage import until
+
+MODES = ["single", "collective", "cascade", "plan", "swarm"]
+STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write the article."
+NODES = {
+    "single": ["single"],
+    "collective": ["collective-1", "collective-2", "collective-3", "merged"],
+    "cascade": ["cheap", "premium", "merged"],
+    "plan": ["step-1", "step-2", "step-3", "merged"],
+    "swarm": ["swarm-1", "swarm-2", "swarm-3", "merged"],
+}
+
+
+class Scene(spawn_stage.Scene):
+    """A test's home and log of members; a key and a model API are not there, a stand-in only listens."""
+
+    def __init__(self, stage, base, fake):
+        programs = base / "bin"
+        programs.mkdir()
+        for name in ("claude", "gemini"):
+            (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -IS {FAKE} "$@"\n')
+            (programs / name).chmod(0o755)
+        super().__init__(stage, base, fake, OPENROUTER_API_KEY="", PATH=f"{programs}:/usr/bin:/bin")
+        self.base, self.root, self.run_base, self.programs = base, stage.root, stage.run_base, programs
+        self.env = squads.variables(self, MEMBER_SAYS="So it is.")
+        self.kill_daemon = stage.kill_daemon
+
+
+@pytest.fixture
+def fake():
+    with Fake() as one:
+        yield one
+        assert one.calls() == []
+
+
+@pytest.fixture
+def scene(shared_stage, tmp_path, fake):
+    one = Scene(shared_stage, tmp_path, fake)
+    yield one
+    gone(one)
+
+
+@pytest.fixture
+def wire(scene):
+    return scene.connect()
+
+
+def tool(wire, name, **arguments):
+    return wire.tool(f"smartspawn_{name}", arguments)
+
+
+def whole(wire, run_id, node_id):
+    """An artifact, however many pieces it comes in."""
+    text, at = "", 0
+    while at is not None:
+        answer = tool(wire, "artifact_get", run_id=run_id, node_id=node_id, offset=at)
+        text, at = text + answer["content"], answer.get("next_offset")
+    return text
+
+
+def output(wire, run_id, node_id):
+    """A node's answer, as its artifact has it."""
+    return json.loads(whole(wire, run_id, node_id))["output"]
+
+
+def models(found):
+    return [one["model"] for one in found["nodes"]]
+
+
+def checked(wire, name, **arguments):
+    """A tool's answer, which its output schema allows."""
+    (listed,) = [one for one in wire.ask("tools/list")["result"]["tools"] if one["name"] == f"smartspawn_{name}"]
+    answer = tool(wire, name, **arguments)
+    jsonschema.validate(answer, listed["outputSchema"])
+    return answer
+
+
+# -- members of squads ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_members_answer_every_mode_without_a_key_and_nothing_has_a_price(scene, wire, mode):
+    run_id = create(wire, STEPS, mode, engine="command")
+    assert ended(wire, run_id)["status"] == "completed"
+    found = checked(wire, "run_status", run_id=run_id)
+    assert [one["node_id"] for one in found["nodes"]] == NODES[mode]
+    assert {(one["status"], one["attempts"], one["reruns"]) for one in found["nodes"]} == {("completed", 1, 0)}
+    assert set(models(found)) == {"engine:command"}
+    assert len(calls(scene)) == len(NODES[mode])
+    cost = found["cost"]
+    assert (cost["usd"], cost["reserved_usd"], cost["limit_usd"]) == (None, None, None)
+    assert cost["sources"] == {"none": len(NODES[mode])}
+    assert [(one["usd"], one["cost_source"]) for one in found["nodes"]] == [(None, "none")] * len(NODES[mode])
+    assert [one["usd"] for one in found["models"]] == [None]
+    answer = checked(wire, "run_result", run_id=run_id, include_raw=True)
+    assert answer["merged_output"].startswith("So it is.")
+    assert answer["cost"]["usd_estimate"] is None
+    answers = [node_id for node_id in NODES[mode] if node_id != "merged"]
+    assert [(one["node_id"], one["output"]) for one in answer["raw_outputs"]] == [
+        (one, "So it is.") for one in answers
+    ]
+    for node_id in answers:
+        document = json.loads(checked(wire, "artifact_get", run_id=run_id, node_id=node_id)["content"])
+        assert (document["costUsd"], document["costSource"]) == (None, "none")
+    checked(wire, "run_list")
+    assert scene.spent(run_id) == 0
+
+
+def test_engines_named_together_take_turns_each_by_its_own_program(scene, wire):
+    found = ended(wire, create(wire, "Tea?", "collective", collectiveCount=3, engine="claude, command"))
+    assert found["status"] == "completed"
+    assert models(found) == ["engine:claude", "engine:command", "engine:claude", "engine:command"]
+    by_flags = [call["argv"][:1] == ["--print"] for call in calls(scene)]
+    assert sorted(by_flags) == [False, False, True, True]
+    assert [(one["model"], one["nodes"]) for one in found["models"]] == [("engine:claude", 2), ("engine:command", 2)]
+
+
+def test_a_collective_goes_on_without_the_engine_that_fails_and_says_so(scene, wire):
+    (scene.programs / "claude").write_text("#!/bin/sh\necho 'Credit balance is too low' >&2\nexit 1\n")
+    answer = run(wire, "Tea?", "collective", collectiveCount=3, engine="claude,command,command")
+    assert answer["status"] == "completed"
+    assert "without collective-1" in answer["summary"]
+    found = status(wire, answer["run_id"])
+    failed = node(found, "collective-1")
+    assert (failed["status"], failed["attempts"], failed["usd"]) == ("failed", 3, None)
+    assert "Credit balance is too low" in failed["error"]
+    assert found["cost"]["usd"] is None
+
+
+def test_a_run_fails_with_its_members_own_words(scene, wire):
+    (scene.programs / "claude").write_text("#!/bin/sh\necho 'Invalid API key'\nexit 1\n")
+    answer = run(wire, "Tea?", "single", engine="claude")
+    assert answer["status"] == "failed"
+    assert "it ended with status 1: Invalid API key" in answer["failure"]
+
+
+def test_a_role_of_the_project_reaches_the_member_as_its_role(scene, wire):
+    squads.role(scene, "skeptic", "You doubt all that is said.")
+    run(wire, "Tea?", "single", engine="command", role={"persona": "skeptic", "guardrails": ["No haste."]})
+    (call,) = calls(scene)
+    role, _, rest = call["prompt"].partition("# Task")
+    assert "You doubt all that is said." in role
+    assert "No haste." in role
+    assert "Tea?" in rest
+
+
+def test_an_answer_of_two_megabytes_is_kept_whole(scene, wire):
+    run_id = create(wire, do(mb=2), engine="claude")
+    answer = result(wire, run_id)
+    assert (answer["status"], answer["more"]) == ("completed", True)
+    assert output(wire, run_id, "single") == "So it is." + "x" * (2 << 20)
+    assert whole(wire, run_id, "merged") == "So it is." + "x" * (2 << 20)
+
+
+def test_a_node_out_of_time_ends_its_member_with_all_its_children(scene):
+    wire = scene.connect(NODE_TIMEOUT_SECONDS="1.5")
+    run_id = create(wire, do(hold=str(scene.base / "never"), linger=["session", "scrubbed"]), engine="command")
+    until(lambda: node(status(wire, run_id), "single")["status"] == "retry_pending")
+    assert "did not end within 1.5 s" in node(status(wire, run_id), "single")["error"]
+    pids = {call["pid"] for call in calls(scene)} | set(squads.lingering(scene))
+    assert len(pids) >= 3
+    tool(wire, "run_cancel", run_id=run_id)
+    assert ended(wire, run_id)["status"] == "canceled"
+    gone(scene)
+
+
+def test_a_canceled_run_ends_its_members_at_once(scene, wire):
+    held = do(hold=str(scene.base / "never"), linger=["session"])
+    run_id = create(wire, held, "collective", collectiveCount=2, engine="command")
+    until(lambda: len(calls(scene)) == len(squads.lingering(scene)) == 2)
+    assert tool(wire, "run_cancel", run_id=run_id)["status"] == "canceling"
+    found = ended(wire, run_id)
+    assert found["status"] == "canceled"
+    assert {one["status"] for one in found["nodes"]} == {"canceled"}
+    assert squads.members(scene) == []
+    assert found["cost"]["usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code"),
+    [
+        ({"engine": "telepathy"}, {}, "unknown_engine"),
+        ({"engine": "claude,telepathy"}, {}, "unknown_engine"),
+        ({"engine": "codex"}, {}, "engine_missing"),
+        ({"engine": "command"}, {"ENGINE_COMMAND": "no-such-cli"}, "engine_missing"),
+        ({"engine": "command"}, {"RUN_TEMPLATE": "<%= prompt"}, "bad_template"),
+        ({"agent": "nobody"}, {}, "unknown_agent"),
+    ],
+)
+def test_what_cannot_answer_is_refused_at_once_and_nothing_is_stored(scene, arguments, env, code):
+    answer = tool(scene.connect(**env), "run_create", task="Tea?", mode="single", **arguments)
+    assert code_of(answer) == code
+    assert answer["error"]["next_step"]
+    assert not scene.home.exists()
