@@ -76,8 +76,17 @@ def age(at: str | None, now: datetime | None = None) -> str:
     return f"{seconds}s"
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, status_column: int | None = None) -> None:
-    """Print rows under titles; on a terminal with colour where ``NO_COLOR`` allows, in a pipe plain and uncut."""
+def table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    status_column: int | None = None,
+    whole_column: int | None = None,
+) -> None:
+    """Print rows under titles; on a terminal with colour where ``NO_COLOR`` allows, in a pipe plain and uncut.
+
+    A narrow terminal breaks columns within words, but not the ``whole_column``, from which something is copied.
+    """
     cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(len(line[i]) for line in [list(titles), *cells]) for i in range(len(titles))]
@@ -89,8 +98,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, status_column
     from rich.text import Text  # noqa: PLC0415
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        shown.add_column(title, overflow="fold")
+    for at, title in enumerate(titles):
+        shown.add_column(title, overflow="fold", no_wrap=at == whole_column)
     for row, given in zip(cells, rows, strict=True):
         texts = [Text(cell) for cell in row]
         if status_column is not None:

@@ -13,7 +13,7 @@ import typer
 from orchestrator.cli import options, output, spawn_live
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, NotReady
+from orchestrator.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
 
 WAIT_MS = 20_000
 """One look of ``result --wait``; it looks again until the run has ended."""
@@ -39,11 +39,12 @@ def create(
         str, typer.Option("--budget", metavar="BUDGET", help="Price of its models: low, medium, high or any.")
     ] = "",
     context: Annotated[
-        str, typer.Option("--context", metavar="TEXT|@FILE", help="What every node is told besides the task.")
+        str,
+        typer.Option("--context", metavar="TEXT|@FILE", help="What every node is told besides the task; @-: stdin."),
     ] = "",
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=0, help="How many answers of a collective; 2 to 5.")
-    ] = 0,
+        int | None, typer.Option("--count", metavar="N", min=2, max=5, help="How many answers of a collective.")
+    ] = None,
     persona: Annotated[
         str, typer.Option("--persona", metavar="WORDS", help="Who answers: words, or a role's id.")
     ] = "",
@@ -69,6 +70,11 @@ def create(
     Ctrl-C leaves it running. Exit 0 when it completed, 1 when it failed or was canceled.
     """
     options.refuse_agents()
+    if task == "-" and context == "@-":
+        raise BadRequest("bad_argument", "task and context are both to come from stdin", "put one of them in a file")
+    text = sys.stdin.read() if task == "-" else task
+    if not text.strip():
+        raise BadRequest("bad_argument", "the task is empty", "say what is to be done")
     told = {
         "mode": mode,
         "budget": budget,
@@ -82,9 +88,7 @@ def create(
         "agent": agent,
     }
     with Link(project_here(), start=True) as link:
-        made = link.tool(
-            "smartspawn_run_create", {"task": sys.stdin.read() if task == "-" else task} | _given(**told)
-        )
+        made = _asked(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
         run_id = str(made["run_id"])
         if wait:
             output.warn(f"run {run_id}")
@@ -95,7 +99,7 @@ def create(
         return
     output.say(run_id)
     output.warn(
-        f"{made['status']}, about {made['estimated_steps']} steps\n"
+        f"{made['status']}, about {made['estimated_steps']} step{'s' * (made['estimated_steps'] != 1)}\n"
         f"  follow it: orchestrator spawn status {run_id} --follow\n"
         f"  its answer: orchestrator spawn result {run_id} --wait"
     )
@@ -149,7 +153,7 @@ def list_runs(
 ) -> None:
     """List the runs of the home, the newest first."""
     with Link(project_here(), start=True) as link:
-        found = link.tool("smartspawn_run_list", {"limit": limit} | ({"status": state} if state else {}))
+        found = _asked(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
         output.print_json(found)
         return
@@ -157,7 +161,7 @@ def list_runs(
         [row["run_id"], row["status"], output.age(row["created_at"]), output.short(row["task"], 80)]
         for row in found["runs"]
     ]
-    output.table(["RUN", "STATUS", "AGE", "TASK"], rows)
+    output.table(["RUN", "STATUS", "AGE", "TASK"], rows, whole_column=0)
 
 
 @options.command(app, "cancel", "orchestrator spawn cancel 6f0c")
@@ -180,13 +184,17 @@ def artifact(
     run: Run,
     node: Annotated[str, typer.Argument(metavar="NODE", help="A node's id, merged, or plan.")],
     file: Output = None,
+    force: Annotated[bool, typer.Option("--force", help="Also over a file that holds something else.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print an artifact of a run, all of it, checked against its sha256."""
     with Link(project_here(), start=True) as link:
         found = _artifact(link, _resolved(link, run), node)
     if file is not None:
-        file.write_bytes(_bytes(found["content"]))
+        data = _bytes(found["content"])
+        if not force and file.is_file() and file.read_bytes() != data:
+            raise BadRequest("bad_argument", f"{file} holds something else", "choose another -o, or add --force")
+        file.write_bytes(data)
     if as_json:
         output.print_json(found)
     elif file is None:
@@ -264,13 +272,25 @@ def _items(text: str) -> list[str]:
 
 
 def _text_of(given: str) -> str:
-    """A text, or with ``@`` before it that of a file."""
+    """A text, or with ``@`` before it that of a file; ``@-``: what stdin gives."""
     if not given.startswith("@"):
         return given
+    if given == "@-":
+        return sys.stdin.read()
     try:
         return Path(given[1:]).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest("bad_argument", f"{given[1:]} is not UTF-8: {error}") from error
+
+
+def _asked(link: Link, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What a tool answers; where it would send its caller to its schema, ours is sent to the command's help."""
+    try:
+        return link.tool(tool, given)
+    except BadRequest as error:
+        if error.code == "bad_argument" and error.next_step == CODES["bad_argument"][2]:
+            raise BadRequest(error.code, error.message, f"see: orchestrator spawn {command} --help") from None
+        raise
 
 
 def _resolved(link: Link, given: str) -> str:
@@ -343,7 +363,7 @@ def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
             _print(row["output"])
             if row.get("truncated"):
                 output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
-        output.warn("; ".join(str(text) for text in (state, answer.get("summary"), answer.get("failure")) if text))
+        output.warn(spawn_live.ending(answer))
         if state not in spawn_live.ENDED:
             output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
     raise typer.Exit(0 if state == "completed" else 1 if state in spawn_live.ENDED else EXIT_CODES[NotReady])

@@ -60,6 +60,14 @@ def busy(answer: dict[str, Any]) -> str:
     return "; ".join(told)
 
 
+def ending(answer: dict[str, Any]) -> str:
+    """How a run has ended, each thing said once: a summary may begin with the status, and be all of the failure."""
+    state, summary, failure = (str(answer.get(key) or "") for key in ("status", "summary", "failure"))
+    if not summary.startswith(state):
+        summary = f"{state}; {summary}" if summary else state
+    return summary if failure in summary else f"{summary}; {failure}"
+
+
 class _Lines:
     """A line for each change; time alone is none."""
 

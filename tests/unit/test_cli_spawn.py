@@ -132,6 +132,39 @@ def test_a_context_that_cannot_be_read_creates_nothing(daemon, capsys, tmp_path,
     assert daemon.calls == []
 
 
+def test_the_context_may_come_from_stdin_but_not_together_with_the_task(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the diff"))
+    assert run("create", "review it", "--mode", "single", "--context", "@-") == 0
+    assert daemon.asked(CREATE)[0]["context"] == "the diff"
+    capsys.readouterr()
+    assert run("create", "-", "--mode", "single", "--context", "@-") == 2
+    assert "both to come from stdin" in capsys.readouterr().err
+    assert len(daemon.calls) == 1
+
+
+def test_an_empty_stdin_is_no_task(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(" \n"))
+    assert run("create", "-", "--mode", "single") == 2
+    assert "the task is empty" in capsys.readouterr().err
+    assert daemon.calls == []
+
+
+@pytest.mark.parametrize(("line", "tool"), [("create t --mode poem", CREATE), ("list --status poem", LIST)])
+def test_a_word_that_the_tool_refuses_sends_its_user_to_the_commands_help(daemon, capsys, line, tool):
+    daemon.answers[tool] = [BadRequest("bad_argument", "it should be another")]
+    assert run(*line.split()) == 2
+    err = capsys.readouterr().err
+    assert f"see: orchestrator spawn {line.split()[0]} --help" in err
+    assert "schema" not in err
+
+
+@pytest.mark.parametrize(("steps", "words"), [(1, "about 1 step\n"), (4, "about 4 steps\n")])
+def test_steps_are_counted_in_words(daemon, capsys, steps, words):
+    daemon.answers[CREATE] = [MADE | {"estimated_steps": steps}]
+    assert run("create", "t", "--mode", "single") == 0
+    assert words in capsys.readouterr().err
+
+
 def test_create_with_wait_follows_and_prints_the_merged_answer_alone_on_stdout(daemon, capsys):
     daemon.answers |= {STATUS: [state(), state(done=2), state("completed", 4)], RESULT: [ended()]}
     assert run("create", "t", "--mode", "swarm", "--wait") == 0
@@ -293,6 +326,20 @@ def test_result_prints_the_answer_and_with_raw_each_nodes_own(daemon, capsys):
     assert f"spawn artifact {ID} b" in err
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (ended(summary="3 of 3 nodes answered"), "completed; 3 of 3 nodes answered"),
+        (ended("failed", summary="no model is left", failure="no model is left"), "failed; no model is left"),
+        (ended("failed", summary="0 of 1", failure="a: HTTP 401"), "failed; 0 of 1; a: HTTP 401"),
+        (ended("canceled", summary="canceled; 0 of 3"), "canceled; 0 of 3"),
+        (ended("running", summary=""), "running"),
+    ],
+)
+def test_how_a_run_has_ended_is_said_once(told, words):
+    assert spawn_live.ending(told) == words
+
+
 def test_the_result_of_a_run_that_has_not_ended_is_exit_4(daemon, capsys):
     daemon.answers[RESULT] = [ended("running", merged_output="")]
     assert run("result", ID) == 4
@@ -321,6 +368,14 @@ def test_what_a_model_said_cannot_command_a_terminal_and_is_verbatim_in_a_pipe(d
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert run("result", ID) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_on_a_narrow_terminal_the_ids_of_a_list_stay_whole(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "70")
+    daemon.answers[LIST] = [{"runs": [row(ID) | {"task": "a long task with many words " * 4}]}]
+    assert run("list") == 0
+    assert ID in capsys.readouterr().out
 
 
 def test_list_asks_for_state_and_number_and_keeps_a_task_on_one_line(daemon, capsys):
@@ -385,6 +440,18 @@ def test_an_artifact_goes_to_stdout_or_as_json(daemon, capsys):
     assert run("artifact", ID, "plan", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["content"], told["metadata"]["bytes"]) == ("all of it", 9)
+
+
+def test_an_artifact_goes_over_a_file_that_holds_something_else_only_with_force(daemon, capsys, tmp_path):
+    mine = tmp_path / "mine.md"
+    mine.write_text("mine")
+    daemon.answers[ARTIFACT] = pages("the answer")
+    assert run("artifact", ID, "merged", "-o", "mine.md") == 2
+    assert "--force" in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+    assert run("artifact", ID, "merged", "-o", "mine.md", "--force") == 0
+    assert run("artifact", ID, "merged", "-o", "mine.md") == 0, "the same again is harmless"
+    assert mine.read_text() == "the answer"
 
 
 def test_an_artifact_that_is_not_what_was_stored_is_reported_and_not_written(daemon, capsys, tmp_path):
