@@ -254,7 +254,7 @@ def claim(
     )
     worked(con, run_id, active_s)
     again = f" (attempt {attempt})" if attempt > 1 else ""
-    return say(con, run_id, node_id, "info", f"{node_id} asks {model}{again}", at)
+    return say(con, run_id, node_id, "info", f"asks {model}{again}", at)
 
 
 def settle(
