@@ -79,6 +79,12 @@ def mark(con: sqlite3.Connection, run_id: str) -> Mark | None:
     )
 
 
+def token(con: sqlite3.Connection, run_id: str) -> int | None:
+    """The number that rose with the run's last change of owner; None without a run."""
+    row = con.execute("SELECT token FROM runs WHERE id = ?", (run_id,)).fetchone()
+    return None if row is None else int(row["token"])
+
+
 def by_req(con: sqlite3.Connection, req: str) -> RunRow | None:
     """The run that this request has made; None without one, or for an empty ``req``."""
     return _one(con, "SELECT * FROM runs WHERE req = ? AND req <> ''", req)

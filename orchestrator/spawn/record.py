@@ -60,8 +60,7 @@ class Record:
 
     async def is_ours(self) -> bool:
         """Whether the run's token is still the holder's."""
-        found = await self._db.read(queries.run, self._run.id)
-        return found is not None and found.token == self._run.token
+        return await self._db.read(queries.token, self._run.id) == self._run.token
 
     async def note(self, level: Level, message: str) -> None:
         """Write an event of the run."""
@@ -72,9 +71,14 @@ class Record:
     async def store(
         self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str, *, over: Callable[[], bool]
     ) -> ArtifactRow:
-        """Write a file of the run; its row, not stored yet. Once the run is ``over``, raises why it cannot be."""
+        """Write a file of the run; its row, not stored yet. Once the run is ``over``, raises why it cannot be.
+
+        Fenced when the run is another daemon's: the file would lie in the place of that one's.
+        """
         while True:
             try:
+                if not await self.is_ours():
+                    raise Fenced
                 path, size, digest = await asyncio.to_thread(artifacts.write, self._home, self._run.id, name, data)
             except Environment as error:
                 if over():
