@@ -35,6 +35,8 @@ def status(
     tried: dict[str, list[AttemptRow]] = {}
     for one in attempts:
         tried.setdefault(one.node_id, []).append(one)
+    # Of a run that nobody executes the clocks stand, also those of nodes that were in flight.
+    counted = now if run.active else datetime.fromisoformat(run.updated_at)
     found: dict[str, Any] = {
         "run_id": run.id,
         "status": run.status,
@@ -43,7 +45,7 @@ def status(
         "updated_at": run.updated_at,
         "elapsed_s": round(_elapsed(run, now), 3),
         "cost": cost(run, attempts),
-        "nodes": [node(row, tried.get(row.node.id, ()), now) for row in rows],
+        "nodes": [node(row, tried.get(row.node.id, ()), counted) for row in rows],
         "models": models(attempts),
         "planner": run.plan_source,
     }
