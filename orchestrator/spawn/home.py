@@ -36,9 +36,11 @@ def has_open_runs(path: Path) -> bool:
     file = path / "db.sqlite"
     if not file.is_file():
         return False
+    # Nobody has it open where it has no WAL; then it is read as it lies there, or SQLite would make one.
+    how = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
     with (
         contextlib.suppress(sqlite3.Error),
-        contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as con,
+        contextlib.closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True)) as con,
     ):
         (form,) = con.execute("PRAGMA user_version").fetchone()
         if form == ddl.VERSION:
