@@ -81,12 +81,13 @@ class Runs:
 
         The key they hold is remembered for the runs that wait for it.
         """
-        path = settings.home_of(env)
         try:
+            path = settings.home_of(env)
             if path in self._homes or await asyncio.to_thread(has_open_runs, path):
                 await self._offered(await self._home(path), env)
         except OrchestratorError as error:
-            log.warning("the home of the spawn runs was left alone", home=str(path), reason=error.message)
+            home = env.get(settings.HOME, settings.DEFAULT_HOME)
+            log.warning("the home of the spawn runs was left alone", home=home, reason=error.message)
 
     async def close(self) -> None:
         """Let go of every run and close the homes."""
