@@ -14,7 +14,7 @@ import pytest
 from tests import spawn_stage
 from tests.fakes.openrouter import Fake
 from tests.spawn_stage import KEY, do
-from tests.stage import until
+from tests.stage import BOUND_S, readable, until
 
 STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write the article."
 
@@ -211,6 +211,7 @@ def test_on_a_terminal_a_bar_is_drawn_over_itself(scene, fake):
     os.close(theirs)
     said = b""
     while "running: single" not in said.decode(errors="replace"):
+        assert readable(ours, BOUND_S), said
         said += os.read(ours, 1 << 16)
     assert "━" in said.decode()
     fake.release("gate")
