@@ -18,6 +18,7 @@ import orjson
 
 from orchestrator.errors import BadRequest
 from orchestrator.spawn import queries
+from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.model import (
     NODE_ENDED,
     RUN_ENDED,
@@ -226,7 +227,8 @@ def claim(
     """Begin an attempt and reserve its price: once this is committed it counts, whatever happens.
 
     ``attempt`` must be the number after the node's last one. The run must have its place and not be being canceled.
-    With ``rerun`` the node may stand as running, if none of its attempts does.
+    With ``rerun`` the node may stand as running, if none of its attempts does. An attempt whose caller has no price
+    never gets one, however it ends.
     """
     run = held(con, run_id, token)
     if run is None or not run["active"] or run["cancel_requested"]:
@@ -251,6 +253,7 @@ def claim(
         reserved=str(reserved),
         model=model,
         started_at=at,
+        cost_source="reserved" if kind_of(model) == "model" else "none",
     )
     worked(con, run_id, active_s)
     again = f" (attempt {attempt})" if attempt > 1 else ""
