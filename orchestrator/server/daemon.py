@@ -329,6 +329,7 @@ class Daemon:
         try:
             await serve(server, incoming, writer, self.boot_id, partial(note_listed, client, self.roster))
         finally:
+            self.spawn.part(client)
             if resources is not None:
                 self.roster.listeners.remove(resources.changed)
                 self.spawn.listeners.remove(resources.spawn_changed)

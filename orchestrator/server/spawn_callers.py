@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, Signal, wait_until
 from orchestrator.config import Config
 from orchestrator.core import engines
 from orchestrator.errors import NotReady, OrchestratorError
@@ -37,6 +37,8 @@ BY_VARIABLES = "command"
 ROLE = "spawn-node"
 NO_ROLE = "You answer one question of a larger piece of work. What you write is the answer."
 ANSWER_BYTES = 64 << 20
+COMING_S = 15.0
+"""How long after a daemon's start the connections are waited for whose runs an earlier daemon began."""
 TOLD_CHARS = 500
 KEY, KEY_CHARS = "OPENROUTER_API_KEY", 8  # what is shorter is no key, and may stand in any text
 
@@ -69,14 +71,30 @@ class EngineCaller:
         self._config = config
         self._clock = clock
         self._kept: dict[str, Kept] = {}
+        self._offers: dict[Client, Kept | None] = {}  # of living connections; None: being read
+        self._came = Signal()
+        self._began = clock.monotonic()
         self._turns = Turns()
 
     def keep(self, run_id: str, kept: Kept) -> None:
-        """Start the members of that run with this.
-
-        Without it they get the daemon's own environment, less our variables: all there is after a restart of it.
-        """
+        """Start the members of that run with this."""
         self._kept[run_id] = kept
+
+    async def offer(self, client: Client) -> None:
+        """A connection has come: runs that it created in an earlier daemon's life go on with what it has.
+
+        Where theirs does not come within `COMING_S` of this daemon's start, the latest other one serves, or the
+        daemon's own environment, in which no variable of a connection is.
+        """
+        self._offers[client] = None
+        kept = await asyncio.to_thread(kept_of, client)
+        if client in self._offers:
+            self._offers[client] = kept
+            self._came.notify()
+
+    def withdraw(self, client: Client) -> None:
+        """That connection is over: nothing of it stays in memory, but for the runs it has created."""
+        self._offers.pop(client, None)
 
     def forget(self, run_id: str) -> None:
         """The run has ended: nothing of its environment stays in memory. Harmless for a run that is not known."""
@@ -91,10 +109,10 @@ class EngineCaller:
 
     async def call(self, ask: Ask) -> Reply | Fault:
         """The member's whole stdout; asked twice with one token, it starts one member."""
-        kept = self._kept.get(ask.run_id) or Kept(env=engines.passed_on(os.environ, {}))
         deadline = self._clock.monotonic() + ask.timeout_s
+        kept = self._kept.get(ask.run_id) or await self._offered(ask, deadline)
         late = Stop()
-        timer = self._clock.timer(ask.timeout_s, lambda: late.ask("late"))
+        timer = self._clock.timer(deadline - self._clock.monotonic(), lambda: late.ask("late"))
         try:
             request, turn = await asyncio.to_thread(self._request, ask, kept)
             async with self._turns.of(turn, late):
@@ -109,6 +127,16 @@ class EngineCaller:
         finally:
             timer.cancel()
         return await asyncio.to_thread(_read, row, ask, kept)
+
+    async def _offered(self, ask: Ask, deadline: float) -> Kept:
+        conn = ask.req.partition(":")[0]
+
+        def own() -> Kept | None:
+            return next((kept for client, kept in self._offers.items() if client.origin.conn == conn), None)
+
+        found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
+        others = [kept for kept in self._offers.values() if kept is not None]
+        return found or (others[-1] if others else Kept(env=engines.passed_on(os.environ, {})))
 
     async def _row(self, squad_id: str) -> dict[str, Any]:
         """The squad's one member, once it has ended."""

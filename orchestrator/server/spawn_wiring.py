@@ -51,7 +51,11 @@ class SpawnWiring:
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
         if client.role == "master" and "smartspawn" in client.toolsets:
-            self._begin(self.runs.resume(client.env))
+            self._begin(self._welcome(client))
+
+    def part(self, client: Client) -> None:
+        """A connection is over."""
+        self._engines.withdraw(client)
 
     async def close(self) -> None:
         """Let go of all runs, for the daemon ends."""
@@ -72,6 +76,10 @@ class SpawnWiring:
         """The events of a run as its resource shows them."""
         found = await self.runs.events(client.env, run_id, since_seq, tail)
         return [shown.event(one) for one in found]
+
+    async def _welcome(self, client: Client) -> None:
+        await self._engines.offer(client)
+        await self.runs.resume(client.env)
 
     def _told(self, run_id: str) -> None:
         for listener in self.listeners:

@@ -110,6 +110,7 @@ class Attempts:
             timeout_s=max(0.0, min(settings.node_timeout_s, work.left_s())),
             base_url=settings.base_url,
             key=work.key,
+            req=work.run.req,
         )
         outcome = await self._called(ask)
         steps.passed("spawn:answered")

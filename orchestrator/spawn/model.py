@@ -148,7 +148,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Ask:
-    """One attempt at a node, as a caller gets it. ``token`` names the attempt in all the world and for ever."""
+    """One attempt at a node, as a caller gets it. ``token`` names the attempt in all the world and for ever.
+
+    ``req`` is the call that created the run, as its row has it.
+    """
 
     run_id: str
     node_id: str
@@ -161,6 +164,7 @@ class Ask:
     timeout_s: float
     base_url: str = ""
     key: str = field(default="", repr=False)
+    req: str = ""
 
 
 @dataclass(frozen=True)

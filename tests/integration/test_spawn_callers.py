@@ -241,6 +241,7 @@ def test_a_run_keeps_its_connections_environment_until_it_is_forgotten(place, mo
     for name, value in {**place.env, "MY_KEY": "the daemon's", "ORCHESTRATOR_AGENT_ID": "a1"}.items():
         monkeypatch.setenv(name, value)
     place.caller.keep("run", place.kept(MY_KEY="the connection's"))
+    monkeypatch.setattr(spawn_callers, "COMING_S", 0.0)  # no connection comes
 
     async def body():
         for token in ("t1", "t2"):

@@ -204,3 +204,55 @@ def test_what_cannot_answer_is_refused_at_once_and_nothing_is_stored(scene, argu
     assert code_of(answer) == code
     assert answer["error"]["next_step"]
     assert not scene.home.exists()
+
+
+# -- a daemon that ends while a member answers ------------------------------------------------------------------
+
+
+def killed(scene):
+    scene.kill_daemon()
+
+
+def stopped(scene):
+    assert scene.stage.cli("daemon", "stop").returncode == 0
+    gone(scene)
+    assert scene.stage.cli("daemon", "start").returncode == 0
+
+
+def held_run(scene, wire, engine):
+    """A run whose member waits for the gate, with a child of its own."""
+    run_id = create(wire, do(say="At last.", hold=str(scene.base / "gate"), linger=["session"]), engine=engine)
+    until(lambda: len(squads.lingering(scene)) == 1)
+    return run_id
+
+
+@pytest.mark.parametrize("end", [killed, stopped])
+@pytest.mark.parametrize("engine", ["command", "claude"])
+def test_a_member_dies_with_its_daemon_and_its_node_is_run_once_more_as_before(scene, wire, engine, end):
+    run_id = held_run(scene, wire, engine)
+    (first,) = calls(scene)
+    waiting = wire.start("smartspawn_run_result", {"run_id": run_id, "wait_ms": spawn_stage.WAIT_MS})
+    end(scene)
+    until(lambda: len(calls(scene)) == 2 and len(squads.lingering(scene)) == 2)
+    assert first["pid"] not in squads.members(scene)
+    assert squads.lingering(scene)[0] not in squads.members(scene)
+    (scene.base / "gate").touch()
+    answer = wire.outcome(wire.answer(waiting))
+    assert (answer["status"], answer["merged_output"]) == ("completed", "At last.")
+    found = node(status(wire, run_id), "single")
+    assert (found["status"], found["attempts"], found["reruns"], found["usd"]) == ("completed", 2, 1, None)
+    second = calls(scene)[1]
+    assert second["argv"] == first["argv"]
+    assert [row["state"] for row in scene.rows("SELECT state FROM attempts ORDER BY attempt")] == ["lost", "done"]
+    gone(scene)
+
+
+def test_a_node_whose_daemon_dies_twice_is_not_run_a_third_time(scene, wire):
+    run_id = held_run(scene, wire, "command")
+    scene.kill_daemon()
+    until(lambda: len(calls(scene)) == 2)
+    scene.kill_daemon()
+    found = ended(wire, run_id)
+    assert (found["status"], node(found, "single")["attempts"]) == ("failed", 2)
+    assert "it was run again already" in found["failure"]
+    assert len(calls(scene)) == 2
