@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -35,7 +36,11 @@ class Scene(spawn_stage.Scene):
         super().__init__(stage, base, fake, OPENROUTER_API_KEY="", PATH=f"{programs}:/usr/bin:/bin")
         self.base, self.root, self.run_base, self.programs = base, stage.root, stage.run_base, programs
         self.env = squads.variables(self, MEMBER_SAYS="So it is.")
-        self.kill_daemon = stage.kill_daemon
+        self.kill_daemon, self.records = stage.kill_daemon, stage.records
+
+    def team(self):
+        """A client of the team's tools too."""
+        return self.stage.begun(self.env, "--toolsets", "team,smartspawn")
 
 
 @pytest.fixture
@@ -49,6 +54,8 @@ def fake():
 def scene(shared_stage, tmp_path, fake):
     one = Scene(shared_stage, tmp_path, fake)
     yield one
+    if (shared_stage.run_dir() / "stopped").exists():  # a test has failed before it started the daemon again
+        shared_stage.cli("daemon", "start")
     gone(one)
 
 
@@ -223,6 +230,8 @@ def held_run(scene, wire, engine):
     """A run whose member waits for the gate, with a child of its own."""
     run_id = create(wire, do(say="At last.", hold=str(scene.base / "gate"), linger=["session"]), engine=engine)
     until(lambda: len(squads.lingering(scene)) == 1)
+    found = status(wire, run_id)
+    assert (found["cost"]["usd"], node(found, "single")["usd"], found["models"][0]["usd"]) == (None, None, None)
     return run_id
 
 
@@ -256,3 +265,183 @@ def test_a_node_whose_daemon_dies_twice_is_not_run_a_third_time(scene, wire):
     assert (found["status"], node(found, "single")["attempts"]) == ("failed", 2)
     assert "it was run again already" in found["failure"]
     assert len(calls(scene)) == 2
+
+
+# -- agents of the team -----------------------------------------------------------------------------------------
+
+
+class Agents:
+    """Agents of the shared stage, each played by a client that has its identity."""
+
+    def __init__(self, stage):
+        self.stage = stage
+        self.boss = stage.begun()
+        self.played = {}
+
+    def play(self, agent_id):
+        """The client that speaks for the agent; the agent is made when it is first asked for."""
+        if agent_id not in self.played:
+            assert self.boss.tool("agent_create", {"name": agent_id, "role": "r"})["ready"]
+            self.played[agent_id] = self.stage.puppet(agent_id)
+        return self.played[agent_id]
+
+    def take(self, agent_id):
+        """The agent's next task."""
+        while True:
+            asked = {"agent_id": agent_id, "timeout_ms": 20_000}
+            answer = self.play(agent_id).tool("wait_for_command", asked)
+            if answer.get("command", {}).get("kind") == "task":
+                return answer["command"]
+
+    def say(self, agent_id, command, payload, kind="result"):
+        """End that task."""
+        event = {"agent_id": agent_id, "task_id": command["task_id"], "type": kind, "payload": payload}
+        told = self.play(agent_id).tool("emit_event", event)
+        assert told.get("ok"), told
+
+    def tasks(self, agent_id, run_id):
+        """The tasks that a run has ever queued for the agent."""
+        found = [one for one in self.stage.records(agent_id, "inbox") if one["type"] == "task"]
+        return [one for one in found if one["payload"]["run_id"] == run_id]
+
+
+@pytest.fixture(scope="module")
+def agents(shared_stage):
+    return Agents(shared_stage)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_agent_answers_every_mode_one_task_at_a_time_without_a_key_or_a_price(scene, agents, mode):
+    agents.play("a")
+    wire = scene.team()
+    run_id = create(wire, STEPS, mode, agent="a")
+    for at in range(len(NODES[mode])):
+        command = agents.take("a")
+        assert command["payload"]["run_id"] == run_id
+        assert len(agents.tasks("a", run_id)) == at + 1
+        agents.say("a", command, {"text": f"Answer {at}."})
+    assert ended(wire, run_id)["status"] == "completed"
+    found = checked(wire, "run_status", run_id=run_id)
+    assert [one["node_id"] for one in found["nodes"]] == NODES[mode]
+    assert set(models(found)) == {"agent:a"}
+    assert {(one["status"], one["usd"], one["cost_source"]) for one in found["nodes"]} == {
+        ("completed", None, "none")
+    }
+    assert found["cost"]["usd"] is None
+    answer = checked(wire, "run_result", run_id=run_id)
+    assert answer["merged_output"].startswith(f"Answer {len(NODES[mode]) - 1}.")
+    assert answer["cost"]["usd_estimate"] is None
+
+
+def test_agents_named_together_take_turns_and_work_at_once(scene, agents):
+    agents.play("a"), agents.play("b")
+    squads.role(scene, "skeptic", "You doubt all that is said.")
+    wire = scene.connect()
+    run_id = create(wire, "Tea?", "collective", collectiveCount=2, agent="a,b", role={"persona": "skeptic"})
+    taken = {name: agents.take(name) for name in ("a", "b")}
+    assert [one["payload"]["node_id"] for one in taken.values()] == ["collective-1", "collective-2"]
+    assert all("You doubt all" in one["payload"]["instructions"] for one in taken.values())
+    for name, command in taken.items():
+        agents.say(name, command, f"{name} says tea.")
+    last = agents.take("b")
+    assert "a says tea." in last["payload"]["instructions"]
+    assert "b says tea." in last["payload"]["instructions"]
+    agents.say("b", last, "Tea.")
+    assert result(wire, run_id)["merged_output"].startswith("Tea.")
+
+
+def test_an_agents_answer_of_two_megabytes_comes_whole_from_its_artifacts(scene, agents):
+    agents.play("a")
+    wire = scene.connect()
+    run_id = create(wire, "Tea?", agent="a")
+    command = agents.take("a")
+    (Path(command["artifacts"]) / "answer.md").write_text("x" * (2 << 20))
+    agents.say("a", command, {"file": "answer.md"})
+    assert result(wire, run_id)["more"] is True
+    assert output(wire, run_id, "single") == "x" * (2 << 20)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.parametrize("when", ["queued", "taken", "answered"])
+def test_the_task_of_an_agent_outlives_the_daemon_and_its_answer_completes_the_node(scene, agents, when, end):
+    player = agents.play("a")
+    wire = scene.connect()
+    run_id = create(wire, "Tea?", agent="a")
+    until(lambda: agents.tasks("a", run_id))
+    command = agents.take("a") if when != "queued" else None
+    if end == "killed":
+        scene.kill_daemon()
+    else:
+        assert scene.stage.cli("daemon", "stop").returncode == 0
+    if when == "answered":  # while no daemon lives, or one just begins
+        event = {"agent_id": "a", "task_id": command["task_id"], "type": "result", "payload": "Tea."}
+        key = player.start("emit_event", event)
+    if end == "stopped":
+        assert scene.stage.cli("daemon", "start").returncode == 0
+    if when == "answered":
+        assert player.outcome(player.answer(key))["ok"]
+    else:
+        until(lambda: scene.rows("SELECT * FROM events WHERE message = 'run resumed'"))
+        agents.say("a", command or agents.take("a"), "Tea.")
+    answer = result(wire, run_id)
+    assert (answer["status"], answer["merged_output"]) == ("completed", "Tea.")
+    found = node(status(wire, run_id), "single")
+    assert (found["attempts"], found["reruns"], found["usd"]) == (1, 0, None)
+    assert len(agents.tasks("a", run_id)) == 1
+
+
+def test_a_canceled_run_asks_its_agent_to_stop(scene, agents):
+    agents.play("a")
+    wire = scene.connect()
+    run_id = create(wire, "Tea?", agent="a")
+    command = agents.take("a")
+    tool(wire, "run_cancel", run_id=run_id)
+    assert ended(wire, run_id)["status"] == "canceled"
+    agents.say("a", command, None, "canceled")
+    assert [one["type"] for one in scene.records("a", "inbox")][-1] == "cancel"
+
+
+def test_a_node_whose_agent_is_deleted_fails_at_once_and_says_so(scene, agents):
+    agents.play("short")
+    wire = scene.team()
+    run_id = create(wire, "Tea?", agent="short")
+    agents.take("short")
+    agents.stage.let_go()
+    assert "error" not in wire.tool("agent_delete", {"agent_id": "short", "force": True, "confirm": "short"})
+    answer = result(wire, run_id)
+    assert answer["status"] == "failed"
+    assert "short" in answer["failure"]
+    assert node(status(wire, run_id), "single")["attempts"] == 1
+    assert code_of(tool(wire, "run_create", task="Tea?", mode="single", agent="short")) in {
+        "unknown_agent",
+        "agent_ended",
+    }
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_another_projects_daemon_takes_no_run_of_our_members_and_agents(scene, agents, make_stage, end):
+    agents.play("a")
+    wire = scene.connect()
+    by_member = held_run(scene, wire, "command")
+    by_agent = create(wire, "Tea?", agent="a")
+    command = agents.take("a")
+    if end == "killed":
+        (scene.stage.run_dir() / "stopped").touch(mode=0o600)  # no relay starts another one
+        scene.kill_daemon()
+    else:
+        assert scene.stage.cli("daemon", "stop").returncode == 0
+    other = make_stage(name="other")
+    theirs = other.begun({**scene.env, **other.env, "PATH": scene.env["PATH"]}, "--toolsets", "smartspawn")
+    for run_id in (by_member, by_agent):
+        until(lambda run_id=run_id: status(theirs, run_id)["last_event"] == f"waiting for the daemon of {scene.root}")
+        assert status(theirs, run_id)["waiting_for_key"] is False
+    owned = run(theirs, do(say="Ours."), engine="command")
+    assert (owned["status"], owned["merged_output"]) == ("completed", "Ours.")
+    assert scene.stage.cli("daemon", "start").returncode == 0
+    (scene.base / "gate").touch()
+    until(lambda: scene.rows("SELECT * FROM runs WHERE id = ? AND active = 1", by_agent))
+    agents.say("a", command, "Tea.")
+    assert result(wire, by_agent)["merged_output"] == "Tea."
+    assert result(wire, by_member)["merged_output"] == "At last."
+    assert [call["cwd"] == str(scene.root) for call in calls(scene)] == [True, False, True]
+    assert len(agents.tasks("a", by_agent)) == 1
