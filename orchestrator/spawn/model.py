@@ -192,7 +192,8 @@ class Fault:
     ``retry``: whether another attempt can help; then not before ``retry_after_s``, where the server said so.
     ``reached`` says whether the request may have been worked on: then an unknown ``cost`` counts as all of the
     reservation. ``code`` is stable: the HTTP status, or one of ``timeout``, ``network``, ``empty``, ``nonsense``,
-    ``refused``, ``engine``, ``agent``, ``canceled``, ``storage``, ``internal``.
+    ``refused``, ``engine``, ``agent``, ``canceled``, ``storage``, ``internal``. ``next_step`` is what a user can do,
+    where that is known better than by the code.
     """
 
     code: str
@@ -203,6 +204,7 @@ class Fault:
     cost: Decimal | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    next_step: str = ""
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------
