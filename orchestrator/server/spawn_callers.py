@@ -123,7 +123,8 @@ class EngineCaller:
                 request.settings = replace(request.settings, timeout_s=left_s)
                 row = await self._row(await self._squads.start(request))
         except OrchestratorError as error:
-            return Fault("engine", error.message, retry=isinstance(error, NotReady), reached=False)
+            again = isinstance(error, NotReady)
+            return Fault("engine", error.message, retry=again, reached=False, next_step=error.next_step)
         finally:
             timer.cancel()
         return await asyncio.to_thread(_read, row, ask, kept)
@@ -199,7 +200,7 @@ class AgentCaller:
                 return await self._read(agent_id, record, ask)
             fault = Fault("timeout", f"agent {agent_id} did not end its task within {ask.timeout_s:g} s", retry=False)
         except OrchestratorError as error:
-            fault = Fault("agent", error.message, retry=isinstance(error, NotReady))
+            fault = Fault("agent", error.message, retry=isinstance(error, NotReady), next_step=error.next_step)
         except asyncio.CancelledError:
             if not self._leaving:
                 await self._withdraw(agent_id, task_id, ask)

@@ -51,6 +51,8 @@ NEXT = {
     "storage": "make room, or mend the directory of the home",
     "timeout": "raise NODE_TIMEOUT_SECONDS, or choose a faster model",
     "refused": "choose another model, or change the task",
+    "engine": "look at what its CLI says, or name another engine",
+    "agent": "look at the agent's events, or name another agent",
 }
 """What a user can do about a failed node (B4.42)."""
 
@@ -221,7 +223,7 @@ def _failed(run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s
             waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
             return Settled(done, waits, "warning", f"{said}; again in {pause:.1f} s")
         said += f"; the {pause:.0f} s to wait are more than the run has left"
-    step = NEXT.get(fault.code, "create the run again later, or choose another model")
+    step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
     return Settled(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
 
 

@@ -151,6 +151,7 @@ def test_a_run_fails_with_its_members_own_words(scene, wire):
     answer = run(wire, "Tea?", "single", engine="claude")
     assert answer["status"] == "failed"
     assert "it ended with status 1: Invalid API key" in answer["failure"]
+    assert answer["failure"].endswith("next: look at what its CLI says, or name another engine")
 
 
 def test_a_role_of_the_project_reaches_the_member_as_its_role(scene, wire):
@@ -169,6 +170,19 @@ def test_an_answer_of_two_megabytes_is_kept_whole(scene, wire):
     assert (answer["status"], answer["more"]) == ("completed", True)
     assert output(wire, run_id, "single") == "So it is." + "x" * (2 << 20)
     assert whole(wire, run_id, "merged") == "So it is." + "x" * (2 << 20)
+
+
+def test_long_answers_are_merged_as_far_as_a_prompt_may_go_and_a_template_without_room_is_named(scene):
+    wire = scene.connect(MEMBER_READS="1")  # claude takes a long prompt on its standard input
+    answer = run(wire, do(mb=2), "collective", collectiveCount=2, engine="claude")
+    assert answer["status"] == "completed"
+    assert 150_000 < len(calls(scene)[-1]["prompt"]) < 202_000
+    answer = run(scene.connect(), do(mb=2), "collective", collectiveCount=2, engine="command")
+    assert answer["status"] == "failed"
+    assert "one argument may have" in answer["failure"]
+    assert "# stdin: prompt" in answer["failure"]
+    assert answer["merged_output"].count("## collective-") == 1
+    assert "side by side" in answer["summary"]
 
 
 def test_a_node_out_of_time_ends_its_member_with_all_its_children(scene):

@@ -230,7 +230,8 @@ def test_an_agent_that_fails_ends_the_wait_and_does_not_get_the_task_later(playe
         await settle()
         assert not call.done()  # it may be launched again
         await play.life(supervise.failed(play.entry.state, at=play.at, reason="it crashed", code="exited"))
-        assert await call == Fault("agent", "agent a1 has failed: it crashed", retry=False)
+        fault = await call
+        assert fault == Fault("agent", "agent a1 has failed: it crashed", retry=False, next_step="create a new agent")
         assert play.types()[-1] == "canceled"
 
     played(body)
@@ -244,7 +245,7 @@ def test_an_agent_that_cannot_be_asked_is_refused_beforehand_and_a_fault(played)
                 play.caller.check(agent_id)
             assert caught.value.code == code
             fault = await play.caller.call(play.ask(agent_id=agent_id))
-            assert fault == Fault("agent", caught.value.message, retry=False)
+            assert fault == Fault("agent", caught.value.message, retry=False, next_step=caught.value.next_step)
 
     played(body)
 
