@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_UP, Decimal, InvalidOperation
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
@@ -20,6 +20,7 @@ MESSAGE_CHARS = 300
 READ_CHARS = 4096
 """Of a body that is no answer, so much is looked at to say what it is."""
 SANE_USD = 10_000
+LEAST_USD = Decimal("1e-18")
 SANE_TOKENS = 10**12
 BACKOFF_MOST_S = 30.0
 
@@ -340,7 +341,7 @@ def _header(headers: Mapping[str, Any], name: str) -> Any:
 
 
 def _cost(usage: Mapping[str, Any]) -> Decimal | None:
-    """``usage.cost`` in dollars, where it can be one: finite, not negative, below 10,000."""
+    """``usage.cost`` in dollars, held high to 18 places, where it can be one: finite, not negative, below 10,000."""
     said = usage.get("cost")
     if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
         return None
@@ -348,7 +349,8 @@ def _cost(usage: Mapping[str, Any]) -> Decimal | None:
         cost = Decimal(str(said))
     except (InvalidOperation, ValueError):
         return None
-    return cost if cost.is_finite() and 0 <= cost < SANE_USD else None
+    # Written out, a number like 1e-999999999 would fill the memory.
+    return cost.quantize(LEAST_USD, ROUND_UP) if cost.is_finite() and 0 <= cost < SANE_USD else None
 
 
 def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -204,3 +204,87 @@ def test_a_run_whose_plan_cannot_be_written_ends_too(tmp_path, how):
     more = {"RUN_TIMEOUT_SECONDS": "1"} if how == "timeout" else {}
     found = play(tmp_path, stuck, **more)
     assert found["status"] == ("canceled" if how == "cancel" else "failed")
+
+
+# -- servers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost", ["1e-999999999999", "0.1" + "7" * 5000, "1e-40"])
+def test_a_cost_of_absurdly_many_digits_is_a_cost_like_any_other(tmp_path, fake, cost):
+    usage = f'{{"prompt_tokens": 1, "completion_tokens": 1, "cost": {cost}}}'
+    choice = '{"index": 0, "finish_reason": "stop", "message": {"content": "Yes, of course."}}'
+    body = f'{{"id": "g", "model": "m/x", "choices": [{choice}], "usage": {usage}}}'
+    fake.rule(path="/v1/chat/completions", body=body, content_type="application/json")
+
+    async def charged(desk):
+        return await desk.result(await desk.create())
+
+    found = play(tmp_path, charged, **model_env(fake))
+    assert found["status"] == "completed"
+    assert 0 <= found["cost"]["usd_estimate"] < 0.2
+    for file in (tmp_path / "home" / "artifacts").rglob("*"):
+        assert not file.is_file() or file.stat().st_size < 10_000
+
+
+def test_a_key_that_the_server_says_in_place_of_names_is_written_nowhere(tmp_path, fake):
+    choice = f'{{"index": 0, "finish_reason": "{KEY}", "message": {{"content": "Yes, of course. {KEY}"}}}}'
+    body = f'{{"id": "{KEY}", "model": "m/{KEY}", "choices": [{choice}]}}'
+    fake.rule(path="/v1/chat/completions", body=body, content_type="application/json")
+
+    async def told(desk):
+        run_id = await desk.create()
+        found = await desk.result(run_id)
+        return str(found) + str(await desk.status(run_id)) + str(await desk.runs.events(desk.env, run_id, 0, None))
+
+    assert KEY not in play(tmp_path, told, **model_env(fake))
+    for file in (tmp_path / "home").rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes()
+
+
+def test_an_answer_that_a_filter_cut_off_is_marked_as_cut_off(tmp_path, fake):
+    fake.rule(answer="Half of it, and then", finish="content_filter")
+
+    async def cut_off(desk):
+        run_id = await desk.create()
+        return await desk.result(run_id), (await desk.status(run_id))["nodes"][0]
+
+    found, node = play(tmp_path, cut_off, **model_env(fake))
+    assert found["status"] == "completed"
+    assert "cut off" in found["summary"]
+    assert node["truncated"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:1"), ("SSL_CERT_FILE", "/no/such/file")]
+)
+def test_a_proxy_or_certificates_that_cannot_be_used_are_told_as_what_they_are(
+    tmp_path, fake, monkeypatch, name, value
+):
+    monkeypatch.setenv(name, value)
+
+    async def failed(desk):
+        health = await desk.runs.health(desk.env)
+        return health, await desk.result(await desk.create())
+
+    env = model_env(fake) | {"SMART_SPAWN_API_URL": fake.planner_url}
+    health, found = play(tmp_path, failed, **env)
+    assert health["worker_alive"] is True
+    assert health["smart_spawn_api_reachable"] is False
+    assert "environment" in health["reasons"]["smart_spawn_api_reachable"]
+    assert found["status"] == "failed"
+    assert "environment" in found["failure"]
+    assert "bug" not in str(found)
+
+
+@pytest.mark.parametrize("key", ["\udcff\udcfe", "clé", "two words", "k" * 5000])
+def test_a_key_that_is_none_spoils_nothing_but_what_needs_one(tmp_path, key):
+    async def asked(desk):
+        env = {**desk.env, "OPENROUTER_API_KEY": key}
+        assert (await desk.runs.listed(env, None, None)) == {"runs": []}
+        assert "openrouter_configured" in (await desk.runs.health(env))["reasons"]
+        with pytest.raises(OrchestratorError) as refused:
+            await desk.create(env=env)
+        assert refused.value.code == "key_unsafe"
+        return await desk.result(await desk.create(env=env, engines=("one",)))
+
+    assert play(tmp_path, asked)["status"] == "completed"
