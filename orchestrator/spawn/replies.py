@@ -17,6 +17,7 @@ from typing import Any
 from orchestrator.spawn.model import Fault, Reply
 
 MESSAGE_CHARS = 300
+WORD_CHARS = 200
 READ_CHARS = 4096
 """Of a body that is no answer, so much is looked at to say what it is."""
 SANE_USD = 10_000
@@ -114,7 +115,7 @@ class Stream:
         self._headers = headers
         self._now = now
         self._key = key
-        self._generation_id = _word(_header(headers, "x-generation-id"))
+        self._generation_id = self._word(_header(headers, "x-generation-id"))
         self._parts: list[bytes] = []  # what came since the last line ended
         self._data: list[str] = []  # data lines of the event that is being read
         self._plain: bool | None = None
@@ -209,8 +210,8 @@ class Stream:
         """One chunk, or the whole body: its error, its text, its end, its usage."""
         if isinstance(found.get("usage"), dict):
             self._usage = found["usage"]
-        self._generation_id = _word(found.get("id")) or self._generation_id
-        self._model = _word(found.get("model")) or self._model
+        self._generation_id = self._word(found.get("id")) or self._generation_id
+        self._model = self._word(found.get("model")) or self._model
         self._wrong(found.get("error"))
         choices = found.get("choices")
         if choices is not None and not isinstance(choices, list):
@@ -232,10 +233,15 @@ class Stream:
                 self._text.append(text)
             if isinstance(said.get("refusal"), str):
                 self._refusal += said["refusal"]
-        self._finish = _word(choice.get("finish_reason")) or self._finish
+        self._finish = self._word(choice.get("finish_reason")) or self._finish
         self._wrong(choice.get("error"))
         if self._finish == "error":
             self._wrong({"message": "the model's provider failed"})
+
+    def _word(self, said: object) -> str:
+        """A name the server gave, short enough to be stored and without the key; empty where it is none."""
+        text = _clean(said[:READ_CHARS]) if isinstance(said, str) else ""
+        return (text.replace(self._key, "…") if self._key else text)[:WORD_CHARS]
 
     def _wrong(self, error: object) -> None:
         if self._error is None and isinstance(error, dict | str) and error:
@@ -369,11 +375,6 @@ def _text(content: object) -> str | None:
         return None
     parts = [one.get("text") if isinstance(one, dict) else one for one in content]
     return "".join(one for one in parts if isinstance(one, str))
-
-
-def _word(said: object) -> str:
-    """A name the server gave, short enough to be stored; empty where it is none."""
-    return _clean(said[:200]) if isinstance(said, str) else ""
 
 
 def _clean(text: str) -> str:
