@@ -205,7 +205,7 @@ def settled(
         ended = replace(
             row, status="completed", error=None, finish_reason=outcome.finish_reason, answered_by=done.model
         )
-        told = f"{done.model} answered" + (", cut off at the limit of tokens" if outcome.truncated else "")
+        told = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
         return Settled(done, ended, "info", told)
     if outcome.code == "canceled":
         return Settled(done, replace(row, status="canceled", error=error), "info", outcome.message)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.spawn import judge
 from orchestrator.spawn.answering import Files, text_of
-from orchestrator.spawn.model import MERGED, NodeRow
+from orchestrator.spawn.model import CUT_OFF, MERGED, NodeRow
 from orchestrator.spawn.schedule import End
 
 
@@ -32,21 +32,26 @@ def final(home: Path, rows: Mapping[str, NodeRow], files: Files, end: End) -> Fi
         text = text_of(home, files, MERGED)
         merged = sum(1 for need in merge.node.needs if need in rows and rows[need].status == "completed")
         text, dissent = judge.dissent(text, merged) if merged > 1 else (text, "")
-        cut = "the merged answer is cut off at the limit of tokens" if merge.finish_reason == "length" else ""
+        cut = _cut("the merged answer", merge)
         return Final(text, merge.answered_by, dissent, cut)
     given = [node_id for node_id in end.from_nodes if rows[node_id].status == "completed"]
     if not given:
         return None
     if len(given) == 1:
         row = rows[given[0]]
-        cut = f"the answer of {given[0]} is cut off at the limit of tokens" if row.finish_reason == "length" else ""
-        return Final(text_of(home, files, given[0]), row.answered_by, "", cut)
+        return Final(text_of(home, files, given[0]), row.answered_by, "", _cut(f"the answer of {given[0]}", row))
     parts = [
         f"## {node_id}: {_line(rows[node_id].node.task)}\n\n{text_of(home, files, node_id)}" for node_id in given
     ]
     head = f"> {end.summary}. The answers stand side by side; nobody has merged them.\n\n"
     note = "the answers stand side by side, not merged"
     return Final(head + "\n\n".join(parts) + "\n", "", "", note)
+
+
+def _cut(what: str, row: NodeRow) -> str:
+    if row.finish_reason not in CUT_OFF:
+        return ""
+    return f"{what} is cut off {'at the limit of tokens' if row.finish_reason == 'length' else 'by a filter'}"
 
 
 def _line(task: str) -> str:

@@ -26,6 +26,8 @@ RUN_ENDED: frozenset[str] = frozenset({"completed", "failed", "canceled"})
 NODE_ENDED: frozenset[str] = frozenset({"completed", "failed", "skipped", "canceled"})
 MERGED = "merged"
 """Id of the node that merges, and of the artifact with the final answer, which every completed run has."""
+CUT_OFF = frozenset({"length", "content_filter"})
+"""The finish reasons of answers that have text, and not all of it."""
 PLAN = "plan"
 """Id of the artifact with the plan."""
 
@@ -182,7 +184,7 @@ class Reply:
     @property
     def truncated(self) -> bool:
         """Whether the model had more to say than it was allowed to."""
-        return self.finish_reason == "length"
+        return self.finish_reason in CUT_OFF
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from orchestrator.spawn import money
-from orchestrator.spawn.model import NODE_ENDED, RUN_ENDED, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.model import CUT_OFF, NODE_ENDED, RUN_ENDED, AttemptRow, Event, NodeRow, RunRow
 
 TASK_CHARS = 200
 
@@ -87,7 +87,7 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
     for key in ("retry_at", "error", "started_at", "finished_at"):
         if getattr(row, key):
             found[key] = getattr(row, key)
-    if row.finish_reason == "length":
+    if row.finish_reason in CUT_OFF:
         found["truncated"] = True
     seconds = _seconds(row.started_at, row.finished_at or (None if row.status in NODE_ENDED else _text(now)))
     if seconds is not None:
