@@ -60,7 +60,7 @@ class World:
     project: str
     clock: Clock
     api: ModelApi
-    http: Callable[[], httpx2.AsyncClient]
+    http: Callable[[], httpx2.AsyncClient | None]
     callers: Mapping[str, Caller]
     told: Callable[[str], None]
     ended: Callable[[str], None]

@@ -35,7 +35,7 @@ class _Unusable(Exception):
     """The API gave no usable answer; the text says why, without anything that was sent."""
 
 
-async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.AsyncClient) -> Plan:
+async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.AsyncClient | None) -> Plan:
     """The plan of a run: by the Smart Spawn API, else wholly by the local planner, as its source and notes say.
 
     Each call has 5 s, all together have 15 s. Every failure of the API (none answers, an error, nonsense, nothing
@@ -55,7 +55,7 @@ async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.As
     return plan.made(asked, settings, table, found)
 
 
-async def reachable(settings: Settings, client: httpx2.AsyncClient) -> tuple[bool, str]:
+async def reachable(settings: Settings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
     """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and what it says, or why not (B4.25)."""
     if not settings.planner_url:
         return False, "switched off: SMART_SPAWN_API_URL is empty"
@@ -73,7 +73,7 @@ async def reachable(settings: Settings, client: httpx2.AsyncClient) -> tuple[boo
 class _Api:
     """One plan asked for; gathers notes."""
 
-    def __init__(self, asked: Asked, settings: Settings, client: httpx2.AsyncClient) -> None:
+    def __init__(self, asked: Asked, settings: Settings, client: httpx2.AsyncClient | None) -> None:
         self.asked, self.settings, self.client = asked, settings, client
         self.notes: list[str] = []
         self.called = False
@@ -219,7 +219,7 @@ def brief(task: str) -> str:
 
 async def _call(
     settings: Settings,
-    client: httpx2.AsyncClient,
+    client: httpx2.AsyncClient | None,
     method: str,
     path: str,
     *,
@@ -227,7 +227,9 @@ async def _call(
     sent: bytes | None = None,
     within_s: float,
 ) -> Mapping[str, Any]:
-    """One call; `_Unusable` whatever goes wrong."""
+    """One call; `_Unusable` whatever goes wrong. No client: the environment did not let one be made."""
+    if client is None:
+        raise _Unusable("the proxy or the certificates that the environment names cannot be used")
     # A request of its own, not the client's: whatever headers and credentials that one has stay out of it.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "orchestrator"}
     if sent is not None:

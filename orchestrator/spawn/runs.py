@@ -7,6 +7,7 @@ needed. What it may touch: the homes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -97,10 +98,11 @@ class Runs:
         if self._http is not None:
             await self._http.aclose()
 
-    def _client(self) -> httpx2.AsyncClient:
-        """What asks planners; made when it is first needed, for that reads certificates."""
+    def _client(self) -> httpx2.AsyncClient | None:
+        """What asks planners; made when it is first needed, for that reads certificates. None: it cannot be."""
         if self._http is None:
-            self._http = httpx2.AsyncClient(follow_redirects=False)
+            with contextlib.suppress(httpx2.InvalidURL, ValueError, ImportError, OSError):
+                self._http = httpx2.AsyncClient(follow_redirects=False)
         return self._http
 
     async def _home(self, path: Path) -> Home:
