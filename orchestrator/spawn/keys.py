@@ -31,9 +31,8 @@ def key_of(env: Mapping[str, str], home: Path) -> str:
     Environment ``key_unsafe`` when the file is not a regular one of this user that nobody else may touch, or holds
     no key.
     """
-    given = env.get(VARIABLE, "").strip()
-    if given:
-        return _checked(given, VARIABLE)
+    if given := brought(env):
+        return given
     path = home / FILE
     try:
         data = _private(path, KEY_MAX + 1)
@@ -43,6 +42,12 @@ def key_of(env: Mapping[str, str], home: Path) -> str:
         return _checked(data.decode("ascii").strip(), str(path))
     except UnicodeDecodeError:
         raise Environment("key_unsafe", f"{path} holds no key", "put the key alone into it", file=str(path)) from None
+
+
+def brought(env: Mapping[str, str]) -> str:
+    """The key of the connection's environment alone; empty without one. Environment ``key_unsafe`` as `key_of`."""
+    given = env.get(VARIABLE, "").strip()
+    return _checked(given, VARIABLE) if given else ""
 
 
 def fingerprint(home: Path, key: str) -> str:

@@ -18,7 +18,7 @@ import httpx2
 import structlog
 
 from orchestrator.clock import Clock, rfc3339
-from orchestrator.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.spawn import health, keys, plan, queries, results, settings, shown, splitter, transitions
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World, has_open_runs
@@ -124,8 +124,9 @@ class Runs:
         return home
 
     async def _offered(self, home: Home, env: Mapping[str, str]) -> None:
-        if env.get("OPENROUTER_API_KEY", "").strip():
-            await home.offer(env["OPENROUTER_API_KEY"].strip())
+        with contextlib.suppress(Environment):  # what is no key: who needs one is told so
+            if key := keys.brought(env):
+                await home.offer(key)
 
     # -- what callers ask ---------------------------------------------------------------------------------------
 
