@@ -99,12 +99,19 @@ class Line:
             await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
 
     async def _round(self) -> None:
-        queued = 0
-        for row in await self._around.db.read(queries.unfinished):
+        rows = await self._around.db.read(queries.unfinished)
+        queued = ahead = 0
+        later = sum(row.active for row in rows)
+        for row in rows:
+            later -= row.active
+            full = ahead + later >= row.settings.max_parallel_runs
+            ahead += row.active or (row.owner is not None and not row.waiting)
             runner = self._runners.get(row.id)
             if runner is not None:
                 if row.cancel_requested:
                     runner.cancel()
+            elif full and row.owner == self.me and not row.active and not row.waiting:
+                queued += 1  # `begin` would count the same, with a transaction for each
             elif await self._began(row):
                 continue
             else:
