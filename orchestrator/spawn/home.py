@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx2
 import structlog
@@ -24,6 +26,7 @@ from orchestrator.spawn.table import Table, shipped
 from orchestrator.spawn.work import Around
 
 log = structlog.get_logger()
+T = TypeVar("T")
 TABLE_KEPT_S = 3600.0
 """How long a server's list of models and prices is used before it is asked for again."""
 TABLE_AGAIN_S = 60.0
@@ -73,16 +76,18 @@ class Home:
         self.path = path
         self.db = Database(path)
         self.moved = Signal()
-        self.count = 0  # of changes; a waiting call compares it
+        self._foreign_changes = 0
+        self._changes: Counter[str] = Counter()
         self._world = world
         self._clock = world.clock
         self._keys: dict[str, str] = {}
         self._tables: dict[str, tuple[float, Table]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
+        self._making: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._waiting = 0
         self._foreign: asyncio.Task[None] | None = None
         callers: dict[str, Caller] = {"model": world.api, **world.callers}
-        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self._changed)
+        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self.changed)
         self.line = Line(around, lease.me(), world.project, self._key, world.ended)
 
     async def open(self) -> None:
@@ -135,21 +140,44 @@ class Home:
     async def _plan(self, asked: Asked, settings: Settings, table: Table) -> Plan:
         return await planner.make(asked, settings, table, self._world.http())
 
-    def _changed(self, run_id: str) -> None:
-        self.count += 1
+    def changed(self, run_id: str) -> None:
+        """Something of that run was written; an empty id: another daemon wrote something."""
+        if run_id:
+            self._changes[run_id] += 1
+        else:
+            self._foreign_changes += 1
         self._world.told(run_id)
         self.moved.notify()
 
-    async def wait(self, seconds: float, seen: int) -> None:
-        """Until something of a run was written behind ``seen`` (a value of `count`), ``seconds`` at most."""
+    def count(self, run_id: str) -> int:
+        """How many changes of the run, or of nobody knows which, were noticed here; a waiting call compares it."""
+        return self._foreign_changes + self._changes.get(run_id, 0)
+
+    async def wait(self, run_id: str, seconds: float, seen: int) -> None:
+        """Until something of the run was written behind ``seen`` (a value of `count`), ``seconds`` at most."""
         self._waiting += 1
         if self._foreign is None or self._foreign.done():
             self._foreign = asyncio.get_running_loop().create_task(self._follow())
         try:
             deadline = self._clock.monotonic() + seconds
-            await wait_until(lambda: True if self.count != seen else None, self.moved, deadline, self._clock)
+            await wait_until(lambda: True if self.count(run_id) != seen else None, self.moved, deadline, self._clock)
         finally:
             self._waiting -= 1
+
+    async def together(self, run_id: str, what: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What ``make`` gives, made once for all calls that ask for it at once: those that wait wake together."""
+        key = f"{run_id}:{what}", self.count(run_id)
+        task = self._making.get(key)
+        if task is None:
+            task = self._making[key] = asyncio.get_running_loop().create_task(make())
+            task.add_done_callback(lambda done: self._made(key, done))
+        found: T = await asyncio.shield(task)
+        return found
+
+    def _made(self, key: tuple[str, int], done: asyncio.Task[Any]) -> None:
+        del self._making[key]
+        if not done.cancelled():
+            done.exception()  # those who asked are told; there may be none left
 
     async def _follow(self) -> None:
         """While somebody waits: notice what other daemons write."""
@@ -160,4 +188,4 @@ class Home:
             now = await self.db.data_version()
             if now != version:
                 version = now
-                self._changed("")
+                self.changed("")

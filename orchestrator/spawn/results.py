@@ -41,8 +41,8 @@ async def waited(
     """
     first: Mark | None = None
     while True:
-        seen = home.count
-        now = await home.db.read(queries.mark, run_id)
+        seen = home.count(run_id)
+        now = await home.together(run_id, "mark", lambda: home.db.read(queries.mark, run_id))
         if now is None:
             await run_of(home, run_id)
             return
@@ -50,7 +50,7 @@ async def waited(
         left = deadline - clock.monotonic()
         if left <= 0 or now.status in RUN_ENDED or enough(first, now):
             return
-        await home.wait(left, seen)
+        await home.wait(run_id, left, seen)
 
 
 async def status(home: Home, run_id: str, now: datetime) -> dict[str, Any]:

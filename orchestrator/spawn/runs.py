@@ -215,6 +215,7 @@ class Runs:
         if done == "finished":
             run = await results.run_of(home, run_id)
             raise Conflict("spawn_run_finished", f"the run is {run.status}", status=run.status)
+        home.changed(run_id)
         if done == "canceled":
             self._ended(run_id)
         home.line.look()

@@ -65,6 +65,13 @@ class Desk:
         return self.runs._homes[self.home].db.read(look, *args)
 
 
+async def until(look):
+    """Wait for a fact that nobody tells."""
+    async with asyncio.timeout(BOUND_S):
+        while not look():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 def play(base, coroutine, **env):
     """Run a test's coroutine function with a desk, and close that."""
 
@@ -96,10 +103,7 @@ def test_a_key_file_that_others_may_read_holds_up_no_run_but_those_that_wait_for
     async def leave(desk):
         fake.rule(hold="gate", per="all")
         await desk.create()
-        for _ in range(1000):
-            if fake.waiting("gate"):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: fake.waiting("gate"))
 
     play(tmp_path, leave, **model_env(fake))
     file = tmp_path / "home" / "openrouter.key"
@@ -288,3 +292,59 @@ def test_a_key_that_is_none_spoils_nothing_but_what_needs_one(tmp_path, key):
         return await desk.result(await desk.create(env=env, engines=("one",)))
 
     assert play(tmp_path, asked)["status"] == "completed"
+
+
+# -- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_run_in_line_is_answered_when_it_is_canceled(tmp_path):
+    async def canceled(desk):
+        desk.peer.held = True
+        for _ in range(2):  # the places there are
+            await desk.create()
+        await desk.peer.came.wait()
+        run_id = await desk.create()
+        result = asyncio.create_task(desk.result(run_id))
+        status = asyncio.create_task(desk.status(run_id, BOUND_S))
+        await asyncio.sleep(0)
+        assert await desk.runs.cancel(desk.env, run_id) == {"status": "canceled"}
+        async with asyncio.timeout(BOUND_S / 3):
+            return (await result)["status"], (await status)["status"]
+
+    assert play(tmp_path, canceled) == ("canceled", "canceled")
+
+
+def test_a_round_writes_nothing_for_runs_that_have_no_place(tmp_path):
+    async def rounds(desk):
+        desk.peer.held = True
+        for _ in range(12):
+            await desk.create()
+        await desk.peer.came.wait()
+        home = desk.runs._homes[desk.home]
+        await home.line._round()
+        written, write = [], home.db.write
+        home.db.write = lambda *args: written.append(args) or write(*args)
+        await home.line._round()
+        home.db.write = write
+        assert home.line.active == 12
+        return written
+
+    assert play(tmp_path, rounds) == []
+
+
+def test_fifty_calls_that_wait_for_one_run_read_it_together(tmp_path):
+    async def reads(desk):
+        desk.peer.held = True
+        run_id = await desk.create("\n".join(f"- say yes {at}" for at in range(20)), "swarm")
+        await desk.peer.came.wait()
+        home = desk.runs._homes[desk.home]
+        calls = [asyncio.create_task(desk.result(run_id)) for _ in range(50)]
+        await until(lambda: home._waiting == len(calls))
+        looks, read, before = [], home.db.read, home.count(run_id)
+        home.db.read = lambda fn, *args: looks.append(fn) or read(fn, *args)
+        desk.peer.go.set()
+        assert {(await call)["status"] for call in calls} == {"completed"}
+        return [fn.__name__ for fn in looks].count("mark"), home.count(run_id) - before
+
+    looked, changes = play(tmp_path, reads)
+    assert 0 < looked <= changes
