@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from datetime import datetime
 from decimal import Decimal
 
 import structlog
@@ -69,7 +68,7 @@ class Runner:
         if not run.planned:
             await self._lay()
         for row in await work.around.db.read(queries.nodes, run.id):
-            work.rows[row.node.id] = row
+            work.take(row)
         for attempt in await work.around.db.read(queries.attempts, run.id):
             work.attempts[attempt.node_id, attempt.attempt] = attempt
         for file in await work.around.db.read(queries.artifacts, run.id):
@@ -95,15 +94,11 @@ class Runner:
 
     def _view(self) -> View:
         work = self._work
-        now = work.clock.now()
-        due = frozenset(
-            row.node.id for row in work.rows.values() if row.retry_at and _seconds_to(row.retry_at, now) <= 0
-        )
         return View(
             mode=work.run.asked.mode,
             rows=tuple(work.rows.values()),
             places=work.run.settings.max_parallel_nodes,
-            due=due,
+            due=frozenset(node_id for node_id, seconds in work.pauses().items() if seconds <= 0),
             passed=self._passed,
             stop=work.stop,
             joined=self._joined,
@@ -112,12 +107,7 @@ class Runner:
     async def _wait(self) -> None:
         """Until something has happened, a pause is over, or the run's time is."""
         work = self._work
-        now = work.clock.now()
-        pauses = [
-            _seconds_to(row.retry_at, now)
-            for row in work.rows.values()
-            if row.status == "retry_pending" and row.retry_at
-        ]
+        pauses = work.pauses().values()
         seconds = max(0.0, min([work.left_s(), *pauses]))
         if work.stopped and not pauses:
             seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
@@ -223,7 +213,3 @@ class Runner:
         with contextlib.suppress(Fenced):
             status = "canceled" if work.stop == "canceled" else "failed"
             await work.record.write(transitions.abandon, status, masked(why), work.record.at(), work.active_s())
-
-
-def _seconds_to(at: str, now: datetime) -> float:
-    return (datetime.fromisoformat(at) - now).total_seconds()

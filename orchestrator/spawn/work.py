@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from orchestrator.clock import Clock, Signal
@@ -49,11 +50,19 @@ class Work:
         self.rows: dict[str, NodeRow] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}
         self.files: dict[str, ArtifactRow] = {}
+        self.due: dict[str, float] = {}
         self.calls: dict[str, asyncio.Task[Reply | Fault]] = {}
         self.stop: Stop = ""
         self.wake = Signal()
         self.news = False
         self._began = around.clock.monotonic()
+
+    def pauses(self) -> dict[str, float]:
+        """The nodes that wait for another attempt, and for how many seconds still."""
+        now = self.clock.monotonic()
+        return {
+            node_id: self.due[node_id] - now for node_id, row in self.rows.items() if row.status == "retry_pending"
+        }
 
     @property
     def stopped(self) -> bool:
@@ -90,4 +99,11 @@ class Work:
     def put(self, row: NodeRow, attempt: AttemptRow) -> None:
         """Take over what was written of a node and its attempt."""
         self.attempts[attempt.node_id, attempt.attempt] = attempt
+        self.take(row)
+
+    def take(self, row: NodeRow) -> None:
+        """Take over a node; its pause is measured from now, whatever becomes of the clock on the wall."""
         self.rows[row.node.id] = row
+        if row.retry_at:
+            pause_s = (datetime.fromisoformat(row.retry_at) - self.clock.now()).total_seconds()
+            self.due[row.node.id] = self.clock.monotonic() + pause_s

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import threading
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.errors import OrchestratorError
-from orchestrator.spawn.model import Asked, Reply
+from orchestrator.spawn import artifacts, splitter
+from orchestrator.spawn.model import Asked, Fault, Reply
 from orchestrator.spawn.runs import Request, Runs
 from tests.fakes.openrouter import Fake
 
@@ -25,6 +27,8 @@ class Peer:
     resumes: bool = False
     held: bool = False
     asks: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    at: list = field(default_factory=list)
 
     def __post_init__(self):
         self.go = asyncio.Event()
@@ -32,21 +36,24 @@ class Peer:
 
     async def call(self, ask):
         self.asks.append(ask)
+        self.at.append(asyncio.get_running_loop().time())
         self.came.set()
         if self.held:
             await self.go.wait()
+        if self.faults:
+            return self.faults.pop(0)
         return Reply(f"{ask.node_id} says yes. " * 40, model=ask.model)
 
 
 class Desk:
     """The runs of one test, with one connection's variables."""
 
-    def __init__(self, base, **env):
+    def __init__(self, base, clock, **env):
         self.home = base / "home"
         self.env = {"SMART_SPAWN_MCP_HOME": str(self.home), "SMART_SPAWN_API_URL": "off", **env}
         self.peer = Peer()
         self.ended = []
-        self.runs = Runs(base, SystemClock(), {"engine": self.peer}, lambda _: None, self.ended.append)
+        self.runs = Runs(base, clock, {"engine": self.peer}, lambda _: None, self.ended.append)
 
     async def create(self, task="Say yes.", mode="single", *, env=None, made=lambda _: None, req="", **more):
         more = (
@@ -72,11 +79,11 @@ async def until(look):
             await asyncio.sleep(0.005)
 
 
-def play(base, coroutine, **env):
+def play(base, coroutine, clock=None, **env):
     """Run a test's coroutine function with a desk, and close that."""
 
     async def all_of_it():
-        desk = Desk(base, **env)
+        desk = Desk(base, clock or SystemClock(), **env)
         async with asyncio.timeout(BOUND_S * 2):
             try:
                 return await coroutine(desk)
@@ -348,3 +355,79 @@ def test_fifty_calls_that_wait_for_one_run_read_it_together(tmp_path):
 
     looked, changes = play(tmp_path, reads)
     assert 0 < looked <= changes
+
+
+def test_long_texts_are_split_and_redacted_beside_the_event_loop(tmp_path, fake, monkeypatch):
+    threads = []
+
+    def noting(name, whole):
+        def note(*args):
+            threads.append((name, threading.current_thread() is threading.main_thread()))
+            return whole(*args)
+
+        return note
+
+    monkeypatch.setattr(splitter, "split", noting("split", splitter.split))
+    monkeypatch.setattr(artifacts, "redacted", noting("redacted", artifacts.redacted))
+
+    async def run(desk):
+        await desk.result(await desk.create("1. Say yes\n2. Say no", "swarm", engines=("one",)))
+
+    play(tmp_path, run, REDACT_ARTIFACTS="true")
+    assert {name for name, _ in threads} == {"split", "redacted"}
+    assert not any(on_loop for _, on_loop in threads)
+
+
+# -- time, and what else goes wrong in between ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_a_clock_that_is_set_neither_lengthens_nor_shortens_the_pause_before_another_attempt(tmp_path, hours):
+    class Setting(SystemClock):
+        offset = timedelta(0)
+
+        def now(self):
+            return super().now() + self.offset
+
+    clock = Setting()
+
+    async def paused(desk):
+        desk.peer.faults = [Fault("503", "not now", retry=True, retry_after_s=2.0)]
+        run_id = await desk.create()
+        await until(lambda: len(desk.peer.asks) == 1 and not desk.peer.faults)
+        while (await desk.status(run_id))["nodes"][0]["status"] != "retry_pending":
+            pass
+        clock.offset = timedelta(hours=hours)
+        desk.runs._homes[desk.home].line._runners[run_id]._work.notify()
+        async with asyncio.timeout(BOUND_S / 2):
+            return await desk.result(run_id), desk.peer.at
+
+    found, (first, second) = play(tmp_path, paused, clock)
+    assert found["status"] == "completed"
+    assert second - first >= 1.9
+
+
+def test_what_was_kept_for_a_run_that_was_made_before_is_forgotten(tmp_path):
+    async def twice(desk):
+        made = []
+        first = await desk.create(req="one", made=made.append)
+        assert await desk.create(req="one", made=made.append) == first
+        await desk.result(first)
+        return made, desk.ended
+
+    made, ended = play(tmp_path, twice)
+    assert len(made) == 2
+    assert set(made) <= set(ended)
+
+
+def test_nothing_personal_of_the_task_stands_in_artifacts_that_are_redacted(tmp_path):
+    async def run(desk):
+        desk.peer.faults = [Fault("400", "no", retry=False) for _ in range(1)]
+        found = await desk.result(await desk.create("Write to ada@example.org", "collective", engines=("one",)))
+        return found["status"]
+
+    assert play(tmp_path, run, REDACT_ARTIFACTS="true") == "completed"
+    files = [file for file in (tmp_path / "home" / "artifacts").rglob("*") if file.is_file()]
+    assert len(files) == 5
+    for file in files:
+        assert b"ada@example.org" not in file.read_bytes()
