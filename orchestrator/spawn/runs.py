@@ -173,7 +173,12 @@ class Runs:
             owner=home.line.me,
         )
         request.made(row.id)
-        stored = await home.db.write(transitions.create, row, at)
+        stored: RunRow | None = None
+        try:
+            stored = await home.db.write(transitions.create, row, at)
+        finally:
+            if stored is None or stored.id != row.id:
+                self._ended(row.id)
         home.line.look()
         return {
             "run_id": stored.id,
