@@ -133,8 +133,9 @@ def text_of(home: Path, files: Files, node_id: str) -> str:
 
 def plan_document(run: RunRow, plan: Plan) -> bytes:
     """The artifact that says how the run was planned, by whom, and what was not as asked."""
+    nodes = [replace(one, task=_kept(run, one.task), system=_kept(run, one.system)) for one in plan.nodes]
     waves: dict[int, list[str]] = {}
-    for node in plan.nodes:
+    for node in nodes:
         waves.setdefault(node.wave, []).append(node.id)
     return orjson.dumps(
         {
@@ -143,7 +144,7 @@ def plan_document(run: RunRow, plan: Plan) -> bytes:
             "planner": plan.source,
             "notes": list(plan.notes),
             "waves": [{"wave": wave, "nodes": ids} for wave, ids in sorted(waves.items())],
-            "nodes": [asdict(replace(node, task=_kept(run, node.task))) for node in plan.nodes],
+            "nodes": [asdict(node) for node in nodes],
         },
         option=orjson.OPT_INDENT_2,
     )

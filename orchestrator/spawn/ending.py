@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.spawn import judge
+from orchestrator.spawn import artifacts, judge
 from orchestrator.spawn.answering import Files, text_of
-from orchestrator.spawn.model import CUT_OFF, MERGED, NodeRow
+from orchestrator.spawn.model import CUT_OFF, MERGED, NodeRow, RunRow
 from orchestrator.spawn.schedule import End
 
 
@@ -22,7 +22,7 @@ class Final:
     note: str = ""
 
 
-def final(home: Path, rows: Mapping[str, NodeRow], files: Files, end: End) -> Final | None:
+def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files, end: End) -> Final | None:
     """The final answer; None when no node gave one. Raises as `text_of`.
 
     That of the merge node; else the only answer as it is; else all answers side by side, which costs no call.
@@ -40,8 +40,10 @@ def final(home: Path, rows: Mapping[str, NodeRow], files: Files, end: End) -> Fi
     if len(given) == 1:
         row = rows[given[0]]
         return Final(text_of(home, files, given[0]), row.answered_by, "", _cut(f"the answer of {given[0]}", row))
+    hide = artifacts.redacted if run.settings.redact else str
     parts = [
-        f"## {node_id}: {_line(rows[node_id].node.task)}\n\n{text_of(home, files, node_id)}" for node_id in given
+        f"## {node_id}: {hide(_line(rows[node_id].node.task))}\n\n{text_of(home, files, node_id)}"
+        for node_id in given
     ]
     head = f"> {end.summary}. The answers stand side by side; nobody has merged them.\n\n"
     note = "the answers stand side by side, not merged"

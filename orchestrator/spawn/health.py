@@ -23,7 +23,7 @@ FIVE = (
 
 
 async def look(
-    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient
+    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient | None
 ) -> dict[str, Any]:
     """The five booleans, and under ``reasons`` why one is false; never raises for what it is to find out.
 

@@ -118,7 +118,12 @@ class Runner:
         run = work.run
         plan = await work.around.plan(run.asked, run.settings, work.table)
         row = await work.record.store(
-            f"{PLAN}.json", answering.plan_document(run, plan), PLAN, "plan", "", over=work.over
+            f"{PLAN}.json",
+            await asyncio.to_thread(answering.plan_document, run, plan),
+            PLAN,
+            "plan",
+            "",
+            over=work.over,
         )
         steps.passed("spawn:planned")
         await work.record.write(transitions.lay, plan, row, work.record.at())
@@ -184,7 +189,7 @@ class Runner:
         work = self._work
         final, told = None, ""
         try:
-            final = await asyncio.to_thread(ending.final, work.around.home, work.rows, work.files, end)
+            final = await asyncio.to_thread(ending.final, work.around.home, work.run, work.rows, work.files, end)
         except Corrupt as error:
             if end.status == "completed":
                 raise
