@@ -116,7 +116,8 @@ class Attempts:
         steps.passed("spawn:answered")
         stored = None
         if isinstance(outcome, Reply):
-            data = answering.document(
+            data = await asyncio.to_thread(
+                answering.document,
                 work.run,
                 row,
                 attempt,

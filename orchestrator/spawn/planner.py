@@ -43,16 +43,20 @@ async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.As
     source. BadRequest as `plan.admit`, and ``model_not_allowed`` if no model is left.
     """
     plan.admit(asked, settings)
-    if not settings.planner_url:
-        return plan.made(asked, settings, table, plan.local(asked))
-    try:
-        async with asyncio.timeout(ALL_S):
-            found = await _Api(asked, settings, client).found()
-    except TimeoutError:
-        found = plan.local(asked, [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"])
-    except _Unusable as why:
-        found = plan.local(asked, [f"the Smart Spawn API was of no use ({why}): planned here"])
-    return plan.made(asked, settings, table, found)
+    found, notes = None, []
+    if settings.planner_url:
+        try:
+            async with asyncio.timeout(ALL_S):
+                found = await _Api(asked, settings, client).found()
+        except TimeoutError:
+            notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
+        except _Unusable as why:
+            notes = [f"the Smart Spawn API was of no use ({why}): planned here"]
+
+    def made() -> Plan:
+        return plan.made(asked, settings, table, found or plan.local(asked, notes))
+
+    return await asyncio.to_thread(made)  # a long task takes seconds
 
 
 async def reachable(settings: Settings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
@@ -78,14 +82,14 @@ class _Api:
         self.notes: list[str] = []
         self.called = False
 
-    async def found(self) -> Found:
-        """What the API finds; the local planner's where there is nothing to ask it for."""
+    async def found(self) -> Found | None:
+        """What the API finds; None: there was nothing to ask it for."""
         steps = await self._steps()
         system = await self._role()
         if not self.called:
-            return plan.local(self.asked)
+            return None
         if steps is None:
-            steps = plan.local(self.asked).steps
+            steps = (await asyncio.to_thread(plan.local, self.asked)).steps
         return Found("smart-spawn-api", steps, system, tuple(self.notes))
 
     async def _steps(self) -> tuple[Step, ...] | None:

@@ -169,7 +169,7 @@ class Runs:
             req=request.req,
             origin=server if key else "",
             key_fp=await home.offer(key) if key else "",
-            estimated_steps=splitter.estimated_steps(asked),
+            estimated_steps=await asyncio.to_thread(splitter.estimated_steps, asked),
             owner=home.line.me,
         )
         request.made(row.id)
