@@ -29,7 +29,7 @@ def key_of(env: Mapping[str, str], home: Path) -> str:
     """The key of the connection's environment, else of the home's file; empty when there is none.
 
     Environment ``key_unsafe`` when the file is not a regular one of this user that nobody else may touch, or holds
-    no key.
+    no key; ``home_unusable`` when the home is no directory.
     """
     if given := brought(env):
         return given
@@ -66,7 +66,10 @@ def _checked(key: str, where: str) -> str:
 
 
 def _private(path: Path, limit: int) -> bytes:
-    """The beginning of a file that only its owner may touch; FileNotFoundError, Environment ``key_unsafe``."""
+    """The beginning of a file that only its owner may touch.
+
+    Raises FileNotFoundError, Environment ``key_unsafe``, or ``home_unusable`` when the home is no directory.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(fd, "rb") as file:
@@ -76,6 +79,8 @@ def _private(path: Path, limit: int) -> bytes:
             return file.read(limit)
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:
+        raise Environment("home_unusable", f"{path.parent} is no directory", file=str(path.parent)) from error
     except OSError as error:
         raise Environment("key_unsafe", f"{path}: {error.strerror}", file=str(path)) from error
 
