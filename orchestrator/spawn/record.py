@@ -1,15 +1,17 @@
 """What one run's holder writes down: changes of its rows under its token, and its files. Each is written for certain.
 
-A disk that refuses is asked again and again: an answer that has been paid for is not thrown away for it. Only files,
-for which a cause may stand that no time mends, are given up when the run has been canceled or its time is over.
+A disk that refuses, be it to be read, is asked again and again: an answer that has been paid for is not thrown away
+for it. Only files, for which a cause may stand that no time mends, are given up when the run has been canceled or its
+time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -19,6 +21,7 @@ from orchestrator.spawn import artifacts, queries, transitions
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, ArtifactType, Level, RunRow
 
+T = TypeVar("T")
 log = structlog.get_logger()
 AGAIN_S = 2.0
 
@@ -58,9 +61,18 @@ class Record:
             self._changed(self._run.id)
             return
 
+    async def read(self, query: Callable[[sqlite3.Connection, str], T]) -> T:
+        """``query(con, run_id)``."""
+        while True:
+            try:
+                return await self._db.read(query, self._run.id)
+            except Environment as error:
+                log.warning("a spawn run cannot be read", run=self._run.id, reason=error.message)
+                await elapse(AGAIN_S, self._clock)
+
     async def is_ours(self) -> bool:
         """Whether the run's token is still the holder's."""
-        return await self._db.read(queries.token, self._run.id) == self._run.token
+        return await self.read(queries.token) == self._run.token
 
     async def note(self, level: Level, message: str) -> None:
         """Write an event of the run."""

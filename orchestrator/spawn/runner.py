@@ -67,11 +67,11 @@ class Runner:
         await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
         if not run.planned:
             await self._lay()
-        for row in await work.around.db.read(queries.nodes, run.id):
+        for row in await work.record.read(queries.nodes):
             work.take(row)
-        for attempt in await work.around.db.read(queries.attempts, run.id):
+        for attempt in await work.record.read(queries.attempts):
             work.attempts[attempt.node_id, attempt.attempt] = attempt
-        for file in await work.around.db.read(queries.artifacts, run.id):
+        for file in await work.record.read(queries.artifacts):
             work.files[file.node_id] = file
         steps.passed("spawn:loaded")
         await self._flying.resume()
