@@ -22,7 +22,7 @@ from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorE
 from orchestrator.spawn import health, keys, plan, queries, results, settings, shown, splitter, transitions
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World, has_open_runs
-from orchestrator.spawn.model import Asked, Event, RunRow, RunStatus
+from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import Mark
 
@@ -38,7 +38,7 @@ TASK_MAX = 4_000_000
 class Request:
     """One smartspawn_run_create: what is asked, the variables of its connection, its key for exactly-once.
 
-    ``made`` is told the run's id before the run can begin.
+    ``made`` is told the run's id before the run can begin; that of the run there is, when it was made already.
     """
 
     asked: Asked
@@ -179,6 +179,8 @@ class Runs:
         finally:
             if stored is None or stored.id != row.id:
                 self._ended(row.id)
+        if stored.id != row.id and stored.status not in RUN_ENDED:
+            request.made(stored.id)  # sent again behind a restart: this daemon keeps nothing for it yet
         home.line.look()
         return {
             "run_id": stored.id,

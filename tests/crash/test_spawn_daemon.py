@@ -1,8 +1,13 @@
 """The daemon killed with -9 at each step of a spawn run: its clients' open calls are answered by the next daemon."""
 
+import asyncio
+
 import pytest
 
 from orchestrator import steps
+from orchestrator.clock import SystemClock
+from orchestrator.spawn.model import Asked
+from orchestrator.spawn.runs import Request, Runs
 from tests import spawn_stage
 from tests.fakes.openrouter import Fake
 from tests.spawn_stage import WAIT_MS, create, ended, status
@@ -98,6 +103,31 @@ def test_a_re_sent_create_makes_one_run(scene, fake, kills):
     assert listed[0]["created_at"] == answer["created_at"]
     fake.release("gate")
     assert ended(wire, answer["run_id"])["status"] == "completed"
+
+
+def test_a_create_that_finds_its_run_made_keeps_nothing_for_another_id(tmp_path):
+    kept = []
+    env = {"SMART_SPAWN_MCP_HOME": str(tmp_path / "home"), "SMART_SPAWN_API_URL": "off"}
+    asked = Asked(task="Say it.", mode="single", engines=("nobody",))
+
+    async def play():
+        runs = Runs(tmp_path, SystemClock(), {"engine": Nobody()}, lambda _run_id: None, kept.remove)
+        request = Request(asked, env, "req", kept.append)
+        found = [(await runs.create(request))["run_id"] for _ in range(2)]
+        assert found[0] == found[1]
+        assert set(kept) == {found[0]}
+        await runs.close()
+
+    asyncio.run(play())
+
+
+class Nobody:
+    """A caller that never answers."""
+
+    resumes = False
+
+    async def call(self, _ask):
+        await asyncio.Event().wait()
 
 
 def test_calls_of_several_clients_and_a_subscription_outlive_the_daemon(scene, fake):
