@@ -76,7 +76,7 @@ def totals(run: Facts) -> list[str]:
         ]
     if run.get("elapsed_s") is not None:
         told.append(seconds(run["elapsed_s"]))
-    if cost:
+    if cost.get("limit_usd") is not None:  # squads and agents have neither price nor count of tokens
         told.append(f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}")
         told.append(f"{cost.get('prompt_tokens') or 0} + {cost.get('completion_tokens') or 0} tokens")
     if run.get("planner"):

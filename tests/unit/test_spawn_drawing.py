@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.clock import rfc3339
 from orchestrator.spawn.drawing import COLOURS, MARK, mode_picture, svg
 from orchestrator.spawn.drawing_page import html
-from orchestrator.spawn.drawing_words import critical_path, dollars, instant, said, seconds, spans_of
+from orchestrator.spawn.drawing_words import critical_path, dollars, instant, said, seconds, spans_of, totals
 from tools import docs
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -251,6 +251,15 @@ def test_amounts_keep_what_counts_of_them(value, shown):
 )
 def test_durations_are_told_as_humans_tell_them(value, shown):
     assert seconds(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"), [(5.0, ["$0.0100 of $5.00", "7 + 9 tokens"]), (None, [])], ids=["models", "squads and agents"]
+)
+def test_money_and_tokens_are_told_only_where_there_is_a_price(limit, shown):
+    usd = limit and 0.01
+    run = {"mode": "single", "cost": {"usd": usd, "limit_usd": limit, "prompt_tokens": 7, "completion_tokens": 9}}
+    assert totals(run) == ["single", *shown]
 
 
 def test_the_pictures_of_the_modes_are_current():
