@@ -101,7 +101,9 @@ async def result(home: Home, run_id: str, state: Mapping[str, Any], *, include_r
     if run.error:
         answer["failure"] = run.error
     if include_raw:
-        answer["raw_outputs"] = [await _raw(home, one) for one in files if one.type == "raw"]
+        places = {node_id: at for at, node_id in enumerate(rows)}
+        raws = sorted((one for one in files if one.type == "raw"), key=lambda one: places.get(one.node_id, 0))
+        answer["raw_outputs"] = [await _raw(home, one) for one in raws]
     return answer
 
 

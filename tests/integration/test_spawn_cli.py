@@ -128,6 +128,15 @@ def test_a_task_comes_from_stdin_and_every_node_is_told_the_context_of_a_file(sc
     assert all("Tea is a plant." in call.prompt for call in asked)
 
 
+def test_each_nodes_own_answer_stands_in_the_order_of_the_plan(scene, fake):
+    fake.rule(hold="gate", times=1, per="all")
+    run_id = made(scene, "Say what is true.", "--mode", "collective", "--count", "2")
+    until(lambda: scene.rows("SELECT id FROM nodes WHERE run_id = ? AND status = 'completed'", run_id))
+    fake.release("gate")
+    said = spawn(scene, "result", run_id, "--wait", "--raw").out
+    assert said.index("--- collective-1") < said.index("--- collective-2")
+
+
 def test_an_answer_longer_than_one_page_is_printed_whole(scene, fake):
     fake.rule(answer="é" * 90_000 + "!")
     done = spawn(scene, "create", "t", "--mode", "single", "--wait")
