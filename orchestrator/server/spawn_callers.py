@@ -189,6 +189,11 @@ class AgentCaller:
         """The daemon ends: a canceled call leaves its task alone from now on, and the next daemon gets the answer."""
         self._leaving = True
 
+    async def forget(self, run_id: str) -> None:
+        """The run has ended: what an earlier daemon's attempts still ask of agents for it, nobody waits for."""
+        if not self._leaving:
+            await asking.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
+
     async def call(self, ask: Ask) -> Reply | Fault:
         """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
         agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"

@@ -31,7 +31,7 @@ class SpawnWiring:
         self._agents = AgentCaller(roster)
         self.listeners: list[Told] = []
         callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
-        self.runs = Runs(roster.root, roster.clock, callers, self._told, self._engines.forget)
+        self.runs = Runs(roster.root, roster.clock, callers, self._told, self._ended)
         self._tools = spawn_tools.build(spawn_tools.Offer(self.runs, library, self._check))
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -84,6 +84,10 @@ class SpawnWiring:
     def _told(self, run_id: str) -> None:
         for listener in self.listeners:
             listener(run_id)
+
+    def _ended(self, run_id: str) -> None:
+        self._engines.forget(run_id)
+        self._begin(self._agents.forget(run_id))
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(work)

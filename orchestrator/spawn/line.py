@@ -135,6 +135,7 @@ class Line:
         if row.cancel_requested and row.owner is None:
             await db.write(transitions.cancel, row.id, at)
             self._around.changed(row.id)
+            self._told_end(row.id)
             return False
         key = await self._able(row)
         if key is None:

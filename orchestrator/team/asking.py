@@ -89,6 +89,16 @@ async def withdraw(roster: Roster, agent_id: str, task_id: str, *, req: str) -> 
         await tasks.cancel(roster, agent_id, task_id=task_id, req=req)
 
 
+async def withdraw_all(roster: Roster, about: Mapping[str, str], *, req: str) -> None:
+    """Ask softly for the end of every question that was put with this ``about``, or more, and has no end yet."""
+    for agent_id, entry in list(roster.agents.items()):
+        for task in list(entry.state.unfinished.values()):
+            given = task.payload if isinstance(task.payload, dict) else {}
+            put = given.get("answer") == ANSWER and all(given.get(key) == value for key, value in about.items())
+            if put and not task.cancel_asked:
+                await withdraw(roster, agent_id, task.task_id, req=f"{req}:{task.task_id}")
+
+
 async def text_of(roster: Roster, agent_id: str, payload: Any, limit: int) -> tuple[str, bool]:
     """What a result says, and whether it was cut at ``limit`` bytes of a file.
 

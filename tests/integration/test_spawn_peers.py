@@ -459,3 +459,18 @@ def test_another_projects_daemon_takes_no_run_of_our_members_and_agents(scene, a
     assert result(wire, by_member)["merged_output"] == "At last."
     assert [call["cwd"] == str(scene.root) for call in calls(scene)] == [True, False, True]
     assert len(agents.tasks("a", by_agent)) == 1
+
+
+def test_a_run_canceled_while_its_daemon_is_dead_leaves_no_task_to_its_agent(scene, agents):
+    agents.play("a")
+    wire = scene.connect()
+    run_id = create(wire, "Tea?", agent="a")
+    command = agents.take("a")
+    (scene.stage.run_dir() / "stopped").touch(mode=0o600)  # no relay starts another one
+    scene.kill_daemon()
+    key = wire.start("smartspawn_run_cancel", {"run_id": run_id})
+    assert scene.stage.cli("daemon", "start").returncode == 0
+    assert "error" not in wire.outcome(wire.answer(key))
+    assert ended(wire, run_id)["status"] == "canceled"
+    until(lambda: scene.records("a", "inbox")[-1]["type"] == "cancel")
+    agents.say("a", command, None, "canceled")
