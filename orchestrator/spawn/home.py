@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx2
 import structlog
 
-from orchestrator.clock import Clock, Signal, wait_until
+from orchestrator.clock import Clock, Signal, elapse, wait_until
 from orchestrator.errors import OrchestratorError
 from orchestrator.spawn import ddl, keys, lease, planner, queries
 from orchestrator.spawn.callers import Caller
@@ -181,11 +181,12 @@ class Home:
 
     async def _follow(self) -> None:
         """While somebody waits: notice what other daemons write."""
-        version = await self.db.data_version()
-        quiet = Signal()
+        seen = 0  # so that what was written before the first look is noticed, too
         while self._waiting:
-            await wait_until(lambda: None, quiet, self._clock.monotonic() + FOREIGN_LOOK_S, self._clock)
-            now = await self.db.data_version()
-            if now != version:
-                version = now
+            version = -1
+            with contextlib.suppress(OrchestratorError):  # those that wait are told when they read
+                version = await self.db.data_version()
+            if version != seen:
+                seen = version
                 self.changed("")
+            await elapse(FOREIGN_LOOK_S, self._clock)

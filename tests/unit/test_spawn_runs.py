@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, splitter
 from orchestrator.spawn.model import Asked, Fault, Reply
 from orchestrator.spawn.runs import Request, Runs
@@ -431,3 +431,31 @@ def test_nothing_personal_of_the_task_stands_in_artifacts_that_are_redacted(tmp_
     assert len(files) == 5
     for file in files:
         assert b"ada@example.org" not in file.read_bytes()
+
+
+def test_who_waits_sees_what_another_daemon_writes_also_behind_an_error_of_the_disk(tmp_path):
+    async def canceled(desk):
+        desk.peer.held = True
+        for _ in range(2):  # the places there are
+            await desk.create()
+        run_id = await desk.create()
+        home = desk.runs._homes[desk.home]
+        version, refused = home.db.data_version, []
+
+        async def refuse():
+            if len(refused) < 2:
+                refused.append(1)
+                raise Environment("io_failed", "the disk refuses")
+            return await version()
+
+        home.db.data_version = refuse
+        result = asyncio.create_task(desk.result(run_id))
+        await until(lambda: len(refused) == 2)
+        other = Runs(tmp_path / "other", SystemClock(), {}, lambda _: None)
+        await other.cancel(desk.env, run_id)
+        async with asyncio.timeout(BOUND_S / 3):
+            found = await result
+        await other.close()
+        return found["status"]
+
+    assert play(tmp_path, canceled) == "canceled"
