@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeVar
 
 import structlog
 
 from orchestrator import steps
-from orchestrator.clock import wait_until
+from orchestrator.clock import call_off, wait_until
 from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import answering, artifacts, ending, queries, schedule, transitions
 from orchestrator.spawn.attempts import Attempts
@@ -26,6 +28,7 @@ from orchestrator.spawn.schedule import Turn, View
 from orchestrator.spawn.work import Around, Work
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 class Runner:
@@ -63,9 +66,9 @@ class Runner:
         work = self._work
         run = work.run
         if run.asked.caller == "model":
-            work.table = await work.around.table(run.settings.base_url)
+            work.table = await self._unless_over(work.around.table(run.settings.base_url)) or work.table
         await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
-        if not run.planned:
+        if not run.planned and not run.cancel_requested:
             await self._lay()
         for row in await work.record.read(queries.nodes):
             work.take(row)
@@ -113,10 +116,24 @@ class Runner:
             seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
         await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
 
+    async def _unless_over(self, asking: Awaitable[T]) -> T | None:
+        """What another server is asked for before the first node; None: the run was stopped, or its time is over."""
+        work = self._work
+        asked = asyncio.ensure_future(asking)
+        asked.add_done_callback(lambda _: work.wake.notify())
+        try:
+            deadline = work.clock.monotonic() + max(0.0, work.left_s())
+            await wait_until(lambda: asked.done() or work.stopped or None, work.wake, deadline, work.clock)
+            return asked.result() if asked.done() else None
+        finally:
+            await call_off([asked])
+
     async def _lay(self) -> None:
         work = self._work
         run = work.run
-        plan = await work.around.plan(run.asked, run.settings, work.table)
+        plan = await self._unless_over(work.around.plan(run.asked, run.settings, work.table))
+        if plan is None:
+            return
         row = await work.record.store(
             f"{PLAN}.json",
             await asyncio.to_thread(answering.plan_document, run, plan),

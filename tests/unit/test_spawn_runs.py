@@ -459,3 +459,18 @@ def test_who_waits_sees_what_another_daemon_writes_also_behind_an_error_of_the_d
         return found["status"]
 
     assert play(tmp_path, canceled) == "canceled"
+
+
+@pytest.mark.parametrize("path", ["/api/pick", "/v1/models"])
+def test_a_run_that_is_canceled_while_it_is_planned_waits_for_no_planner(tmp_path, fake, path):
+    fake.rule(path=path, hold="gate")
+
+    async def canceled(desk):
+        run_id = await desk.create()
+        await until(lambda: fake.waiting("gate"))
+        assert await desk.runs.cancel(desk.env, run_id) == {"status": "canceling"}
+        found = await desk.result(run_id)
+        return found["status"], (await desk.status(run_id))["nodes"]
+
+    assert play(tmp_path, canceled, **model_env(fake) | {"SMART_SPAWN_API_URL": fake.planner_url}) == ("canceled", [])
+    assert fake.calls() == []
