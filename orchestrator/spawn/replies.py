@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import ROUND_UP, Decimal, InvalidOperation
+from decimal import ROUND_UP, Context, Decimal, InvalidOperation
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
@@ -21,7 +21,8 @@ WORD_CHARS = 200
 READ_CHARS = 4096
 """Of a body that is no answer, so much is looked at to say what it is."""
 SANE_USD = 10_000
-LEAST_USD = Decimal("1e-18")
+LEAST_USD = Decimal("1e-30")
+WIDE = Context(prec=50)
 SANE_TOKENS = 10**12
 BACKOFF_MOST_S = 30.0
 
@@ -347,7 +348,7 @@ def _header(headers: Mapping[str, Any], name: str) -> Any:
 
 
 def _cost(usage: Mapping[str, Any]) -> Decimal | None:
-    """``usage.cost`` in dollars, held high to 18 places, where it can be one: finite, not negative, below 10,000."""
+    """``usage.cost`` in dollars, held high to 30 places, where it can be one: finite, not negative, below 10,000."""
     said = usage.get("cost")
     if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
         return None
@@ -355,8 +356,10 @@ def _cost(usage: Mapping[str, Any]) -> Decimal | None:
         cost = Decimal(str(said))
     except (InvalidOperation, ValueError):
         return None
+    if not cost.is_finite() or not 0 <= cost < SANE_USD:
+        return None
     # Written out, a number like 1e-999999999 would fill the memory.
-    return cost.quantize(LEAST_USD, ROUND_UP) if cost.is_finite() and 0 <= cost < SANE_USD else None
+    return WIDE.normalize(cost.quantize(LEAST_USD, ROUND_UP, WIDE))
 
 
 def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
