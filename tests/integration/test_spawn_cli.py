@@ -177,8 +177,10 @@ def test_ctrl_c_leaves_the_run_to_be_followed_again_and_canceled(scene, fake, tm
 def test_the_daemons_death_is_not_noticed_by_who_follows(scene, fake, tmp_path):
     followed = Followed(scene, tmp_path / "said", "create", do(hold="gate"), "--mode", "single", "--wait")
     followed.says("running: single")
+    until(lambda: fake.waiting("gate"))
+    before = len(fake.calls())
     scene.stage.kill_daemon()
-    followed.says("run once more")
+    until(lambda: len(fake.calls()) > before)
     fake.release("gate")
     assert followed.ends() == 0
     assert "completed; 1 of 1 nodes answered" in followed.said

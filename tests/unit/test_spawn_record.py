@@ -58,7 +58,7 @@ def test_a_run_is_read_and_its_files_are_written_though_the_disk_refuses_first(t
     async def play(mine, _db):
         assert len(await mine.read(queries.nodes)) == 3
         assert await mine.is_ours()
-        return await mine.store("a.json", b"{}", "a", "raw", "m")
+        return await mine.store("a.json", b"{}", "a", "raw", "m", over=lambda: False)
 
     row = played(tmp_path / "home", play)
     assert (tmp_path / "home" / row.path).read_bytes() == b"{}"
@@ -70,7 +70,7 @@ def test_a_holder_that_was_replaced_writes_neither_rows_nor_files(tmp_path):
         with pytest.raises(Fenced):
             await mine.write(transitions.turn, ["a"], ("queued",), "skipped", "why", "said", "info", AT)
         with pytest.raises(Fenced):
-            await mine.store("a.json", b"{}", "a", "raw", "m")
+            await mine.store("a.json", b"{}", "a", "raw", "m", over=lambda: False)
 
     played(tmp_path / "home", play)
     assert not (tmp_path / "home" / "artifacts").exists()

@@ -36,7 +36,6 @@ class Peer:
 
     async def call(self, ask):
         self.asks.append(ask)
-        self.at.append(asyncio.get_running_loop().time())
         self.came.set()
         if self.held:
             await self.go.wait()
@@ -398,13 +397,15 @@ def test_a_clock_that_is_set_neither_lengthens_nor_shortens_the_pause_before_ano
         while (await desk.status(run_id))["nodes"][0]["status"] != "retry_pending":
             pass
         clock.offset = timedelta(hours=hours)
-        desk.runs._homes[desk.home].line._runners[run_id]._work.notify()
+        work = desk.runs._homes[desk.home].line._runners[run_id]._work
+        work.notify()
+        await until(lambda: not work.news)  # the runner has looked, by the clock as it is now
+        assert len(desk.peer.asks) == 1
         async with asyncio.timeout(BOUND_S / 2):
-            return await desk.result(run_id), desk.peer.at
+            return await desk.result(run_id)
 
-    found, (first, second) = play(tmp_path, paused, clock)
+    found = play(tmp_path, paused, clock)
     assert found["status"] == "completed"
-    assert second - first >= 1.9
 
 
 def test_what_was_kept_for_a_run_that_was_made_before_is_forgotten(tmp_path):
@@ -416,7 +417,7 @@ def test_what_was_kept_for_a_run_that_was_made_before_is_forgotten(tmp_path):
         return made, desk.ended
 
     made, ended = play(tmp_path, twice)
-    assert len(made) == 2
+    assert len(set(made)) == 2
     assert set(made) <= set(ended)
 
 
