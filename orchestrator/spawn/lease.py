@@ -1,6 +1,7 @@
 """Whose a run is: which daemon this process is, and whether another one has ended. Reads /proc.
 
-A foreign machine's daemon is never taken for dead: from here nobody can tell.
+Whether a foreign machine's daemon lives nobody can tell from here. Its runs are given up once they have been quiet
+for longer than any run may take: a container that is made anew has another name, and must not hold places for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import os
 import socket
 
 from orchestrator import processes
-from orchestrator.spawn.model import Owner
+from orchestrator.spawn.model import Owner, Settings
+
+MARGIN_S = 60.0
 
 
 def me() -> Owner:
@@ -25,3 +28,12 @@ def dead(owner: Owner, mine: Owner) -> bool:
     if owner.boot_id != mine.boot_id:
         return bool(owner.boot_id and mine.boot_id)
     return not processes.alive(owner.pid, owner.start)
+
+
+def lapsed(owner: Owner, mine: Owner, quiet_s: float, settings: Settings) -> bool:
+    """Whether the owner is of another host and nothing was written of its run for longer than a run may take.
+
+    Who executes a run writes when it ends at the latest, and that is within RUN_TIMEOUT_SECONDS. Should it live after
+    all, the token keeps it from writing.
+    """
+    return owner.host != mine.host and quiet_s > settings.run_timeout_s + MARGIN_S

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime
 
 import structlog
 
@@ -20,6 +21,7 @@ from orchestrator.spawn import lease, queries, transitions
 from orchestrator.spawn.model import Owner, RunRow
 from orchestrator.spawn.runner import Runner
 from orchestrator.spawn.work import Around
+from orchestrator.spawn.writing import worked
 
 log = structlog.get_logger()
 LOOK_S = 1.0
@@ -76,11 +78,13 @@ class Line:
         """Stop executing and release what was: another daemon, or the next one, goes on."""
         if self._loop is not None:
             await call_off([self._loop])
+        times = {run_id: runner.active_s() for run_id, runner in self._runners.items()}
         await call_off(self._tasks.values())
         at = rfc3339(self._around.clock.now())
         try:
             for row in await self._around.db.read(queries.unfinished):
                 if row.owner == self.me:
+                    await self._around.db.write(worked, row.id, times.get(row.id, 0.0))
                     await self._around.db.write(transitions.release, row.id, row.token, at)
         except OrchestratorError as error:
             # The next daemon finds that this one is dead.
@@ -126,7 +130,8 @@ class Line:
         """Take the run and start it, if it is free and this daemon can; whether it did."""
         db, at = self._around.db, rfc3339(self._around.clock.now())
         if row.owner is not None and row.owner != self.me:
-            if not lease.dead(row.owner, self.me):
+            quiet_s = (self._around.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
+            if not lease.dead(row.owner, self.me) and not lease.lapsed(row.owner, self.me, quiet_s, row.settings):
                 return False
             if not await db.write(transitions.release, row.id, row.token, at):
                 return False

@@ -20,6 +20,7 @@ from orchestrator.errors import Environment
 from orchestrator.spawn import artifacts, queries, transitions
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, ArtifactType, Level, RunRow
+from orchestrator.spawn.writing import worked
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -31,14 +32,27 @@ class Fenced(Exception):
 
 
 class Record:
-    """One run, as the holder of its lease writes it; ``changed`` is told the run's id behind each change."""
+    """One run, as the holder of its lease writes it; ``changed`` is told the run's id behind each change.
 
-    def __init__(self, home: Path, db: Database, clock: Clock, run: RunRow, changed: Callable[[str], None]) -> None:
+    ``active_s`` says how long the run has been executed; every change writes that down too.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        db: Database,
+        clock: Clock,
+        run: RunRow,
+        *,
+        changed: Callable[[str], None],
+        active_s: Callable[[], float],
+    ) -> None:
         self._home = home
         self._db = db
         self._clock = clock
         self._run = run
         self._changed = changed
+        self._active_s = active_s
 
     def at(self) -> str:
         """Now, as rows hold it."""
@@ -46,10 +60,17 @@ class Record:
 
     async def write(self, change: Callable[..., Any], *args: Any) -> None:
         """``change(con, run_id, token, *args)``, committed; Fenced when it says that it was not to be."""
-        tried = False
+        tried, active_s = False, self._active_s()
+
+        def timed(con: sqlite3.Connection) -> Any:
+            done = change(con, self._run.id, self._run.token, *args)
+            if done:
+                worked(con, self._run.id, active_s)
+            return done
+
         while True:
             try:
-                done = await self._db.write(change, self._run.id, self._run.token, *args)
+                done = await self._db.write(timed)
             except Environment as error:
                 log.warning("a spawn run cannot be written down", run=self._run.id, reason=error.message)
                 tried = True

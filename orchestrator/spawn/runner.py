@@ -44,6 +44,10 @@ class Runner:
         """Ask the run to end: what is in flight is called off."""
         self._work.end_with("canceled")
 
+    def active_s(self) -> float:
+        """How long the run has been executed, in all its lives."""
+        return self._work.active_s()
+
     async def run(self) -> None:
         """Execute the run to its end; returns also when another daemon has taken it over.
 

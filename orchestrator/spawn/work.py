@@ -45,7 +45,9 @@ class Work:
         self.run = run
         self.key = key
         self.clock = around.clock
-        self.record = Record(around.home, around.db, around.clock, run, around.changed)
+        self.record = Record(
+            around.home, around.db, around.clock, run, changed=around.changed, active_s=self.active_s
+        )
         self.table = shipped()
         self.rows: dict[str, NodeRow] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}

@@ -289,6 +289,15 @@ def test_a_run_of_another_machines_daemon_is_left_alone(scene, fake):
     assert tool(wire, "run_cancel", run_id=run_id) == {"status": "canceling"}
 
 
+def test_a_run_of_another_machines_daemon_goes_on_here_once_it_was_quiet_for_longer_than_a_run_takes(scene, fake):
+    run_id = orphaned(scene)
+    with changing(scene) as con:
+        long_ago = "2026-01-01T00:00:00.000Z"
+        con.execute("UPDATE runs SET owner_host = 'elsewhere', updated_at = ? WHERE id = ?", (long_ago, run_id))
+    assert ended(scene.connect(), run_id)["status"] == "completed"
+    assert len(takeovers(scene, run_id)) == 1
+
+
 @pytest.mark.parametrize("what", ["a reboot", "a process of the same number"])
 def test_an_owner_that_only_looks_alive_is_dead(scene, fake, what):
     run_id = orphaned(scene)

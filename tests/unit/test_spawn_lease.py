@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from orchestrator import processes
 from orchestrator.spawn import lease
+from orchestrator.spawn.model import Settings
 
 
 def test_this_process_is_alive_and_names_itself():
@@ -43,3 +44,11 @@ def test_without_a_boot_id_nobody_is_dead_by_it():
     me = lease.me()
     assert not lease.dead(replace(me, boot_id=""), me)
     assert not lease.dead(me, replace(me, boot_id=""))
+
+
+def test_a_foreign_hosts_run_is_given_up_once_it_has_been_quiet_for_longer_than_it_may_take():
+    me = lease.me()
+    foreign, settings = replace(me, host="elsewhere"), Settings(run_timeout_s=100)
+    assert not lease.lapsed(foreign, me, 100, settings)
+    assert lease.lapsed(foreign, me, 100 + lease.MARGIN_S + 1, settings)
+    assert not lease.lapsed(me, me, 1e9, settings)  # of this host one knows

@@ -40,7 +40,10 @@ def played(home, play, **how):
     async def run(db):
         await db.write(begun)
         row = await db.read(queries.run, "r1")
-        return await play(Record(home, Refusing(db, **how), SystemClock(), row, lambda _run_id: None), db)
+        return await play(
+            Record(home, Refusing(db, **how), SystemClock(), row, changed=lambda _run_id: None, active_s=lambda: 7.0),
+            db,
+        )
 
     return in_home(home, run)
 
@@ -49,6 +52,7 @@ def played(home, play, **how):
 def test_a_change_that_the_disk_refused_is_made_once(tmp_path, kept):
     async def play(mine, db):
         await mine.write(transitions.turn, ["a"], ("queued",), "skipped", "why", "said", "info", AT)
+        assert (await db.read(queries.run, "r1")).active_s == 7.0
         return [one.message for one in await db.read(queries.events, "r1")]
 
     assert played(tmp_path / "home", play, kept=kept).count("said") == 1
