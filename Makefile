@@ -23,7 +23,7 @@ test: setup       ## every test but the long forms and the real CLIs; four at on
 	$(PY) -m pytest -n 4 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
 
 e2e: setup        ## the real CLIs against scripted models, two at once; needs node, installs the CLIs into the user's cache once
-	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope -m "e2e and not slow" tests/e2e $(ARGS)
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
 
 demo: setup       ## the main job on real input
 	@$(PY) -P -m orchestrator demo $(ARGS)
