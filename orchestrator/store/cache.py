@@ -143,9 +143,12 @@ class Cache:
         return body
 
     def find(self, owner: str, key: str) -> bytes | None:
-        """The value archived under the key, or None when it is proven that there is none; a point read."""
+        """The value archived under the key, or None when it is proven that there is none; a point read.
+
+        The empty key is the head of the chain, and never one of its owner's.
+        """
         row = self._before(self._reader, owner, key)
-        return row.value if row.key == key else None
+        return row.value if key and row.key == key else None
 
     def _read(self, sql: str, values: tuple[str, ...]) -> list[tuple[object, ...]]:
         if self._broken is not None:

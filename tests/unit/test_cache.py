@@ -56,6 +56,12 @@ def test_it_keeps_checkpoints_and_archived_keys_and_is_private(cache, path):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_the_empty_key_is_nobodys(cache):
+    cache.save([item(keys=KEYS[:3]), item("agent:b")])
+    assert cache.find("agent:a", "") is None
+    assert cache.find("agent:b", "") is None
+
+
 def test_keys_may_come_in_any_order_and_in_many_saves(cache):
     order = list(KEYS)
     random.Random(1).shuffle(order)
