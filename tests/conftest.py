@@ -15,7 +15,7 @@ import pytest
 
 from tests.stage import MARK, Stage, processes_with
 
-pytest_plugins = ["tests.faults"]
+pytest_plugins = ["tests.faults", "tests.spawn_stage"]
 _COUNT = itertools.count(1)
 # How long one example takes is the machine's matter.
 hypothesis.settings.register_profile("any machine", deadline=None)

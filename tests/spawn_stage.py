@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.fakes.openrouter import Fake
 from tests.stage import Stage, Wire, until
@@ -14,6 +17,13 @@ from tests.stage import Stage, Wire, until
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
 ENDED = {"completed", "failed", "canceled"}
 WAIT_MS = 40_000
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    """The stand-in for OpenRouter and the Smart Spawn API, for one test."""
+    with Fake() as one:
+        yield one
 
 
 class Scene:
@@ -71,6 +81,11 @@ class Scene:
             ),
             Decimal(0),
         )
+
+
+def tool(wire: Wire, name: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool of spawn runs by the rest of its name."""
+    return wire.tool(f"smartspawn_{name}", arguments)
 
 
 def create(wire: Wire, task: str = "Say what is true.", mode: str = "single", **more: Any) -> str:

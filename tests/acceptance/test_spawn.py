@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from tests import spawn_stage
-from tests.fakes.openrouter import Fake
-from tests.spawn_stage import code_of, create, do, ended, result, run, status
+from tests.spawn_stage import code_of, create, do, ended, result, run, status, tool
 from tests.stage import until
 
 TOOLS = [
@@ -27,12 +26,6 @@ STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write
 
 
 @pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
-
-
-@pytest.fixture
 def scene(shared_stage, tmp_path, fake):
     return spawn_stage.Scene(shared_stage, tmp_path, fake)
 
@@ -40,10 +33,6 @@ def scene(shared_stage, tmp_path, fake):
 @pytest.fixture
 def wire(scene):
     return scene.connect()
-
-
-def tool(wire, name, **arguments):
-    return wire.tool(f"smartspawn_{name}", arguments)
 
 
 def whole(wire, run_id, node_id):

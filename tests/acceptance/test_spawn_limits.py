@@ -7,15 +7,8 @@ from decimal import Decimal
 import pytest
 
 from tests import spawn_stage
-from tests.fakes.openrouter import Fake
-from tests.spawn_stage import KEY, code_of, create, do, ended, node, result, run, status
+from tests.spawn_stage import KEY, code_of, create, do, ended, node, result, run, status, tool
 from tests.stage import until
-
-
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
 
 
 @pytest.fixture
@@ -26,10 +19,6 @@ def scene(shared_stage, tmp_path, fake):
 @pytest.fixture
 def wire(scene):
     return scene.connect()
-
-
-def tool(wire, name, **arguments):
-    return wire.tool(f"smartspawn_{name}", arguments)
 
 
 def events(wire, run_id, query=""):

@@ -9,7 +9,6 @@ from orchestrator.clock import SystemClock
 from orchestrator.spawn.model import Asked
 from orchestrator.spawn.runs import Request, Runs
 from tests import spawn_stage
-from tests.fakes.openrouter import Fake
 from tests.spawn_stage import WAIT_MS, create, ended, status
 from tests.stage import until
 
@@ -17,12 +16,6 @@ EARLY = ("spawn:begun", "spawn:laid", "spawn:claimed")
 LATE = ("spawn:answered", "spawn:stored", "spawn:settled", "spawn:merged", "spawn:finished")
 RERUN = {"spawn:claimed", "spawn:answered"}
 """At these an attempt is in flight, of which nobody knows whether it was paid."""
-
-
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
 
 
 @pytest.fixture

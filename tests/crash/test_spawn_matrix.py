@@ -43,12 +43,6 @@ def nursery():
         yield one
 
 
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
-
-
 class Case:
     """One run in its own home, lived through by one process after the other."""
 

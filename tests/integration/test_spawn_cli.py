@@ -12,17 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests import spawn_stage
-from tests.fakes.openrouter import Fake
 from tests.spawn_stage import KEY, do
 from tests.stage import BOUND_S, readable, until
 
 STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write the article."
-
-
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from orchestrator import processes
 from orchestrator.spawn import ddl, transitions, upgrade
 from tests import mounts, spawn_stage, spawns
 from tests.fakes.openrouter import Fake
-from tests.spawn_stage import KEY, code_of, create, ended, result, run, status
+from tests.spawn_stage import KEY, code_of, create, ended, result, run, status, tool
 from tests.spawns import in_home, old_home
 from tests.stage import alive, tree, until
 
@@ -28,12 +28,6 @@ TOOLS = {
     "run_cancel": {"run_id": "done"},
     "artifact_get": {"run_id": "done", "node_id": "merged"},
 }
-
-
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
 
 
 @pytest.fixture
@@ -55,10 +49,6 @@ def neighbour(own_world):
 def beside(neighbour, tmp_path, fake):
     """The same home, seen from another project."""
     return spawn_stage.Scene(neighbour, tmp_path, fake)
-
-
-def tool(wire, name, **arguments):
-    return wire.tool(f"smartspawn_{name}", arguments)
 
 
 def row(scene, run_id):

@@ -9,7 +9,7 @@ import pytest
 
 from tests import spawn_stage, squads
 from tests.fakes.openrouter import Fake
-from tests.spawn_stage import code_of, create, ended, node, result, run, status
+from tests.spawn_stage import code_of, create, ended, node, result, run, status, tool
 from tests.squads import FAKE, calls, do, gone
 from tests.stage import until
 
@@ -62,10 +62,6 @@ def scene(shared_stage, tmp_path, fake):
 @pytest.fixture
 def wire(scene):
     return scene.connect()
-
-
-def tool(wire, name, **arguments):
-    return wire.tool(f"smartspawn_{name}", arguments)
 
 
 def whole(wire, run_id, node_id):

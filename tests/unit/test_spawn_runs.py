@@ -13,7 +13,6 @@ from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, splitter
 from orchestrator.spawn.model import Asked, Fault, Reply
 from orchestrator.spawn.runs import Request, Runs
-from tests.fakes.openrouter import Fake
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
 OTHER_KEY = "sk-or-v1-fedcba9876543210fedcba9876543210"
@@ -90,12 +89,6 @@ def play(base, coroutine, clock=None, **env):
                 await desk.runs.close()
 
     return asyncio.run(all_of_it())
-
-
-@pytest.fixture
-def fake():
-    with Fake() as one:
-        yield one
 
 
 def model_env(fake, **more):
