@@ -248,6 +248,11 @@ def half(rows):
     return [row for at, row in enumerate(rows) if at % 4 in (0, 3)]
 
 
+def third(rows):
+    """A third of the rows, for an agent takes longer than a task: before one step, after the next but one, and so on."""
+    return [row for at, row in enumerate(rows) if at % 6 in (0, 5)]
+
+
 def batches(rows, size):
     """The rows in batches of at most ``size``, dealt out so that neighbours do not meet in one life."""
     count = -(-len(rows) // size)

@@ -93,6 +93,7 @@ def test_a_daemon_killed_under_thirty_relays_is_replaced_before_any_client_notic
     stage.finish()
 
 
+@pytest.mark.slow
 def test_a_daemon_ended_by_sigterm_under_thirty_relays_is_replaced_before_any_client_notices(stages):
     stage, pids = stages(config=PATIENT), set()
 

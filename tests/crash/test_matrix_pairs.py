@@ -13,9 +13,9 @@ from tests.fakes.relays import until
         pytest.param("outbox:exited:after", "outbox:requeued:after", "recover", marks=pytest.mark.slow),
         ("outbox:starting:after", "tmux:split-window", "create"),
         pytest.param("tmux:split-window", "tmux:set-option", "creates", marks=pytest.mark.slow),
-        ("inbox:stop:after", "outbox:stopped:after", "delete"),
+        pytest.param("inbox:stop:after", "outbox:stopped:after", "delete", marks=pytest.mark.slow),
         pytest.param("outbox:stopped:before", "tmux:kill-pane", "delete", marks=pytest.mark.slow),
-        ("outbox:result:after", "broadcast:append:before", "work"),
+        pytest.param("outbox:result:after", "broadcast:append:before", "work", marks=pytest.mark.slow),
         ("inbox:cancel:after", "outbox:cancel_requested:after", "cancel"),
     ],
 )
@@ -86,8 +86,8 @@ def test_a_delete_whose_master_and_daemon_both_died_is_carried_out_by_the_next_d
     ("step", "move"),
     [
         ("tmux:new-session", "create"),
-        ("tmux:set-option", "create"),
-        ("window:restored", "delete"),
+        pytest.param("tmux:set-option", "create", marks=pytest.mark.slow),
+        pytest.param("window:restored", "delete", marks=pytest.mark.slow),
         ("outbox:deleted:after", "delete"),
     ],
 )

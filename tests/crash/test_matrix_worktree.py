@@ -8,16 +8,11 @@ import pytest
 
 from orchestrator.team import worktree_facts
 from tests.crash.conftest import over
-from tests.crash.moves import AGENT, around
+from tests.crash.moves import AGENT
 from tests.fakes.relays import until
 
-MAKING = [
-    *(f"worktree:{step}" for step in ("begin", "chosen", "added", "copied")),
-    *around("outbox:starting"),
-    "launch:written",
-    "tmux:split-window",
-    "answer:agent_create",
-]
+MAKING = [*(f"worktree:{step}" for step in ("begin", "chosen", "added", "copied")), "outbox:starting:before"]
+LATER = ["outbox:starting:after", "launch:written", "tmux:split-window", "answer:agent_create"]
 
 
 def sh(where, *words):
@@ -62,9 +57,12 @@ def whole(stage, master, agent):
     assert process.cwd() == str(path)
 
 
-def test_a_daemon_killed_while_it_makes_a_worktree_makes_each_once(stage):
+@pytest.mark.parametrize(
+    "steps", [pytest.param(MAKING, id="making"), pytest.param(LATER, id="later", marks=pytest.mark.slow)]
+)
+def test_a_daemon_killed_while_it_makes_a_worktree_makes_each_once(stage, steps):
     master, agents = stage.master(), []
-    for step in MAKING:
+    for step in steps:
         agents.append(stage.new("a"))
         stage.arm(step)
         try:

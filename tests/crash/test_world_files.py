@@ -75,7 +75,7 @@ def test_one_agent_without_its_files_is_told_and_the_others_work_on(team, faults
     faults("world")
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("written", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_files_that_were_moved_away_and_put_back_are_taken_up_again(team, written, faults):
     stage, wire = team
     home, aside = stage.root / ".agents", stage.root / "aside"

@@ -133,7 +133,10 @@ def put(scene, key, mode=0o600):
     half.rename(scene.home / "openrouter.key")
 
 
-@pytest.mark.parametrize("content", [KEY, "two words"], ids=["for all to read", "no key"])
+@pytest.mark.parametrize(
+    "content",
+    [pytest.param(KEY, id="for all to read"), pytest.param("two words", id="no key", marks=pytest.mark.slow)],
+)
 def test_a_key_file_that_may_not_be_used_holds_up_nobody_who_needs_none(scene, fake, content):
     run_id = orphaned(scene)
     scene.home.joinpath("openrouter.key").touch()
@@ -388,7 +391,7 @@ def test_asking_for_a_broken_home_again_and_again_leaves_nothing_running_in_the_
     until(lambda: len(list(place.iterdir())) <= before)
 
 
-@pytest.mark.parametrize("how", ["gone", "a file", "garbage"])
+@pytest.mark.parametrize("how", ["gone", "garbage", pytest.param("a file", marks=pytest.mark.slow)])
 def test_a_daemon_whose_home_is_harmed_while_it_works_says_so_and_ends_in_good_order(stage, tmp_path, fake, how):
     scene = spawn_stage.Scene(stage, tmp_path, fake)
     fake.rule(hold="gate", **ONE)

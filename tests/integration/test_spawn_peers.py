@@ -245,8 +245,13 @@ def held_run(scene, wire, engine):
     return run_id
 
 
-@pytest.mark.parametrize("end", [killed, stopped])
-@pytest.mark.parametrize("engine", ["command", "claude"])
+@pytest.mark.parametrize(
+    ("engine", "end"),
+    [
+        ("command", killed), ("claude", stopped),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("command", stopped), ("claude", killed))),
+    ],
+)  # fmt: skip
 def test_a_member_dies_with_its_daemon_and_its_node_is_run_once_more_as_before(scene, wire, engine, end):
     run_id = held_run(scene, wire, engine)
     (first,) = calls(scene)
@@ -371,8 +376,13 @@ def test_an_agents_answer_of_two_megabytes_comes_whole_from_its_artifacts(scene,
     assert output(wire, run_id, "single") == "x" * (2 << 20)
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
-@pytest.mark.parametrize("when", ["queued", "taken", "answered"])
+@pytest.mark.parametrize(
+    ("when", "end"),
+    [
+        ("queued", "killed"), ("taken", "stopped"), ("answered", "killed"),
+        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("queued", "stopped"), ("taken", "killed"), ("answered", "stopped"))),
+    ],
+)  # fmt: skip
 def test_the_task_of_an_agent_outlives_the_daemon_and_its_answer_completes_the_node(scene, agents, when, end):
     player = agents.play("a")
     wire = scene.connect()
@@ -428,7 +438,7 @@ def test_a_node_whose_agent_is_deleted_fails_at_once_and_says_so(scene, agents):
     }
 
 
-@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.parametrize("end", ["killed", pytest.param("stopped", marks=pytest.mark.slow)])
 def test_another_projects_daemon_takes_no_run_of_our_members_and_agents(scene, agents, make_stage, end):
     agents.play("a")
     wire = scene.connect()

@@ -154,8 +154,8 @@ def interrupted(stage, kills, step, victim):
 @pytest.mark.parametrize(
     ("step", "victim"),
     [
-        ("outbox:starting:after", "daemon"), ("tmux:split-window", "daemon"), ("answer:agents_create", "daemon"),
-        ("outbox:starting:after", "command"), ("launch:released", "command"),
+        ("tmux:split-window", "daemon"), ("answer:agents_create", "daemon"), ("launch:released", "command"),
+        *(pytest.param("outbox:starting:after", victim, marks=pytest.mark.slow) for victim in ("daemon", "command")),
     ],
 )  # fmt: skip
 def test_killed_half_way_and_run_again_it_is_the_same_team(stage, step, victim):
