@@ -27,7 +27,15 @@ ROOT = HERE.parents[1]
 CONFIG = "stop_grace_s = 20.0\nkill_grace_s = 1.0\n"
 BOUND_S = 60.0  # beyond the longest wait of a tool that is called here
 # The parent is the CLI: agents inherit its environment. A session of its own, so that its whole group can be killed.
-CLI = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P", "-m", "orchestrator", "mcp"]
+PARENT = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P"]
+CLI = [*PARENT, "-m", "orchestrator", "mcp"]
+# How long a call may wait for the next daemon is no matter of the matrix: on a starved machine one takes 20 s to start.
+PATIENT = """
+import sys
+from orchestrator import __main__, relay
+relay.ERR_AFTER = relay.INIT_AFTER = 50.0
+sys.exit(__main__.main())
+"""
 
 
 def over(process):
@@ -41,7 +49,7 @@ class Master(Client):
     """A master CLI with its relay. Every answer is kept; `close` fails when a call was answered twice or never."""
 
     def __init__(self, stage):
-        super().__init__(CLI, stage.root, stage.env)
+        super().__init__([*PARENT, "-c", PATIENT, "mcp"], stage.root, stage.env)
         self.stage = stage
         self.asked = []
         self.handshake()
@@ -218,6 +226,11 @@ class Stage:
 
     def check(self, **more):
         return check(self.root, self.ledger, **more)
+
+    def deleted(self, agent_id):
+        """Wait until a delete that nobody waits for any more has done all: its record, and the end of the run."""
+        self.record(agent_id, "deleted")
+        until(lambda: all(run["ended_at"] for run in self.found().runs.values()))
 
     def finish(self):
         """Delete every agent, stop the daemon: nothing may be left over, in files, panes or processes."""

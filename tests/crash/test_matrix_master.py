@@ -137,7 +137,7 @@ def test_a_delete_whose_master_died_also_ends_an_agent_that_would_not_stop_by_it
     master.ask("agent_delete", agent_id="deaf")
     stage.spent("inbox:stop:after")
     master.gone()
-    stage.record("deaf", "deleted")
+    stage.deleted("deaf")
     stage.finish()
 
 

@@ -76,7 +76,7 @@ def test_a_delete_whose_master_and_daemon_both_died_is_carried_out_by_the_next_d
     master.ask("agent_delete", agent_id="a")
     stage.spent("inbox:stop:after")
     master.gone()
-    stage.record("a", "deleted")  # the relay of the agent has started the next daemon
+    stage.deleted("a")  # the relay of the agent has started the next daemon
     assert stage.found().task("t")[1]["by"] == "agent"
     until(lambda: stage.panes() == [""])
     stage.finish()
