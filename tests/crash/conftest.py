@@ -20,6 +20,7 @@ from orchestrator import steps
 from orchestrator.core import events
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
+from tests.stage import PATIENT
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -29,13 +30,6 @@ BOUND_S = 60.0  # beyond the longest wait of a tool that is called here
 # The parent is the CLI: agents inherit its environment. A session of its own, so that its whole group can be killed.
 PARENT = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P"]
 CLI = [*PARENT, "-m", "orchestrator", "mcp"]
-# How long a call may wait for the next daemon is no matter of the matrix: on a starved machine one takes 20 s to start.
-PATIENT = """
-import sys
-from orchestrator import __main__, relay
-relay.ERR_AFTER = relay.INIT_AFTER = 50.0
-sys.exit(__main__.main())
-"""
 
 
 def over(process):
