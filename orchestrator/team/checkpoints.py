@@ -272,14 +272,15 @@ class Checkpoints:
     async def _save(self, names: list[str]) -> None:
         self._behind.difference_update(names)
         if self._cache is None:
-            for name in names:
-                self._owners[name].unsaved = 0
-                _rest(self._owners[name])
+            self._unsaved(names)
             return
         taken = [one for name in names if (one := self._take(name)) is not None]
         synced = await asyncio.gather(*(_durable(one) for one in taken))
         taken = [one for one, durable in zip(taken, synced, strict=True) if durable]
         gone, cache = set(self._gone), self._cache
+        if cache is None:  # given up or closed while all became durable
+            self._unsaved(names)
+            return
         try:
             await asyncio.to_thread(_write, cache, taken, gone)
         except OSError as error:
@@ -295,6 +296,12 @@ class Checkpoints:
                     self._saved(one)
                 else:  # its files were written anew meanwhile
                     self._forget(one.name)
+
+    def _unsaved(self, names: list[str]) -> None:
+        """Let go what waits for a checkpoint that will never be."""
+        for owner in filter(None, map(self._owners.get, names)):
+            owner.unsaved = 0
+            _rest(owner)
 
     def _take(self, name: str) -> _Taken | None:
         owner = self._owners[name]

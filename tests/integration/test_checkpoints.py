@@ -14,7 +14,7 @@ from orchestrator.core import state, supervise
 from orchestrator.errors import Conflict, Environment
 from orchestrator.store.cache import BrokenCache, Cache
 from orchestrator.store.lines import encode
-from orchestrator.team import agents, tasks
+from orchestrator.team import agents, checkpoints, tasks
 from orchestrator.team.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER
 from orchestrator.team.folding import folded
 from tests.desk import essence
@@ -468,6 +468,23 @@ async def test_without_a_cache_everything_works_from_memory(tmp_path, monkeypatc
     again = Team(tmp_path).load(clean=True)
     assert knows(again) == before
     again.close()
+
+
+async def test_a_cache_given_up_while_records_become_durable_is_not_written_to(tmp_path, monkeypatch):
+    team = Team(tmp_path)
+    await team.agent()
+    await work(team, ["t1"])
+    kept = team.roster.checkpoints
+
+    async def durable(one):
+        kept._give_up(BrokenCache("no"))
+        return True
+
+    monkeypatch.setattr(checkpoints, "_durable", durable)
+    await kept.finish()
+    assert kept.agent("a1") is None
+    assert (await enqueue(team, "t1", req="m:again"))["duplicate"], "it is kept in memory"
+    team.close()
 
 
 async def test_nothing_is_saved_that_is_not_durable(tmp_path):
