@@ -33,14 +33,7 @@ from tests.integration.tmux_server import PrivateServer
 T = TypeVar("T")
 BOUND_S = 90.0  # beyond the 45 s that agent_create takes by itself where agents are slow to get ready
 MARK = "ORCHESTRATOR_RUN_BASE"
-# How long a call waits for the next daemon is no matter of these tests: on a starved machine one takes 20 s to start.
-PATIENT = """
-import sys
-from orchestrator import __main__, relay
-relay.ERR_AFTER = relay.INIT_AFTER = 50.0
-sys.exit(__main__.main())
-"""
-RELAY = (sys.executable, "-P", "-c", PATIENT, "mcp")
+RELAY = (sys.executable, "-P", "-m", "orchestrator", "mcp")
 TERMINAL = {"result", "error", "canceled"}
 
 # What a CLI is to its MCP server: a parent with its own environment. Orphaned (init becomes its parent), because

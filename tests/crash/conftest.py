@@ -20,7 +20,6 @@ from orchestrator import steps
 from orchestrator.core import events
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
-from tests.stage import PATIENT
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -28,8 +27,7 @@ ROOT = HERE.parents[1]
 CONFIG = "stop_grace_s = 20.0\nkill_grace_s = 1.0\n"
 BOUND_S = 60.0  # beyond the longest wait of a tool that is called here
 # The parent is the CLI: agents inherit its environment. A session of its own, so that its whole group can be killed.
-PARENT = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P"]
-CLI = [*PARENT, "-m", "orchestrator", "mcp"]
+CLI = ["setsid", "sh", "-c", '"$@"; exit $?', "cli", sys.executable, "-P", "-m", "orchestrator", "mcp"]
 
 
 def over(process):
@@ -43,7 +41,7 @@ class Master(Client):
     """A master CLI with its relay. Every answer is kept; `close` fails when a call was answered twice or never."""
 
     def __init__(self, stage):
-        super().__init__([*PARENT, "-c", PATIENT, "mcp"], stage.root, stage.env)
+        super().__init__(CLI, stage.root, stage.env)
         self.stage = stage
         self.asked = []
         self.handshake()
