@@ -2,6 +2,8 @@
 #   make demo ARGS=--keep      make test ARGS='-k worker'
 PY = .venv/bin/python
 ARGS =
+# Tests start hundreds of processes; each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup venv check test e2e demo bench bench-engines soak lock dist clean
 
