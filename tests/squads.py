@@ -117,6 +117,11 @@ def gone(stage: Any) -> None:
     try:
         until(lambda: not members(stage))
     finally:
-        for pid in members(stage):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end(stage)
+
+
+def end(stage: Any) -> None:
+    """Kill what members a test left, as one that failed does: the next test of a shared stage looks for its own only."""
+    for pid in members(stage):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

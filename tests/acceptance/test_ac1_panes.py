@@ -33,7 +33,9 @@ def window_of(stage, pane):
     return stage.server.show(pane, "#{window_id}")
 
 
-@pytest.mark.parametrize(("width", "height", "splits"), [(220, 60, ["-h", "-v"]), (80, 24, ["-v"])])
+@pytest.mark.parametrize(
+    ("width", "height", "splits"), [(220, 60, ["-h", "-v"]), pytest.param(80, 24, ["-v"], marks=pytest.mark.slow)]
+)
 @pytest.mark.anyio
 async def test_three_agents_get_three_panes_in_the_masters_window_and_the_users_panes_stay(
     stage, width, height, splits

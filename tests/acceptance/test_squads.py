@@ -19,7 +19,8 @@ CHAT_KEYS = ["memberId", "roleId", "chatId", "status", "rawStdout", "rawStderr"]
 @pytest.fixture
 def scene(shared_stage, tmp_path):
     role(shared_stage, name="The coder", description="Writes code")
-    return squads.Scene(shared_stage, tmp_path)
+    yield squads.Scene(shared_stage, tmp_path)
+    squads.end(shared_stage)
 
 
 def only(answer):
@@ -211,6 +212,7 @@ def test_two_members_of_one_chat_take_turns(scene):
     tasks = [do(hold=str(gate)), do(say="second")]
     asked = {"members": [{"roleId": "coder", "task": one, "chatId": "c1"} for one in tasks]}
     key = wire.start(squads.TOOL, asked)
+    until(lambda: calls(scene))
     other = wire.start(squads.TOOL, {"members": [{"roleId": "coder", "task": do(), "chatId": "c2"}]})
     assert wire.outcome(wire.answer(other))["members"][0]["status"] == "completed"
     assert len([one for one in calls(scene) if "c1" in one["argv"]]) == 1

@@ -243,14 +243,14 @@ DELETE = [
 ]
 
 
-def half(rows):
-    """Half of the rows: before one step, after the next, and so on."""
-    return [row for at, row in enumerate(rows) if at % 4 in (0, 3)]
-
-
 def third(rows):
-    """A third of the rows, for an agent takes longer than a task: before one step, after the next but one, and so on."""
+    """A third of the rows: before one step, after the next but one, and so on."""
     return [row for at, row in enumerate(rows) if at % 6 in (0, 5)]
+
+
+def sixth(rows):
+    """A sixth of the rows, for an agent takes longer than a task: before one step, after another, and so on."""
+    return [row for at, row in enumerate(rows) if at % 12 in (0, 7)]
 
 
 def batches(rows, size):

@@ -24,7 +24,8 @@ def known(stage, master, worker, done):
     stage.check(broadcast=False)
 
 
-@pytest.mark.parametrize("gone", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", [False, True])
 def test_a_daemon_killed_while_it_saves_checkpoints_forgets_nothing(stage, gone):
     """``gone``: somebody deletes the cache before the next daemon looks for it."""
     master = stage.master()

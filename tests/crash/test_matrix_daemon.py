@@ -1,12 +1,12 @@
 """The daemon killed with -9 at every step of a task's and an agent's life: one answer per call, nothing lost or twice.
 
-Each row is a step and what makes the team pass it. Here stand half of the rows of a task and a third of those of an
-agent, and those of one batch share a team's life; ``make soak`` has all rows, and gives each a life of its own.
+Each row is a step and what makes the team pass it. Here stand a third of the rows of a task and a sixth of those of
+an agent, and those of one batch share a team's life; ``make soak`` has all rows, and gives each a life of its own.
 """
 
 import pytest
 
-from tests.crash.moves import AGAIN, CREATE, DELETE, FAIL, MORE, MOVES, TASK, batches, half, third
+from tests.crash.moves import AGAIN, CREATE, DELETE, FAIL, MORE, MOVES, TASK, batches, sixth, third
 
 
 def play(stage, rows):
@@ -25,27 +25,27 @@ def play(stage, rows):
     stage.finish()
 
 
-@pytest.mark.parametrize("rows", batches(half(TASK), 8))
+@pytest.mark.parametrize("rows", batches(third(TASK), 9))
 def test_a_daemon_killed_at_any_step_of_a_task_loses_nothing_and_does_nothing_twice(stage, rows):
     play(stage, rows)
 
 
-@pytest.mark.parametrize("rows", batches(third(CREATE), 7))
+@pytest.mark.parametrize("rows", batches(sixth(CREATE), 7))
 def test_a_daemon_killed_while_it_creates_agents_makes_each_once(stage, rows):
     play(stage, rows)
 
 
-@pytest.mark.parametrize("rows", batches(third(FAIL), 7))
+@pytest.mark.parametrize("rows", batches(sixth(FAIL), 7))
 def test_a_daemon_killed_while_an_agent_is_lost_relaunches_it_once(stage, rows):
     play(stage, rows)
 
 
-@pytest.mark.parametrize("rows", batches(third(DELETE), 7))
+@pytest.mark.parametrize("rows", batches(sixth(DELETE), 7))
 def test_a_daemon_killed_while_it_deletes_an_agent_deletes_it_and_its_pane(stage, rows):
     play(stage, rows)
 
 
-@pytest.mark.parametrize("rows", batches(third(AGAIN), 10))
+@pytest.mark.parametrize("rows", batches(sixth(AGAIN), 10))
 def test_a_daemon_killed_while_an_agent_gets_another_life_begins_it_once(stages, rows):
     play(stages(config="timeout_grace_s = 0.5\n"), rows)
 

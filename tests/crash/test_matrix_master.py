@@ -1,14 +1,14 @@
 """The master (its CLI and relay) killed with -9 at the steps of the daemon: the team works on, a new master finds it.
 
 The daemon must finish what it was asked, or never have begun: there is nobody who would ask again. Here
-stands half of the steps, ``make soak`` has all.
+stands a third of the steps, ``make soak`` has all.
 """
 
 import psutil
 import pytest
 
 from tests.crash.conftest import over
-from tests.crash.moves import AGENT, batches, half
+from tests.crash.moves import AGENT, batches, third
 from tests.fakes.relays import until
 
 
@@ -118,7 +118,7 @@ def play(stage, rows):
     stage.finish()
 
 
-@pytest.mark.parametrize("rows", batches(half(ROWS), 12))
+@pytest.mark.parametrize("rows", batches(third(ROWS), 12))
 def test_a_master_killed_at_any_step_leaves_a_team_that_works_on(stage, rows):
     play(stage, rows)
 

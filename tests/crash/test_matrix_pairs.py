@@ -16,7 +16,7 @@ from tests.fakes.relays import until
         pytest.param("inbox:stop:after", "outbox:stopped:after", "delete", marks=pytest.mark.slow),
         pytest.param("outbox:stopped:before", "tmux:kill-pane", "delete", marks=pytest.mark.slow),
         pytest.param("outbox:result:after", "broadcast:append:before", "work", marks=pytest.mark.slow),
-        ("inbox:cancel:after", "outbox:cancel_requested:after", "cancel"),
+        pytest.param("inbox:cancel:after", "outbox:cancel_requested:after", "cancel", marks=pytest.mark.slow),
     ],
 )
 def test_a_daemon_killed_again_while_it_recovers_still_does_everything_once(stage, first, second, move):
@@ -33,7 +33,10 @@ def test_a_daemon_killed_again_while_it_recovers_still_does_everything_once(stag
 
 @pytest.mark.parametrize(
     ("orphaning", "fatal"),
-    [("outbox:starting:before", "outbox:starting:after"), ("launch:written", "tmux:split-window")],
+    [
+        ("outbox:starting:before", "outbox:starting:after"),
+        pytest.param("launch:written", "tmux:split-window", marks=pytest.mark.slow),
+    ],
 )
 def test_an_agent_whose_master_and_daemon_both_died_is_made_whole_by_the_next_daemon(stage, orphaning, fatal):
     master = stage.master()
@@ -88,7 +91,7 @@ def test_a_delete_whose_master_and_daemon_both_died_is_carried_out_by_the_next_d
         ("tmux:new-session", "create"),
         pytest.param("tmux:set-option", "create", marks=pytest.mark.slow),
         pytest.param("window:restored", "delete", marks=pytest.mark.slow),
-        ("outbox:deleted:after", "delete"),
+        pytest.param("outbox:deleted:after", "delete", marks=pytest.mark.slow),
     ],
 )
 def test_outside_tmux_a_daemon_killed_around_its_own_session_makes_and_ends_it_once(stages, step, move):

@@ -11,8 +11,9 @@ from tests.crash.conftest import over
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
 
-MAKING = [*(f"worktree:{step}" for step in ("begin", "chosen", "added", "copied")), "outbox:starting:before"]
-LATER = ["outbox:starting:after", "launch:written", "tmux:split-window", "answer:agent_create"]
+MAKING = ["worktree:begin", "worktree:added", "outbox:starting:before"]
+OTHER = ["worktree:chosen", "worktree:copied", "outbox:starting:after", "launch:written"]
+OTHER += ["tmux:split-window", "answer:agent_create"]
 
 
 def sh(where, *words):
@@ -58,7 +59,7 @@ def whole(stage, master, agent):
 
 
 @pytest.mark.parametrize(
-    "steps", [pytest.param(MAKING, id="making"), pytest.param(LATER, id="later", marks=pytest.mark.slow)]
+    "steps", [pytest.param(MAKING, id="making"), pytest.param(OTHER, id="other", marks=pytest.mark.slow)]
 )
 def test_a_daemon_killed_while_it_makes_a_worktree_makes_each_once(stage, steps):
     master, agents = stage.master(), []

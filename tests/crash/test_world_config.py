@@ -113,7 +113,14 @@ def test_whatever_becomes_of_the_file_the_last_good_configuration_stays(make_sta
     assert "Traceback" not in log(stage)
 
 
-@pytest.mark.parametrize("name", ["a directory", "a pipe", "deep nesting"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a directory", marks=pytest.mark.slow),
+        "a pipe",
+        pytest.param("deep nesting", marks=pytest.mark.slow),
+    ],
+)
 def test_a_daemon_that_finds_such_a_file_at_its_start_says_so_and_does_not_hang(make_stage, name, faults):
     stage = make_stage()
     BROKEN[name](stage.root / ".agents" / "config.toml")

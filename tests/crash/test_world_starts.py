@@ -94,7 +94,9 @@ def test_a_daemon_whose_configuration_is_bad_is_tried_seldom_and_the_reason_told
     faults("world", MANY)
 
 
-@pytest.mark.parametrize("name", ["lock", "log", "socket"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("lock", marks=pytest.mark.slow), pytest.param("log", marks=pytest.mark.slow), "socket"]
+)
 def test_a_run_directory_that_cannot_be_used_starts_nothing_and_is_told(counted, name, faults):
     """A directory in the place of a file, for the tests may run as a user who may write everywhere."""
     place = counted.run_dir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from tests.e2e import other_user
 from tests.e2e.agent import PATIENT, QUICK, Agent, are_stopped, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S
@@ -61,6 +63,7 @@ def test_an_agents_whole_life(make_world):
     assert settings.read_bytes() == text
 
 
+@pytest.mark.slow  # test_claude has it: what differs is the user, not the CLI
 def test_as_an_unprivileged_user_with_the_key_in_the_shell_alone(make_world):
     world = make_world("gemini", user=other_user.UID, config=QUICK)
     settings = world.home / ".gemini" / "settings.json"

@@ -41,6 +41,7 @@ def results_of(world, name):
     return [one.text for message in messages for one in message.results if one.call.name == name]
 
 
+@pytest.mark.slow  # test_team has its work, parking, Esc, cancel and death; each start takes seconds of both cores
 def test_an_agents_whole_life(make_world):
     world = make_world("opencode", config=QUICK)
     path = of_the_user(world)

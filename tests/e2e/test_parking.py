@@ -28,7 +28,9 @@ def agent(made):
     return made
 
 
-each = pytest.mark.parametrize("made", ["claude", "codex", "gemini", "opencode"], indirect=True)
+# All four park and are woken in test_team; what takes longest of them has its own life in make soak.
+long = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("gemini", "opencode")]
+each = pytest.mark.parametrize("made", ["claude", "codex", *long], indirect=True)
 held_by_a_hook = pytest.mark.parametrize("made", ["claude", "codex", "gemini"], indirect=True)
 
 
@@ -98,7 +100,7 @@ def lead(seen, gate):
     return "I have read the news."
 
 
-@pytest.fixture(params=["claude", "gemini"])
+@pytest.fixture(params=["claude", long[0]])
 def waiting(request, make_world):
     """A master whose turn has ended while its agent works, held by its hook: its pane, the gate, what it saw."""
     world = make_world(request.param)

@@ -150,23 +150,27 @@ def outcomes(world, task_id, kinds=KINDS, bound_s=BOUND_S):
     return {kind: ends_of(world.stage.records(kind), task_id) for kind in kinds}
 
 
-def test_every_misbehaviour_of_a_model_ends_in_the_designed_outcome(team):
+@pytest.mark.parametrize("everywhere", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_every_misbehaviour_of_a_model_ends_in_the_designed_outcome(team, everywhere):
+    """Each at two of the CLIs, in turn, or ``everywhere``."""
     wrong = []
-    for fault in FAULTS:
-        for kind in KINDS:
-            give(team, kind, fault, {"say": fault, "misbehave": fault})
-            give(team, kind, f"after-{fault}", {"say": "after"})
-        for task in (fault, f"after-{fault}"):
-            for kind, ends in outcomes(team, task).items():
+    for number, fault in enumerate(FAULTS):
+        kinds = KINDS if everywhere else (KINDS[number % 4], KINDS[(number + 1) % 4])
+        task_id = f"{fault}-everywhere" if everywhere else fault
+        for kind in kinds:
+            give(team, kind, task_id, {"say": fault, "misbehave": fault})
+            give(team, kind, f"after-{task_id}", {"say": "after"})
+        for task in (task_id, f"after-{task_id}"):
+            for kind, ends in outcomes(team, task, kinds).items():
                 if [one["type"] for one in ends] != ["result"] or ends[0]["payload"] not in (
                     {"said": fault},
                     {"said": "after"},
                 ):
                     wrong.append((fault, task, kind, ends))
-        for kind in KINDS:
+        for kind in kinds:
             records = team.stage.records(kind)
             again = [
-                r for r in records if r["type"] == "delivered" and r["task_id"] == fault and r.get("redelivered")
+                r for r in records if r["type"] == "delivered" and r["task_id"] == task_id and r.get("redelivered")
             ]
             if (fault == "forget_terminal") and not again:
                 wrong.append((fault, "was not handed out once more", kind, records[-8:]))

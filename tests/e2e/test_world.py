@@ -34,7 +34,9 @@ def leading(world: World, seen: list[Any]) -> Callable[[], Any]:
     return lead
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind == "opencode" else []) for kind in KINDS]
+)
 @pytest.mark.parametrize(
     "user", [0, pytest.param(other_user.UID, marks=pytest.mark.slow)], ids=["same-user", "other-user"]
 )

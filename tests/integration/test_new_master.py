@@ -61,7 +61,13 @@ def told(master):
     return [one["task_id"] for one in page["events"] if one["type"] == "result"]
 
 
-@pytest.mark.parametrize("how", ["beside the first", "its pane is closed", "in the same pane"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "in the same pane",
+        *(pytest.param(how, marks=pytest.mark.slow) for how in ("beside the first", "its pane is closed")),
+    ],
+)
 def test_a_new_master_takes_the_team_over(stage, how):
     pane = stage.server.start()
     window = stage.server.show(pane, "#{window_id}")

@@ -11,6 +11,7 @@ from tests.squads import calls, collect, connect, do, file_of, gone, role, start
 from tests.stage import until
 
 STEPS = ("prepared", "intended", "spawned", "recorded", "told", "ended")
+KILLED = ("prepared", "intended", "spawned", "told")  # in make test; the others in make soak
 ENDED = {"completed", "error", "timeout"}
 
 
@@ -44,7 +45,11 @@ def answered_once(scene, answer, count):
     return [row["status"] for row in rows]
 
 
-@pytest.mark.parametrize("step", [f"squad:{step}" for step in STEPS] + [f"answer:{squads.TOOL}"])
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(f"squad:{step}", marks=[] if step in KILLED else pytest.mark.slow) for step in STEPS]
+    + [pytest.param(f"answer:{squads.TOOL}", marks=pytest.mark.slow)],
+)
 def test_a_daemon_killed_at_a_step_of_a_squad_starts_no_member_twice(scene, step):
     wire = connect(scene, **armed(scene, step))
     answer = start(wire, do(say="a"), do(say="b"), do(say="c"))

@@ -154,7 +154,8 @@ def interrupted(stage, kills, step, victim):
 @pytest.mark.parametrize(
     ("step", "victim"),
     [
-        ("tmux:split-window", "daemon"), ("answer:agents_create", "daemon"), ("launch:released", "command"),
+        ("answer:agents_create", "daemon"), ("launch:released", "command"),
+        pytest.param("tmux:split-window", "daemon", marks=pytest.mark.slow),
         *(pytest.param("outbox:starting:after", victim, marks=pytest.mark.slow) for victim in ("daemon", "command")),
     ],
 )  # fmt: skip
