@@ -35,8 +35,12 @@ Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 CALL_LIMITS = range(1, 86_401)
 TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
 ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
+COMING_AFTER = (
+    45.0  # for a daemon that is there and has not spoken yet; the shortest client gives a call up after 60 s
+)
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
 HELLO_S = 15.0
+CALL_MARGIN_S = 15.0  # what the way of an error to a client with a limit may take on a busy machine
 DRAIN_S = 2.0  # the SDK's client kills its server 2 s after closing stdin
 LINGER_S = 1.0  # how young a request must be to be waited for when stdin ends
 BACKOFF = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -46,6 +50,7 @@ HIGH = 8 << 20  # bytes waiting for one side, above which the other side is not 
 MAX_LINE = 32 << 20  # below the daemon's own limit, which would end the connection and be met again on re-sending
 CHUNK = 1 << 18
 
+SILENT = "no hello"
 _HANDSHAKE = ("initialize", "server/discover")
 
 
@@ -71,6 +76,7 @@ class Relay:
         self.retry_at = now
         self.fails = 0  # connections in a row that ended before the daemon's hello
         self.flaps = 0  # daemons in a row that did not last
+        self.coming = False  # a daemon holds the door open: it loads, or the machine gives it no time
         self.reason: dict[str, Any] | None = None
         self.to_client = bytearray()
         self.to_daemon = bytearray()
@@ -90,7 +96,7 @@ class Relay:
             if self.sock is None and now >= self.retry_at and not self.half_closed:
                 self._reach(now)
             elif self.sock is not None and not self.up and now >= self.since + HELLO_S:
-                self._lost("no hello")
+                self._lost(SILENT)
             self._give_up(now)
             if not self._flush_client() or self._done(now):
                 return 0
@@ -123,7 +129,13 @@ class Relay:
 
     def _due(self, request: Pending) -> float:
         """When a request has waited long enough for a daemon."""
-        limit = INIT_AFTER if request.method in _HANDSHAKE else ERR_AFTER
+        limit = ERR_AFTER
+        if request.method in _HANDSHAKE:
+            limit = INIT_AFTER
+        elif self.coming and self.reason is None:
+            limit = COMING_AFTER
+            if self.call_limit_s is not None:
+                limit = max(ERR_AFTER, min(limit, self.call_limit_s - CALL_MARGIN_S))
         return max(request.arrived, self.down_since) + limit
 
     def _give_up(self, now: float) -> None:
@@ -194,6 +206,7 @@ class Relay:
             return
         if sock is not None:
             self._greet(sock, now)
+        self.coming = sock is not None
 
     def _greet(self, sock: socket.socket, now: float) -> None:
         """Hello, replay and everything unanswered in one write: the daemon handles what is pipelined in order."""
@@ -229,7 +242,7 @@ class Relay:
         now = time.monotonic()
         if self.sock is not None:
             self.sock.close()
-        self.sock = None
+        self.sock, self.coming = None, why == SILENT
         self.to_daemon.clear()
         self.daemon_lines.clear()
         for key in self.questions.values():
@@ -298,7 +311,7 @@ class Relay:
         if isinstance(error, dict) and {"code", "message", "next_step"} <= error.keys():
             self.reason = error
             self.fails = max(self.fails, BACKOFF.index(1.0))  # a refusal will not change within milliseconds
-        self._lost("refused" if error else "no hello")
+        self._lost("refused" if error else "not a hello")
         return False
 
     def _from_daemon(self, line: bytes) -> None:

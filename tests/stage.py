@@ -95,14 +95,15 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def tree(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every entry below ``root``: name -> (mode, content, or the target of a link)."""
+    """Every entry below ``root`` that stays: name -> (mode, content, or the target of a link)."""
     found: dict[str, tuple[int, bytes]] = {}
     for path in sorted(root.rglob("*")):
-        mode = path.lstat().st_mode
-        content = path.read_bytes() if path.is_file() else b""
-        if path.is_symlink():
-            content = os.fsencode(path.readlink())
-        found[str(path.relative_to(root))] = (mode, content)
+        with contextlib.suppress(FileNotFoundError):  # a file that is just being replaced
+            mode = path.lstat().st_mode
+            content = path.read_bytes() if path.is_file() else b""
+            if path.is_symlink():
+                content = os.fsencode(path.readlink())
+            found[str(path.relative_to(root))] = (mode, content)
     return found
 
 

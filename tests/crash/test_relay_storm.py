@@ -14,7 +14,11 @@ from tests.fakes.relays import Bench, until
 STORM_S = 8.0
 MORE_S = 60.0
 SEED = 20261121
-PATIENT = {"ERR_AFTER": 3600, "INIT_AFTER": 3600}  # how long a call may wait for a daemon is no matter of the storm
+PATIENT = {
+    "ERR_AFTER": 3600,
+    "COMING_AFTER": 3600,
+    "INIT_AFTER": 3600,
+}  # how long a call may wait for a daemon is no matter of the storm
 
 
 @pytest.fixture

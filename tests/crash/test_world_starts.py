@@ -30,7 +30,7 @@ import sys
 from orchestrator.__main__ import take_wire
 wire = take_wire()
 from orchestrator import relay
-relay.INIT_AFTER, relay.ERR_AFTER = 3600.0, 0.3
+relay.INIT_AFTER, relay.ERR_AFTER, relay.COMING_AFTER = 3600.0, 0.3, 0.3
 sys.exit(relay.main([], *wire))
 """
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import errors, project, reach
+from orchestrator import errors, project, reach, relay, wire
+from orchestrator.core.engines import ENGINES
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
-SHORT = {"ERR_AFTER": 0.3, "INIT_AFTER": 0.3}
+SHORT = {"ERR_AFTER": 0.3, "COMING_AFTER": 0.3, "INIT_AFTER": 0.3}
 
 
 @pytest.fixture
@@ -205,9 +206,9 @@ def test_a_request_waits_for_a_daemon_as_long_as_its_kind_may(bench):
 
 
 def test_the_limits_leave_clients_and_models_the_time_they_need():
-    from orchestrator import relay
-
     assert relay.ERR_AFTER >= 20
+    shortest = min(row.call_limit_s for row in ENGINES.values() if row.call_limit_s)
+    assert shortest >= relay.COMING_AFTER + relay.CALL_MARGIN_S
     assert 25 <= relay.INIT_AFTER < 30
 
 
@@ -227,12 +228,44 @@ def test_a_daemon_without_a_hello_counts_as_none(bench, mode):
 
 def test_a_daemon_that_does_not_answer_the_hello_is_left_and_tried_again(bench):
     bench.behave(hello="silent")
-    one = bench.client(HELLO_S=0.2, ERR_AFTER=3600)  # each hello in vain makes the pause before the next one longer
+    one = bench.client(
+        HELLO_S=0.2, ERR_AFTER=3600, COMING_AFTER=3600
+    )  # each hello in vain makes the pause before the next one longer
     one.send(id=1, method="ping")
     until(lambda: len(bench.effects("hello")) >= 3)
     bench.behave()
     bench.kill()
     assert "result" in one.answer(1)
+
+
+def test_a_daemon_that_holds_the_door_open_is_waited_for_longer_than_one_that_is_not_there(bench):
+    bench.behave(hello="silent")
+    one = bench.client(HELLO_S=0.2, ERR_AFTER=0.3, COMING_AFTER=3600)
+    one.call(1, "effect")
+    until(lambda: len(bench.effects("hello")) >= 4)  # given up three times, and met again
+    assert one.received == [] and one.arrived.empty()
+    two = bench.client(HELLO_S=0.2, ERR_AFTER=0.3, COMING_AFTER=0.4)
+    two.call(1, "effect")
+    assert known(two.answer(1)["result"]["structuredContent"]["error"])["code"] == "daemon_down"
+
+
+@pytest.mark.parametrize(
+    ("method", "coming", "reason", "call_limit_s", "seconds"),
+    [
+        ("tools/call", False, None, None, relay.ERR_AFTER),
+        ("tools/call", True, None, None, relay.COMING_AFTER),
+        ("tools/call", True, {"code": "bad_config"}, None, relay.ERR_AFTER),
+        ("tools/call", True, None, 600, relay.COMING_AFTER),
+        ("tools/call", True, None, 50, 35.0),
+        ("tools/call", True, None, 10, relay.ERR_AFTER),
+        ("initialize", True, None, None, relay.INIT_AFTER),
+    ],
+)
+def test_how_long_a_request_waits_for_a_daemon(tmp_path, method, coming, reason, call_limit_s, seconds):
+    one = relay.Relay(project.Project(tmp_path, "git"), ["team"], 0, 1, call_limit_s)
+    one.coming, one.reason = coming, reason
+    request = wire.Pending(1, method, None, b"")
+    assert one._due(request) == request.arrived + seconds
 
 
 def test_an_installation_that_does_not_fit_is_reported_in_the_daemons_words(bench):
