@@ -208,15 +208,19 @@ class Fake:
         server = self._loop.run_until_complete(made)
         self._loop.call_soon(self._serving.set)
         self._loop.run_forever()
-        server.close()
-        self._loop.run_until_complete(self._settle())
+        self._loop.run_until_complete(self._settle(server))
         self._loop.close()
 
     def _wake(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _settle(self) -> None:
+    async def _settle(self, server: asyncio.Server) -> None:
+        # Nothing more is accepted, and what was gets its transport first: one that finds its server closed is lost.
+        self._loop.remove_reader(self._sock)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        server.close()
         for one in list(self._connections):
             one.end()
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
