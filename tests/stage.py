@@ -506,7 +506,7 @@ class Stage:
                 if command.startswith("tmux ") and f" -L {self.server.socket.name} " in command:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGTERM)
-            pause.wait(0.02)
+            pause.wait(0.05)
         return left
 
 

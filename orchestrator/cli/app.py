@@ -6,12 +6,13 @@ Importing this loads typer and the standard library only; a command loads what i
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -147,12 +148,18 @@ gc.add_to(app)
 schema.add_to(app)
 
 
+@functools.cache
+def _command() -> Any:
+    """All commands as one; made once for a process, for that takes longer than most of them."""
+    return typer.main.get_command(app)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's own); the exit status. Never raises, never shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in args
     try:
-        code = app(args or ["--help"], prog_name="orchestrator", standalone_mode=False)
+        code = _command()(args or ["--help"], prog_name="orchestrator", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except OrchestratorError as error:

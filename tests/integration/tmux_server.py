@@ -25,11 +25,13 @@ def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
     deadline = time.monotonic() + bound_s
     pause = threading.Event()
     while True:
+        began = time.monotonic()
         found = look()
         if found:
             return found
-        assert time.monotonic() < deadline, "waited in vain"
-        pause.wait(0.01)
+        now = time.monotonic()
+        assert now < deadline, "waited in vain"
+        pause.wait(max(0.01, min(3 * (now - began), 0.3)))  # looking leaves the machine to what is looked at
 
 
 class PrivateServer:
