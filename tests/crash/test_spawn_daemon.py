@@ -14,6 +14,8 @@ from tests.stage import until
 
 EARLY = ("spawn:begun", "spawn:laid", "spawn:claimed")
 LATE = ("spawn:answered", "spawn:stored", "spawn:settled", "spawn:merged", "spawn:finished")
+OFTEN = ("spawn:begun", "spawn:claimed", "spawn:answered", "spawn:settled", "spawn:finished")
+"""In make test; test_spawn_matrix has every step, without clients."""
 RERUN = {"spawn:claimed", "spawn:answered"}
 """At these an attempt is in flight, of which nobody knows whether it was paid."""
 
@@ -39,7 +41,9 @@ def arm(kills, step):
     return lambda: list(kills.glob(f"{step}.*"))
 
 
-@pytest.mark.parametrize("step", EARLY + LATE)
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[] if step in OFTEN else pytest.mark.slow) for step in EARLY + LATE]
+)
 def test_a_call_that_waits_for_a_run_is_answered_though_the_daemon_dies(scene, fake, kills, step):
     wire = scene.connect(MAX_PARALLEL_RUNS="1")
     fake.rule(hold=step, times=1, per="all")

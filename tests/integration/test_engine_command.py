@@ -5,8 +5,6 @@ import os
 import signal
 import sys
 
-import pytest
-
 from tests.stage import lines_of, until
 
 # A CLI of the test's own: it notes what it was given, then becomes our worker, which speaks MCP by its environment.
@@ -117,24 +115,23 @@ def agents_of(stage):
     return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda path: path.write_text("x" * (64 * 1024 + 1)), "65537 bytes"),
-        (lambda path: path.write_bytes(b"\xff\xfe\xfa"), "not UTF-8"),
-        (lambda path: path.symlink_to("/etc/passwd"), "leads out of the project"),
-        (lambda path: path.symlink_to("nowhere"), "cannot be read"),
-        (lambda path: path.mkdir(), "cannot be read"),
-    ],
-    ids=["too large", "no text", "leads out", "leads nowhere", "a folder"],
-)
-def test_a_role_that_cannot_be_used_is_said_and_no_agent_works_without_it(stage, spoil, said):
+SPOILT = {
+    "too-large": (lambda path: path.write_text("x" * (64 * 1024 + 1)), "65537 bytes"),
+    "no-text": (lambda path: path.write_bytes(b"\xff\xfe\xfa"), "not UTF-8"),
+    "leads-out": (lambda path: path.symlink_to("/etc/passwd"), "leads out of the project"),
+    "leads-nowhere": (lambda path: path.symlink_to("nowhere"), "cannot be read"),
+    "a-folder": (lambda path: path.mkdir(), "cannot be read"),
+}
+
+
+def test_a_role_that_cannot_be_used_is_said_and_no_agent_works_without_it(stage):
     (stage.root / ".agents/roles").mkdir(parents=True)
-    spoil(stage.root / ".agents/roles/tester.md")
     boss = stage.begun()
-    error = boss.tool("agent_create", {"name": "t", "role": "tester", "engine": "shell"})["error"]
-    assert error["code"] == "bad_role" and "tester.md" in error["message"] and said in error["message"]
-    assert agents_of(stage) == []
+    for role, (spoil, said) in SPOILT.items():
+        spoil(stage.root / f".agents/roles/{role}.md")
+        error = boss.tool("agent_create", {"name": "t", "role": role, "engine": "shell"})["error"]
+        assert error["code"] == "bad_role" and f"{role}.md" in error["message"] and said in error["message"]
+        assert agents_of(stage) == []
 
 
 def test_a_command_line_longer_than_the_system_takes_is_refused_before_anything_is_written(stage):
