@@ -623,7 +623,7 @@ PROMISES: dict[str, Promise] = {
     "ENGINES8": Promise(
         "A mixed team under a real master keeps every guarantee, and every misbehaviour ends as designed.",
         (
-            f"{TEAM}a_team_of_all_four_does_forty_tasks_for_a_real_master_and_leaves_no_trace",
+            f"{TEAM}a_team_of_all_four_does_its_tasks_for_a_real_master_and_leaves_no_trace",
             f"{TEAM}every_misbehaviour_of_a_model_ends_in_the_designed_outcome",
             f"{TEAM}the_daemon_killed_while_all_four_wait_and_while_they_are_parked_loses_nothing",
             f"{TEAM}escape_during_a_wait_hands_the_pane_to_the_human_and_the_work_still_arrives",
