@@ -35,9 +35,7 @@ Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 CALL_LIMITS = range(1, 86_401)
 TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
 ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
-COMING_AFTER = (
-    45.0  # for a daemon that is there and has not spoken yet; the shortest client gives a call up after 60 s
-)
+COMING_AFTER = 45.0  # for a daemon that is there and has not spoken yet; the shortest client waits 60 s
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
 HELLO_S = 15.0
 CALL_MARGIN_S = 15.0  # what the way of an error to a client with a limit may take on a busy machine

@@ -31,9 +31,7 @@ from orchestrator.project import Project
 
 PROTOCOL = "2025-06-18"
 TOOLSETS = ("team", "squad", "smartspawn")
-START_S = (
-    45.0  # a daemon over a million records needs 5 s, on a machine that is busy with other things ten times that
-)
+START_S = 45.0  # a daemon over a million records needs 5 s; on a busy machine ten times that
 RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
 ANSWER_S = 60.0  # beyond what the request itself may wait
 _RETRY_S = 0.05

@@ -245,7 +245,10 @@ def test_a_member_that_kills_the_daemon_is_ended_by_the_next_one(stage):
     gone(stage)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 6, 15, 34, 64])
+@pytest.mark.parametrize(
+    "number",
+    [1, 2, 3, 6, 15, 34, 64, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 10, 11, 13, 14, 31, 40))],
+)
 def test_the_signal_that_ended_a_member_is_told(scene, number):
     row = only(start(connect(scene), do(kill=number, say="x")))
     names = {one.value: one.name for one in signal.Signals}

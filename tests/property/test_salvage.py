@@ -147,7 +147,7 @@ def files(desk):
     return {log: [line for _, line in sealed(desk.logs[log])] for log in ("inbox", "outbox")}
 
 
-@settings(parent=QUICK, max_examples=100)  # each reads whole logs again and again
+@QUICK
 @example(seed=59, steps=58, data=Drawn(([], 1, "outbox", 1637, "cut out", 300)))
 @given(seed=st.integers(0, 400), steps=st.integers(3, 60), data=st.data())
 def test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read(seed, steps, data):
