@@ -152,6 +152,7 @@ class Engine:
     busy: str = ""  # regular expression: a line on the screen while a turn runs
     human_queued: str = ""  # regular expression: a line on the screen while a human's message waits in the queue
     composer: Callable[[Screen], Composer] | None = None  # whether a line may be pasted now; None: never
+    pasted: str = ""  # what the composer shows in place of a line like ours that was pasted; "": the line
     paste_gap_s: float = 0.1  # between a paste and its carriage return
     quit: str = ""  # the line that makes the CLI quit by itself; needs a `composer`
     stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured

@@ -78,6 +78,42 @@ def explain(patterns: Sequence[Pattern], screen: Screen) -> Finding | None:
     return None
 
 
+def first_line(screen: Screen, further: re.Pattern[str]) -> str:
+    """The line with which the text at the cursor begins; those below it match ``further``, the last may be blank.
+
+    "" when the cursor is outside the lines that were printed. Pure.
+    """
+    at = screen.cursor_y
+    if at >= len(screen.lines):
+        return ""
+    if at and not screen.lines[at].strip():
+        at -= 1
+    while at and further.match(screen.lines[at]):
+        at -= 1
+    return screen.lines[at]
+
+
+def stands(screen: Screen, line: str) -> bool:
+    """Whether the text that ends at the cursor is ``line``, wrapped as it may be, and nothing else. Pure.
+
+    Only letters and digits count: frames, marks and breaks are the CLI's. An input box that shows no more than the
+    last lines of its text is believed when these are half of it.
+    """
+    wanted, kept = _letters(line), ""
+    above = list(screen.lines[: screen.cursor_y + 1])
+    if above and not _letters(above[-1]):
+        above.pop()
+    while above and not above[-1].startswith("─") and (part := _letters(above.pop())):
+        kept = part + kept
+        if not wanted.endswith(kept):
+            return False
+    return 2 * len(kept) >= len(wanted) > 0
+
+
+def _letters(text: str) -> str:
+    return "".join(char for char in text if char.isalnum())
+
+
 def readable(lines: Sequence[str]) -> list[str]:
     """The last 12 lines that say something (frames do not), each of at most 200 printable characters. Pure."""
     shown = ["".join(char if char.isprintable() else " " for char in line).rstrip() for line in lines]

@@ -2,8 +2,9 @@
 
 Taken only when there is something to call for and no hook or plugin brings it: the CLI sits at its prompt after an
 Esc, after a park that was over, after wakes that were swallowed, or has no channel at all. The screen must show an
-empty composer and nothing else, twice, unchanged. Never over a draft, a dialog, a question. Paste is retried with
-growing pauses, then the agent is `blocked`: a human must look.
+empty composer and nothing else, twice, unchanged. Never over a draft, a dialog, a question. A line of ours whose
+return was lost is submitted, not pasted again. All of it is retried with growing pauses, then the agent is `blocked`:
+a human must look.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.events import Draft
 from orchestrator.core.prompts import wake_message
-from orchestrator.core.screens import Screen, explain
+from orchestrator.core.screens import Screen, explain, stands
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import read_json, replace
 from orchestrator.team.entry import Entry
@@ -160,23 +161,24 @@ class Waker:
                 self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
             if tried >= len(PAUSES_S) and not _in_trouble(entry):
                 break
-            if not await self._still(entry, pause) or not await self._empty(entry, row):
+            screen = await self._settled(entry, row) if await self._still(entry, pause) else None
+            if screen is None:
                 return
-            calls = entry.calls
+            line, calls = wake_message(entry.agent_id), entry.calls
             self._count(entry, key, tried + 1)
             self._note(entry, rules.woken(entry.state, at=self._at(), reason="a line was pasted"))
-            if not await self._panes.paste(entry, wake_message(entry.agent_id)):
-                continue
-            await self._pause(row.paste_gap_s)
-            await self._panes.submit(entry)
-            if await self._called(entry, calls):
-                self._count(entry, key, 0)
-                return
-            if await self._stands(entry, row):
-                await self._panes.submit(entry)  # a busy CLI may lose the return, never the line
+            if not may_submit(row, screen, line):
+                if not await self._panes.paste(entry, line):
+                    continue
+                await self._pause(row.paste_gap_s)
+            # A busy CLI may lose the return, or take it for a new line, never the line.
+            for again in (True, False):
+                await self._panes.submit(entry)
                 if await self._called(entry, calls):
                     self._count(entry, key, 0)
                     return
+                if not again or not await self._lost(entry, row, line):
+                    break
         self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
 
     def _command(self, entry: Entry) -> str:
@@ -199,9 +201,9 @@ class Waker:
         data = orjson.dumps({"command": key, "tries": tries}) + b"\n"
         replace(self._roster.paths.nudges(entry.agent_id), data, mode=0o600)
 
-    async def _empty(self, entry: Entry, row: Engine) -> bool:
-        """Look until the composer is empty and the screen has settled; False when no wake is needed any more."""
-        clock = self._clock
+    async def _settled(self, entry: Entry, row: Engine) -> Screen | None:
+        """Look until the composer is empty, or holds our line, and nothing moves; None when no wake is needed."""
+        clock, line = self._clock, wake_message(entry.agent_id)
         began = clock.monotonic()
         last: Screen | None = None
         since = began
@@ -209,8 +211,9 @@ class Waker:
             screen = await self._panes.look_at_agent(entry)
             now = clock.monotonic()
             if screen is None or screen.dead:
-                return False
-            if not may_paste(row, screen) or entry.finding is not None:
+                return None
+            free = may_paste(row, screen) or may_submit(row, screen, line)
+            if not free or entry.finding is not None:
                 last = None
                 draft = row.composer is not None and row.composer(screen) == "draft" and entry.turn != "working"
                 if draft and now - began >= HIDDEN_S:
@@ -219,9 +222,9 @@ class Waker:
             elif screen != last:
                 last, since = screen, now
             elif now - since >= (QUIET_S if entry.turn in ("human", "working") else SETTLED_S):
-                return True
+                return screen
             await self._still(entry, SETTLED_S if last is not None else LOOK_AGAIN_S)
-        return False
+        return None
 
     async def _still(self, entry: Entry, seconds: float) -> bool:
         """Wait so long; whether the agent still needs a wake."""
@@ -237,13 +240,10 @@ class Waker:
         until = self._clock.monotonic() + CALLS_WITHIN_S
         return bool(await wait_until(moved, entry.changed, until, self._clock))
 
-    async def _stands(self, entry: Entry, row: Engine) -> bool:
-        """Whether our line still stands in the composer, unsubmitted."""
+    async def _lost(self, entry: Entry, row: Engine, line: str) -> bool:
+        """Whether what was just pasted still stands in the composer, also of a CLI that seems to work."""
         screen = await self._panes.look_at_agent(entry)
-        if screen is None or row.composer is None or row.composer(screen) != "draft":
-            return False
-        begins = wake_message(entry.agent_id)[:24]
-        return any(begins in line for line in screen.lines)
+        return screen is not None and (_holds(row, screen, line) or _holds(row, screen, row.pasted))
 
     async def _pause(self, seconds: float) -> None:
         await wait_until(lambda: None, Signal(), self._clock.monotonic() + seconds, self._clock)
@@ -259,13 +259,22 @@ class Waker:
 
 
 def may_paste(row: Engine, screen: Screen) -> bool:
-    """Whether a line pasted now lands in an empty composer of a CLI that rests. Pure.
+    """Whether a line pasted now lands in an empty composer of a CLI that rests. Pure."""
+    return row.composer is not None and row.composer(screen) == "empty" and _rests(row, screen)
 
-    A screen that still tells of an interruption is one of a human who went away, and one that tells of a trouble of
-    the model's API shows it until the next turn: both CLIs rest. Anything else it explains must be dealt with first.
-    """
-    if row.composer is None or row.composer(screen) != "empty":
-        return False
+
+def may_submit(row: Engine, screen: Screen, line: str) -> bool:
+    """Whether the composer of a CLI that rests holds ``line`` and nothing else: its return was lost. Pure."""
+    return _holds(row, screen, line) and _rests(row, screen)
+
+
+def _holds(row: Engine, screen: Screen, line: str) -> bool:
+    return row.composer is not None and row.composer(screen) == "draft" and stands(screen, line)
+
+
+def _rests(row: Engine, screen: Screen) -> bool:
+    # A screen that still tells of an interruption is one of a human who went away, and one that tells of a trouble
+    # of the model's API shows it until the next turn: both CLIs rest. Anything else must be dealt with first.
     if row.busy and any(re.search(row.busy, line) for line in screen.lines):
         return False
     found = explain(row.patterns, screen)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.engines import ENGINES
+from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Finding, Pattern, Screen
 from orchestrator.team import tasks
 from orchestrator.team.wake import PAUSES_S, QUIET_S, SILENT_S, TROUBLE_S, WORKING_SILENT_S, Waker, may_paste
@@ -14,7 +15,7 @@ from tests.parked import ROW
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
-EMPTY = Screen(title="idle", lines=("welcome", ">"))
+EMPTY = Screen(title="idle", lines=("welcome", "", ">"), cursor_y=2)
 
 
 class FakePanes:
@@ -23,7 +24,8 @@ class FakePanes:
     def __init__(self):
         self.screen = EMPTY
         self.done = []
-        self.eats = False  # loses the carriage return
+        self.eats = 0  # so many carriage returns are lost
+        self.hides = ""  # what is shown in place of a line that was pasted
         self.when_submitted = None
 
     async def look_at_agent(self, entry):
@@ -32,13 +34,13 @@ class FakePanes:
 
     async def paste(self, entry, line):
         self.done.append("paste")
-        self.screen = EMPTY._replace(lines=("welcome", f"> {line}"))
+        self.screen = EMPTY._replace(lines=("welcome", "", f"> {self.hides or line}"))
         return True
 
     async def submit(self, entry):
         self.done.append("submit")
         if self.eats:
-            self.eats = False
+            self.eats -= 1
             return True
         self.screen = EMPTY
         if self.when_submitted is not None:
@@ -193,7 +195,45 @@ async def test_a_screen_that_moves_is_a_cli_at_work(scene):
 
 async def test_a_return_that_was_lost_is_sent_once_more_and_the_line_is_not(scene):
     await scene.begin("ended")
-    scene.panes.eats = True
+    scene.panes.eats = 1
+    scene.panes.when_submitted = scene.call
+    await scene.enqueue()
+    await scene.team.clock.advance(60)
+    assert scene.panes.acts == ["paste", "submit", "submit"]
+
+
+async def test_a_line_whose_returns_were_all_lost_is_submitted_later_and_never_pasted_twice(scene):
+    await scene.begin("ended")
+    scene.panes.eats = 4
+    scene.panes.when_submitted = scene.call
+    await scene.enqueue()
+    await scene.team.clock.advance(sum(PAUSES_S) + 200)
+    assert scene.panes.acts == ["paste", *["submit"] * 5]
+    assert scene.blocked() is None and scene.entry.state.lease.task_id == "t-1"
+
+
+async def test_a_line_that_a_daemon_has_left_in_the_composer_is_submitted_by_the_next_one(scene):
+    await scene.begin("unknown")
+    scene.panes.screen = EMPTY._replace(lines=("welcome", "", f"> {wake_message('a1')}"))
+    scene.panes.when_submitted = scene.call
+    await scene.enqueue()
+    await scene.team.clock.advance(60)
+    assert scene.panes.acts == ["submit"]
+
+
+async def test_our_line_with_a_humans_words_behind_it_is_a_draft(scene):
+    await scene.begin("ended")
+    scene.panes.screen = EMPTY._replace(lines=("welcome", "", f"> {wake_message('a1')} But first"))
+    await scene.enqueue()
+    await scene.team.clock.advance(3600)
+    assert scene.panes.acts == []
+    assert scene.blocked() == "a wake waits until its input line is empty"
+
+
+async def test_a_return_that_was_lost_is_seen_where_the_composer_hides_what_was_pasted(scene, monkeypatch):
+    monkeypatch.setitem(ENGINES, "parker", replace(ROW, pasted="[Pasted ~1 lines]"))
+    await scene.begin("ended")
+    scene.panes.hides, scene.panes.eats = "[Pasted ~1 lines]", 1
     scene.panes.when_submitted = scene.call
     await scene.enqueue()
     await scene.team.clock.advance(60)

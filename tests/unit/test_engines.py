@@ -15,7 +15,8 @@ import pytest
 from orchestrator.core import engines
 from orchestrator.core.engine import APPROVALS, Once
 from orchestrator.core.engines import ENGINES
-from orchestrator.core.screens import Kind, Screen, explain
+from orchestrator.core.prompts import wake_message
+from orchestrator.core.screens import Kind, Screen, explain, stands
 from orchestrator.errors import BadRequest
 from tests.launch import LAUNCH, SECRET
 
@@ -188,6 +189,36 @@ def test_the_input_line_of_a_recorded_screen_is_read(path):
     row = ENGINES[path.parent.name]
     assert row.composer is not None
     assert row.composer(screen_of(path)) == kind_of(path).removeprefix("composer_")
+
+
+OUR_LINE = [one for one in RECORDED if "our_line" in one.name or "our_paste" in one.name]
+
+
+@pytest.mark.parametrize("path", OUR_LINE, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_our_line_is_known_in_the_composer_however_it_is_wrapped(path):
+    screen, line = screen_of(path), ENGINES[path.parent.name].pasted or wake_message("a")
+    assert stands(screen, line)
+    assert not stands(screen, f"{line} Now.")
+    last = screen.lines[screen.cursor_y]
+    above, below = screen.lines[: screen.cursor_y], screen.lines[screen.cursor_y + 1 :]
+    assert not stands(screen._replace(lines=(*above, f"{last} but first", *below)), line)
+    assert not stands(screen._replace(cursor_y=screen.cursor_y - 1), line)
+    assert stands(screen._replace(lines=(*above, last, "", *below), cursor_y=screen.cursor_y + 1), line), "a new line"
+
+
+@pytest.mark.parametrize("path", [one for one in RECORDED if one not in OUR_LINE], ids=lambda p: p.stem)
+def test_our_line_is_seen_in_no_other_composer(path):
+    """Many of these screens show such a line further up, submitted."""
+    screen = screen_of(path)
+    for agent_id in ("a", "a1", "k1"):
+        assert not stands(screen, wake_message(agent_id))
+
+
+def test_words_of_a_human_before_our_line_make_it_a_draft():
+    words = wake_message("a").split(" ")
+    lines = (" > My own words.", f"   {' '.join(words[:9])}", f"   {' '.join(words[9:])}")
+    assert not stands(Screen(lines=lines, cursor_y=2), wake_message("a"))
+    assert stands(Screen(lines=("My own words.", "", *lines[1:]), cursor_y=3), wake_message("a"))
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.patterns], ids=lambda row: row.name)

@@ -20,6 +20,7 @@ SETTINGS_FILE = "settings.json"
 
 BORDER = "─"
 HINT = r"(?:\x1b\[[\d;]*m)*\u276f\xa0(?:\x1b\[[\d;]*m)*.\x1b\[(?:0;)?2m"  # the cursor's letter, then dim: no draft
+SCROLLED = re.compile(rf"{BORDER}+ ↑ \d+ more {BORDER}")
 COMPOSER_MARK = "\u276f\xa0"  # a heavy angle bracket and a no-break space
 SERVER = "orchestrator"
 TOOL_LIMIT_S = 3600.0
@@ -139,7 +140,11 @@ def _composer(screen: Screen) -> Composer:
     while bottom < len(screen.lines) and not screen.lines[bottom].startswith(BORDER):
         bottom += 1
     lines = screen.lines[top + 1 : bottom]
-    if top < 0 or bottom == len(screen.lines) or not lines or not lines[0].startswith(COMPOSER_MARK):
+    if top < 0 or bottom == len(screen.lines) or not lines:
+        return "other"
+    if SCROLLED.match(screen.lines[top]):
+        return "draft"
+    if not lines[0].startswith(COMPOSER_MARK):
         return "other"
     blank = not lines[0].removeprefix(COMPOSER_MARK).strip() or re.match(HINT, screen.styled)
     return "empty" if len(lines) == 1 and blank else "draft"

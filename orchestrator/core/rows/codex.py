@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
 from orchestrator.core.rows.chats import UUID, chat_id
-from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+from orchestrator.core.screens import Composer, Kind, Pattern, Screen, first_line
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
 TOOLS = ("wait_for_command", "emit_event")
@@ -231,14 +231,17 @@ def _dim(styled: str) -> str | None:
     return kept.strip()
 
 
-def composer(screen: Screen) -> Composer:
-    """Codex shows a dim placeholder in an empty input line, and the cursor stands on its first letter.
+_FURTHER = re.compile(r"^  \S")  # a draft's lines below its first
 
-    The second line of a draft cannot be told from other text; it counts as ``other``.
-    """
+
+def composer(screen: Screen) -> Composer:
+    """Codex shows a dim placeholder in an empty input line, and the cursor stands on its first letter."""
     prompt, mark, rest = screen.styled.partition("\u203a")
-    if screen.dead or not mark or _SGR.sub("", prompt).strip():
+    if screen.dead:
         return "other"
+    if not mark or _SGR.sub("", prompt).strip():
+        below = screen.cursor_x >= 2 and first_line(screen, _FURTHER).startswith("\u203a ")
+        return "draft" if below else "other"
     if screen.cursor_x == 2 and _dim(rest):
         return "empty"
     return "draft" if screen.cursor_x >= 2 else "other"

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+from orchestrator.core.screens import Composer, Kind, Pattern, Screen, first_line
 
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
 _LINE = re.compile(r"^ [>*] ")
+_FURTHER = re.compile(r"^   \S")  # a draft's lines below its first
 
 
 def composer(screen: Screen) -> Composer:
-    """The input line is the cursor's, and shows its placeholder only while nothing is typed."""
+    """The cursor stands in the input line, which shows its placeholder only while nothing is typed."""
     if screen.dead or screen.cursor_y >= len(screen.lines):
         return "other"
     line = screen.lines[screen.cursor_y].rstrip()
     if _EMPTY.match(line) and screen.cursor_x == 3:
         return "empty"
+    line = first_line(screen, _FURTHER).rstrip()
     return "draft" if _LINE.match(line) and _PLACEHOLDER not in line else "other"
 
 

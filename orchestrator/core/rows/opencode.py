@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
 from orchestrator.core.rows.chats import chat_id
-from orchestrator.core.rows.opencode_screen import PATTERNS, composer
+from orchestrator.core.rows.opencode_screen import PASTED, PATTERNS, composer
 from orchestrator.errors import BadRequest
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
@@ -183,6 +183,7 @@ ROW = Engine(
         "permission.replied": "prompt",
     },
     composer=composer,
+    pasted=PASTED,
     quit="/exit",
     patterns=PATTERNS,
     slow_start=2.0,

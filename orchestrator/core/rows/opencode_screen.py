@@ -7,6 +7,7 @@ from orchestrator.core.screens import Composer, Pattern, Screen
 _EDGE = "┃"
 _FLOOR = "╹▀"
 _PLACEHOLDER = "Ask anything"
+PASTED = "[Pasted ~1 lines]"
 
 
 def composer(screen: Screen) -> Composer:
