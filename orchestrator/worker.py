@@ -7,49 +7,28 @@ Lives in an agent's pane and takes its identity from the environment. Touches no
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator import steps
 from orchestrator.errors import BadRequest
 from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
-
-if TYPE_CHECKING:
-    from mcp import Client
+from orchestrator.worker_link import Ended, Link, Refused
 
 WAIT_MS = 45_000
-CALL_LIMIT_S = 180.0
 REPORT_EVERY_S = 1.0
-FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 10.0
 KEPT_OUTCOMES = 100
 CANCEL_LADDER = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 TIMEOUT_LADDER = ((signal.SIGTERM, 3.0),)
 SECRETS = ("ORCHESTRATOR_AGENT_SECRET", "ORCHESTRATOR_AGENT_EPOCH")
-
-# Codes after which no call of ours will ever be answered, and the exit code each deserves. The end of the
-# agent is what its master asked for; the others mean that this process should not exist.
-ENDINGS = {"agent_ended": 0, "replaced": 3, "not_an_agent": 3}
-
-
-class Ended(Exception):
-    """The worker is to exit with ``code``; the text is its last line in the pane."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class Refused(Exception):
-    """The daemon refuses this call for good; other calls may work."""
 
 
 @dataclass(frozen=True)
@@ -59,73 +38,6 @@ class Identity:
     agent_id: str
     project: Path
     cwd: Path
-
-
-class Link:
-    """Calls tools through a server of our own; a server that dies is replaced, calls wait for it."""
-
-    def __init__(self, server: Sequence[str], say: Callable[[str], None]) -> None:
-        self._server = list(server)
-        self._say = say
-        self._client: Client | None = None
-        self._changed = asyncio.Event()
-        self._lost = asyncio.Event()
-
-    async def keep(self) -> None:
-        """Hold a connection until canceled; opening one again waits 1 to 10 s."""
-        from mcp import Client, StdioServerParameters  # noqa: PLC0415 loaded once, by _load_sdk
-
-        parameters = StdioServerParameters(command=self._server[0], args=self._server[1:], env=dict(os.environ))
-        pause = FIRST_PAUSE_S
-        while True:
-            self._lost.clear()
-            try:
-                # "legacy": one handshake at the start, which the relay repeats to a new daemon.
-                async with Client(parameters, mode="legacy") as client:
-                    self._client, pause = client, FIRST_PAUSE_S
-                    self._changed.set()
-                    await self._lost.wait()
-            except Exception as error:  # noqa: BLE001 whatever ended the connection, the remedy is a new one
-                self._say(f"orchestrator: no connection ({_first_line(error)}); trying again")
-            self._client = None
-            self._changed.clear()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_PAUSE_S)
-
-    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The tool's structured answer, however long the daemon is away.
-
-        Raises ``Ended`` when this worker has to go, ``Refused`` when repeating the call cannot help.
-        """
-        pause = FIRST_PAUSE_S
-        while True:
-            while (client := self._client) is None:
-                await self._changed.wait()
-            try:
-                answer = await client.call_tool(tool, arguments, read_timeout_seconds=CALL_LIMIT_S)
-            except Exception as error:  # noqa: BLE001 the SDK raises several kinds for a dead server
-                if client is self._client:
-                    self._client = None
-                    self._changed.clear()
-                    self._lost.set()
-                self._say(f"orchestrator: the connection was lost ({_first_line(error)}); trying again")
-                continue
-            told: dict[str, Any] = answer.structured_content or {}
-            if not answer.is_error:
-                return told
-            error_told = told.get("error")
-            facts: dict[str, Any] = error_told if isinstance(error_told, dict) else {}
-            code, kind = str(facts.get("code", "")), facts.get("kind")
-            message = str(facts.get("message") or f"{tool} failed")
-            if code in ENDINGS:
-                raise Ended(message, ENDINGS[code])
-            if kind == "Corrupt":
-                raise Ended(message, 6)
-            if kind not in {"NotReady", "Environment"}:
-                raise Refused(f"{code}: {message}")
-            self._say(f"orchestrator: {message}; trying again")
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LAST_PAUSE_S)
 
 
 class Worker:
@@ -310,7 +222,6 @@ def main(server: Sequence[str] | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, end)
-    _load_sdk()
     code = asyncio.run(_work(worker, link, pane))
     pane.close()
     return code
@@ -328,15 +239,6 @@ async def _work(worker: Worker, link: Link, pane: Pane) -> int:
         await asyncio.gather(connection, return_exceptions=True)
 
 
-def _load_sdk() -> None:
-    """Import the SDK without collecting garbage meanwhile: half a second of start-up, a tenth of it saved."""
-    gc.disable()
-    import mcp  # noqa: F401, PLC0415 after the signals are ours and the pane says something
-
-    gc.freeze()
-    gc.enable()
-
-
 def _signal(code: int) -> str:
     try:
         return signal.Signals(-code).name
@@ -348,7 +250,3 @@ def _how(payload: Mapping[str, Any]) -> str:
     if payload["exit_code"] is not None:
         return f"exit {payload['exit_code']}"
     return str(payload["signal"])
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,7 +1,8 @@
 """A stand-in for the daemon behind the worker's MCP server: hands out scripted tasks, records every call.
 
 Usage: scripted_server.py script.json. The script: {"calls": file the calls are appended to, "commands": [...],
-"cancel_on": {task_id: event type}, "faults": [{"tool", "type"?, "nth", "error": {...} | "die": true}]}.
+"cancel_on": {task_id: event type}, "faults": [{"tool", "type"?, "nth", "error": {...} | "die": true | "mute": true}],
+"says": {method: [lines printed before its answer]}}. What the client answers to those is recorded as tool "client".
 The state is derived from the file of calls, so a server that died is continued by the next one. Without
 commands left, wait_for_command answers "timeout" at once, or "stop" when the script says {"stop": true}.
 Standard library only.
@@ -62,11 +63,13 @@ def cancel_requested(task_id: str | None) -> bool:
     return wanted is not None and any(c.get("task_id") == task_id and c.get("type") == wanted for c in past())
 
 
-def call(tool: str, arguments: dict) -> tuple[dict, bool]:
+def call(tool: str, arguments: dict) -> tuple[dict | None, bool]:
     fault = fault_of(tool, arguments)
     note(tool=tool, **arguments, **({"fault": True} if fault else {}))
     if fault and fault.get("die"):
         os._exit(9)
+    if fault and fault.get("mute"):
+        return None, False
     if fault:
         return {"error": {"message": "scripted", "next_step": "", **fault["error"]}}, True
     if tool == "wait_for_command":
@@ -87,6 +90,8 @@ def answer(message: dict) -> dict | None:
         return {"tools": [{"name": n, "inputSchema": schema} for n in ("wait_for_command", "emit_event")]}
     if method == "tools/call":
         told, is_error = call(message["params"]["name"], message["params"]["arguments"])
+        if told is None:
+            return None
         text = [{"type": "text", "text": json.dumps(told)}]
         return {"content": text, "structuredContent": told, "isError": is_error}
     return {}
@@ -96,6 +101,14 @@ for line in sys.stdin:
     request = json.loads(line)
     if "id" not in request:
         continue
+    if "method" not in request:
+        note(tool="client", said={name: request[name] for name in ("id", "result", "error") if name in request})
+        continue
+    for said in script.get("says", {}).get(request["method"], []):
+        sys.stdout.write(said + "\n")
+        sys.stdout.flush()
     result = answer(request)
+    if result is None:
+        continue
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
     sys.stdout.flush()

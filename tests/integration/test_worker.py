@@ -1,5 +1,6 @@
 """The shell worker against a scripted server: every outcome, every way to die, nothing left behind."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,14 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import errors, worker
+from orchestrator import errors, worker, worker_link
 from tests.stage import until
 
 HERE = Path(__file__).parent
 LIMIT_S = 40
 START = (
-    "import json, sys; from orchestrator import worker; "
-    "[setattr(worker, name, value) for name, value in json.loads(sys.argv[3]).items()]; "
+    "import json, sys; from orchestrator import worker, worker_link; "
+    "[setattr(place, name, value) for name, value in json.loads(sys.argv[3]).items() "
+    "for place in (worker, worker_link) if hasattr(place, name)]; "
     "sys.exit(worker.main([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2]]))"
 )
 NEVER_S = 10 * LIMIT_S
@@ -30,6 +32,7 @@ class Bench:
     def __init__(self, root: Path):
         self.root = root
         self.calls_file = root / "calls.jsonl"
+        self.script = root / "script.json"
         self.artifacts = root / ".agents" / "agents" / "lint" / "artifacts"
         self.pane = root / "pane.txt"
         self.processes: list[subprocess.Popen] = []
@@ -39,7 +42,7 @@ class Bench:
         return {"kind": "task", "task_id": task_id, "payload": payload, "artifacts": str(self.artifacts), **more}
 
     def start(self, commands: list[dict], stdout=None, **script) -> subprocess.Popen:
-        (self.root / "script.json").write_text(
+        self.script.write_text(
             json.dumps({"calls": str(self.calls_file), "commands": commands, "stop": True, **script})
         )
         env = dict(os.environ)
@@ -50,7 +53,7 @@ class Bench:
             ORCHESTRATOR_PROJECT=str(self.root),
             HOME=str(self.root),
         )
-        server = [str(HERE / "scripted_server.py"), str(self.root / "script.json")]
+        server = [str(HERE / "scripted_server.py"), str(self.script)]
         argv = [sys.executable, "-P", "-c", START, *server, json.dumps(self.limits)]
         with self.pane.open("ab") as out:
             process = subprocess.Popen(
@@ -275,6 +278,80 @@ def test_the_outcome_survives_a_daemon_that_is_away_and_a_server_that_dies(bench
     )
     assert [e["type"] for e in done] == ["result"]
     assert (bench.root / "runs").read_text() == "x\n"
+
+
+def rpc(**message) -> str:
+    return json.dumps({"jsonrpc": "2.0", **message})
+
+
+def test_what_a_server_says_unasked_is_answered_or_let_pass(bench):
+    noise = [
+        rpc(method="notifications/progress", params={}),
+        rpc(id=77, result={}),
+        rpc(id="s", error={"code": 1, "message": "no"}),
+        rpc(id="p", method="ping"),
+        rpc(id=1, method="roots/list"),
+        "[]",
+        "",
+    ]
+    (done,) = bench.finish([bench.task("t-1", {"command": "true"})], says={"tools/call": noise, "initialize": noise})
+    assert done["type"] == "result"
+    assert "the connection was lost" not in bench.pane.read_text()
+    said = [call["said"] for call in bench.calls() if call["tool"] == "client"]
+    assert {"id": "p", "result": {}} in said
+    assert {one["error"]["code"] for one in said if one["id"] == 1} == {-32601}
+
+
+THIRD = 3  # the number of a connection's first call, behind its handshake
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["Welcome!", "{", rpc(id=THIRD, result=None), rpc(id=THIRD), rpc(id=THIRD, error=7)]
+)
+def test_a_server_that_speaks_no_mcp_is_replaced_and_the_task_runs_once(bench, nonsense):
+    bench.limits["FIRST_PAUSE_S"] = 0.01
+    process = bench.start([bench.task("t-1", {"command": "echo x >> runs"})], says={"tools/call": [nonsense]})
+    bench.until(lambda: "trying again" in bench.pane.read_text(errors="replace"), "nothing was said of it")
+    script = json.loads(bench.script.read_text())
+    bench.script.with_suffix(".new").write_text(json.dumps({**script, "says": {}}))
+    bench.script.with_suffix(".new").replace(bench.script)
+    assert process.wait(LIMIT_S) == 0, bench.pane.read_text(errors="replace")
+    assert (bench.root / "runs").read_text() == "x\n"
+
+
+def test_a_server_that_never_answers_is_replaced(bench):
+    bench.limits.update(CALL_LIMIT_S=1.0)
+    (done,) = bench.finish(
+        [bench.task("t-1", {"command": "echo x >> runs"})],
+        faults=[{"tool": "emit_event", "type": "ack", "nth": 1, "mute": True}],
+    )
+    assert done["type"] == "result"
+    assert (bench.root / "runs").read_text() == "x\n"
+    assert "no answer to tools/call" in bench.pane.read_text()
+
+
+def test_a_server_that_cannot_be_started_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_link, "FIRST_PAUSE_S", 0.01)
+    script, program = tmp_path / "script.json", tmp_path / "server"
+    script.write_text(json.dumps({"calls": str(tmp_path / "calls"), "stop": True}))
+    said = []
+
+    def say(text):
+        said.append(text)
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {HERE}/scripted_server.py {script}\n")
+        program.chmod(0o700)
+
+    async def play():
+        link = worker_link.Link([str(program)], say)
+        keeping = asyncio.create_task(link.keep())
+        try:
+            return await link.call("wait_for_command", {})
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    assert asyncio.run(play()) == {"status": "command", "command": {"kind": "stop"}, "cursor": "x"}
+    assert len(said) == 1 and "No such file" in said[0]
 
 
 def test_an_event_the_daemon_refuses_for_good_does_not_stop_the_loop(bench):

@@ -33,7 +33,8 @@ LAYERS = {
     "spawn": {"roles", "config", "store", "core", "errors", "clock", "project", "steps", "processes"},
     "gsd": {"config", "store", "core", "errors", "clock"},
     "setup": {"errors", "project", "config", "core", "data"},
-    "worker": {"core", "errors", "project", "worker_command", "steps"},
+    "worker": {"errors", "project", "worker_command", "worker_link", "steps"},
+    "worker_link": {"project", "wire"},
     "worker_command": {"errors", "steps"},
     "server": {
         "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
@@ -60,7 +61,7 @@ IMPURE = {
 }  # fmt: skip
 OWNERS = {
     "libtmux": {"term"},
-    "mcp": {"server", "worker", "cli"},
+    "mcp": {"server", "cli"},
     "watchfiles": {"config", "roles"},
     "sqlite3": {"spawn", "gsd", "store"},
     "typer": {"cli"},
@@ -203,6 +204,7 @@ def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
         "orchestrator.launch",
         "orchestrator.show",
         "orchestrator.worker",
+        "orchestrator.worker_link",
         "orchestrator.cli",
     }
     for name, path in modules():

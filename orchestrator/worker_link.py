@@ -1,0 +1,208 @@
+"""The worker's connection: a small MCP client that calls the tools of its own relay, and a new one where it was lost.
+
+Standard library only, like the relay: the SDK would cost each agent of the `shell` engine a second at its start and
+40 MB as long as it lives, for one handshake and two tools of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from orchestrator.project import VERSION
+from orchestrator.wire import Lines, encode
+
+CALL_LIMIT_S = 180.0
+CLOSE_S = 2.0
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 10.0
+MCP_VERSION = "2025-11-25"
+"""The newest era with one handshake at the start, which the relay repeats to a new daemon."""
+READ = 1 << 16
+
+# Codes after which no call of ours will ever be answered, and the exit code each deserves. The end of the
+# agent is what its master asked for; the others mean that this process should not exist.
+ENDINGS = {"agent_ended": 0, "replaced": 3, "not_an_agent": 3}
+
+
+class Ended(Exception):
+    """The worker is to exit with ``code``; the text is its last line in the pane."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Refused(Exception):
+    """The daemon refuses this call for good; other calls may work."""
+
+
+class Lost(Exception):
+    """The server has ended, said what is no answer, or said nothing for too long: only a new one can help."""
+
+
+class Link:
+    """Calls tools through a server of our own; a server that dies is replaced, calls wait for it."""
+
+    def __init__(self, server: Sequence[str], say: Callable[[str], None]) -> None:
+        self._server = list(server)
+        self._say = say
+        self._open: Connection | None = None
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Hold a connection until canceled; opening one again waits 1 to 10 s."""
+        pause = FIRST_PAUSE_S
+        while True:
+            self._lost.clear()
+            try:
+                async with connected(self._server) as connection:
+                    self._open, pause = connection, FIRST_PAUSE_S
+                    self._changed.set()
+                    await self._lost.wait()
+            except (Lost, OSError) as error:
+                self._say(f"orchestrator: no connection ({_first_line(error)}); trying again")
+            self._open = None
+            self._changed.clear()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The tool's structured answer, however long the daemon is away.
+
+        Raises ``Ended`` when this worker has to go, ``Refused`` when repeating the call cannot help.
+        """
+        pause = FIRST_PAUSE_S
+        while True:
+            while (connection := self._open) is None:
+                await self._changed.wait()
+            try:
+                answer = await connection.request("tools/call", {"name": tool, "arguments": arguments})
+            except Lost as error:
+                if connection is self._open:
+                    self._open = None
+                    self._changed.clear()
+                    self._lost.set()
+                self._say(f"orchestrator: the connection was lost ({_first_line(error)}); trying again")
+                continue
+            told = _table(answer.get("structuredContent"))
+            if not answer.get("isError"):
+                return told
+            facts = _table(told.get("error"))
+            code, kind = str(facts.get("code", "")), facts.get("kind")
+            message = str(facts.get("message") or f"{tool} failed")
+            if code in ENDINGS:
+                raise Ended(message, ENDINGS[code])
+            if kind == "Corrupt":
+                raise Ended(message, 6)
+            if kind not in {"NotReady", "Environment"}:
+                raise Refused(f"{code}: {message}")
+            self._say(f"orchestrator: {message}; trying again")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
+
+
+class Connection:
+    """Requests to one server process, answered in any order."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._into, self._out = process.stdin, process.stdout
+        self._ids = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._over: str | None = None
+        self.reading = asyncio.create_task(self._read())
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result; raises ``Lost`` for everything else, no answer within 180 s included."""
+        key = next(self._ids)
+        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send({"id": key, "method": method, "params": params})
+            async with asyncio.timeout(CALL_LIMIT_S):
+                told = await answer
+        except TimeoutError as error:
+            raise Lost(f"no answer to {method} within {CALL_LIMIT_S:.0f} s") from error
+        finally:
+            del self._asked[key]
+        result = told.get("result")
+        if not isinstance(result, dict):
+            raise Lost(str(_table(told.get("error")).get("message") or "an answer without a result"))
+        return result
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write one message; raises ``Lost``."""
+        if self._over is not None:
+            raise Lost(self._over)
+        try:
+            self._into.write(encode({"jsonrpc": "2.0", **message}))
+            await self._into.drain()
+        except (ConnectionError, RuntimeError) as error:  # RuntimeError: the pipe was closed on our side
+            raise Lost(str(error) or "the server has ended") from error
+
+    async def _read(self) -> None:
+        lines, why = Lines(), "the server has ended"
+        try:
+            while data := await self._out.read(READ):
+                for line in lines.feed(data):
+                    await self._take(json.loads(line or b"null"))
+        except (ValueError, Lost) as error:
+            why = f"the server said what is no MCP ({error})"
+        finally:
+            self._over = why
+            for answer in self._asked.values():
+                if not answer.done():
+                    answer.set_exception(Lost(why))
+
+    async def _take(self, message: Any) -> None:
+        told = _table(message)
+        key = told.get("id")
+        if "method" not in told:
+            answer = self._asked.get(key) if isinstance(key, int) else None
+            if answer is not None and not answer.done():
+                answer.set_result(told)
+        elif key is not None and told["method"] == "ping":
+            await self.send({"id": key, "result": {}})
+        elif key is not None:
+            await self.send({"id": key, "error": {"code": -32601, "message": "not offered by this client"}})
+
+
+@contextlib.asynccontextmanager
+async def connected(server: Sequence[str]) -> AsyncIterator[Connection]:
+    """A server process that has shaken hands; it ends with the block. Raises ``Lost``, or OSError at its start."""
+    # A session of its own: Ctrl-C in the pane is meant for the command.
+    process = await asyncio.create_subprocess_exec(
+        *server, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    connection = Connection(process)
+    try:
+        info = {"name": "orchestrator-worker", "version": VERSION}
+        asked = {"protocolVersion": MCP_VERSION, "capabilities": {}, "clientInfo": info}
+        await connection.request("initialize", asked)
+        await connection.send({"method": "notifications/initialized"})
+        await connection.request("tools/list", {})
+        yield connection
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        finally:
+            connection.reading.cancel()
+
+
+def _table(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
