@@ -1,24 +1,25 @@
-"""The spawn runs of a daemon, wired: their service, who answers their nodes, and the resource of their events.
+"""The spawn runs of a daemon as it sees them: loaded when a client asks for the toolset, or a home has runs to go on.
 
-The one place where spawn runs meet squads and the team: both are given to a run as callers (design §11).
+Most daemons never need them, and loading them is a tenth of what a daemon does before it can answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.clock import call_off
+from orchestrator.errors import OrchestratorError
 from orchestrator.roles.library import Library
-from orchestrator.server import spawn_tools
-from orchestrator.server.spawn_callers import AgentCaller, EngineCaller, Kept, kept_of
 from orchestrator.server.toolset import Client, Tool
-from orchestrator.spawn import shown
-from orchestrator.spawn.callers import Caller, kind_of, name_of
-from orchestrator.spawn.runs import Runs
+from orchestrator.spawn.place import has_open_runs, home_of
 from orchestrator.squad.members import Squads
 from orchestrator.team.roster import Roster
+
+if TYPE_CHECKING:
+    from orchestrator.server.spawn_service import SpawnService
 
 Told = Callable[[str], None]
 
@@ -27,83 +28,67 @@ class SpawnWiring:
     """Spawn runs of one daemon, from its start to its end. ``listeners`` hear the id of each run that has moved."""
 
     def __init__(self, roster: Roster, squads: Squads, library: Library) -> None:
-        self._engines = EngineCaller(squads, roster.config, roster.clock)
-        self._agents = AgentCaller(roster)
+        self._given = roster, squads, library
         self.listeners: list[Told] = []
-        callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
-        self.runs = Runs(roster.root, roster.clock, callers, self._told, self._ended)
-        self._tools = spawn_tools.build(spawn_tools.Offer(self.runs, library, self._check))
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._service: SpawnService | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     @property
     def active(self) -> int:
         """How many runs need this daemon."""
-        return self.runs.active
+        return self._service.active if self._service is not None else 0
 
     def tools(self) -> dict[str, Tool]:
         """The toolset."""
-        return self._tools
+        return self._loaded().tools()
 
     def begin(self) -> None:
         """Go on with what an earlier daemon left, in the background."""
-        self._begin(self.runs.resume(dict(os.environ)))
+        self._beginning = asyncio.get_running_loop().create_task(self._resume(dict(os.environ)))
 
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
         if client.role == "master" and "smartspawn" in client.toolsets:
-            self._begin(self._welcome(client))
+            self._loaded().welcome(client)
 
     def part(self, client: Client) -> None:
         """A connection is over."""
-        self._engines.withdraw(client)
+        if self._service is not None:
+            self._service.part(client)
 
     async def close(self) -> None:
         """Let go of all runs, for the daemon ends."""
-        self._agents.leave()
-        for task in self._tasks:
-            task.cancel()
-        await self.runs.close()
+        if self._beginning is not None:
+            await call_off([self._beginning])
+        if self._service is not None:
+            await self._service.close()
 
     def admin(self, client: Client) -> dict[str, Any]:
         """What only the command line asks."""
 
         async def spawn_run(*, run_id: str) -> dict[str, Any]:
-            return await self.runs.whole(client.env, str(run_id))
+            return await self._loaded().whole(client, str(run_id))
 
         return {"spawn_run": spawn_run}
 
     async def events(self, client: Client, run_id: str, since_seq: int, tail: int | None) -> list[dict[str, Any]]:
         """The events of a run as its resource shows them."""
-        found = await self.runs.events(client.env, run_id, since_seq, tail)
-        return [shown.event(one) for one in found]
+        return await self._loaded().events(client, run_id, since_seq, tail)
 
-    async def _welcome(self, client: Client) -> None:
-        await self._engines.offer(client)
-        await self.runs.resume(client.env)
+    async def _resume(self, env: Mapping[str, str]) -> None:
+        if await asyncio.to_thread(_has_work, env):
+            await self._loaded().resume(env)
 
-    def _told(self, run_id: str) -> None:
-        for listener in self.listeners:
-            listener(run_id)
+    def _loaded(self) -> SpawnService:
+        if self._service is None:
+            from orchestrator.server.spawn_service import SpawnService  # noqa: PLC0415 - the head says why
 
-    def _ended(self, run_id: str) -> None:
-        self._engines.forget(run_id)
-        self._begin(self._agents.forget(run_id))
+            self._service = SpawnService(*self._given, self.listeners)
+        return self._service
 
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-    async def _check(self, client: Client, peers: tuple[str, ...]) -> Callable[[str], None]:
-        kept = await asyncio.to_thread(kept_of, client) if peers else Kept()
-        for peer in peers:
-            if kind_of(peer) == "engine":
-                await self._engines.check(name_of(peer), kept)
-            else:
-                self._agents.check(name_of(peer))
-
-        def keep(run_id: str) -> None:
-            if peers:
-                self._engines.keep(run_id, kept)
-
-        return keep
+def _has_work(env: Mapping[str, str]) -> bool:
+    try:
+        return has_open_runs(home_of(env))
+    except OrchestratorError:
+        return True  # the service says what is wrong with it

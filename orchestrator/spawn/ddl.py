@@ -10,6 +10,8 @@ import sqlite3
 
 VERSION = 2
 """``PRAGMA user_version``; the original has 0."""
+OPEN = "('queued', 'running')"
+"""The states of a run that has not ended."""
 
 # The original's columns, in its order (0.1.0); role_json is in the design only, and is added where it is missing.
 ORIGINAL: dict[str, tuple[str, ...]] = {

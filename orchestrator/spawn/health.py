@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.spawn import artifacts, ddl, keys, planner, settings
+from orchestrator.spawn import artifacts, ddl, keys, place, planner, settings
 from orchestrator.spawn.home import Home
 from orchestrator.spawn.openrouter import origin
 
@@ -32,7 +32,7 @@ async def look(
     answer: dict[str, Any] = dict.fromkeys(FIVE, False)
     reasons: dict[str, str] = {}
     try:
-        chosen, path = settings.read(env), settings.home_of(env)
+        chosen, path = settings.read(env), place.home_of(env)
         answer |= {"home": str(path), "openrouter_base_url": origin(chosen.base_url)}
     except OrchestratorError as error:
         return {**answer, "reasons": {"configuration": f"{error.message}; {error.next_step}"}}

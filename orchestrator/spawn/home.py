@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import structlog
 
 from orchestrator.clock import Clock, Signal, elapse, wait_until
 from orchestrator.errors import OrchestratorError
-from orchestrator.spawn import ddl, keys, lease, planner, queries
+from orchestrator.spawn import keys, lease, planner, queries
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.line import Line
@@ -32,24 +31,6 @@ TABLE_KEPT_S = 3600.0
 TABLE_AGAIN_S = 60.0
 FOREIGN_LOOK_S = 0.25
 """How often a waiting call looks for what another daemon has written."""
-
-
-def has_open_runs(path: Path) -> bool:
-    """Whether a home of our form has runs that have not ended; a look that makes and changes nothing."""
-    file = path / "db.sqlite"
-    if not file.is_file():
-        return False
-    # Nobody has it open where it has no WAL; then it is read as it lies there, or SQLite would make one.
-    how = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
-    with (
-        contextlib.suppress(sqlite3.Error),
-        contextlib.closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True)) as con,
-    ):
-        (form,) = con.execute("PRAGMA user_version").fetchone()
-        if form == ddl.VERSION:
-            (found,) = con.execute(f"SELECT EXISTS (SELECT 1 FROM runs WHERE status IN {queries.OPEN})").fetchone()  # noqa: S608  (our own words)
-            return bool(found)
-    return False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
+from orchestrator.spawn import ddl
 from orchestrator.spawn.model import (
     NODE_ENDED,
     ArtifactRow,
@@ -35,8 +36,6 @@ from orchestrator.spawn.model import (
     Settings,
 )
 
-OPEN = "('queued', 'running')"
-"""The states of a run that has not ended, as SQL writes them."""
 LIST_MAX = 1000
 
 
@@ -102,7 +101,7 @@ def unfinished(con: sqlite3.Connection) -> list[RunRow]:
 
     One without a number was made by an original tool that still works in this home, which executes it itself.
     """
-    found = con.execute(f"SELECT * FROM runs WHERE status IN {OPEN} AND number IS NOT NULL ORDER BY number")
+    found = con.execute(f"SELECT * FROM runs WHERE status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")
     return [_run(row) for row in found]
 
 

@@ -19,9 +19,9 @@ import structlog
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.spawn import health, keys, plan, queries, results, settings, shown, splitter, transitions
+from orchestrator.spawn import health, keys, place, plan, queries, results, settings, shown, splitter, transitions
 from orchestrator.spawn.callers import Caller
-from orchestrator.spawn.home import Home, World, has_open_runs
+from orchestrator.spawn.home import Home, World
 from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import Mark
@@ -83,11 +83,11 @@ class Runs:
         The key they hold is remembered for the runs that wait for it.
         """
         try:
-            path = settings.home_of(env)
-            if path in self._homes or await asyncio.to_thread(has_open_runs, path):
+            path = place.home_of(env)
+            if path in self._homes or await asyncio.to_thread(place.has_open_runs, path):
                 await self._offered(await self._home(path), env)
         except OrchestratorError as error:
-            home = env.get(settings.HOME, settings.DEFAULT_HOME)
+            home = env.get(place.HOME, place.DEFAULT_HOME)
             log.warning("the home of the spawn runs was left alone", home=home, reason=error.message)
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class Runs:
             return found
 
     async def _of(self, env: Mapping[str, str]) -> Home:
-        home = await self._home(settings.home_of(env))
+        home = await self._home(place.home_of(env))
         await self._offered(home, env)
         return home
 
@@ -151,7 +151,7 @@ class Runs:
             )
         plan.admit(asked, chosen)
         server = origin(chosen.base_url)
-        path = settings.home_of(request.env)
+        path = place.home_of(request.env)
         key = await asyncio.to_thread(keys.key_of, request.env, path) if asked.caller == "model" else ""
         if asked.caller == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")

@@ -11,43 +11,21 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from orchestrator.errors import BadRequest
 from orchestrator.spawn.model import Settings
+from orchestrator.spawn.place import bad
 
 T = TypeVar("T")
-HOME = "SMART_SPAWN_MCP_HOME"
-DEFAULT_HOME = "~/.smart-spawn-mcp"
 PARALLEL_MAX = 100
 USD_MAX = Decimal(10_000)
 SECONDS_MAX = 7 * 86_400.0
 PROMPT_MAX = 10_000_000
 TOKENS_MAX = 1_000_000
-SHOWN = 80
 YES = frozenset({"1", "true", "yes", "on"})
 NO = frozenset({"0", "false", "no", "off"})
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
-
-
-def home_of(env: Mapping[str, str]) -> Path:
-    """The home that SMART_SPAWN_MCP_HOME names, ``~/`` expanded; BadRequest ``bad_config`` for a relative path.
-
-    A relative one would be another home in each directory a CLI is started in (C30).
-    """
-    given = env.get(HOME, "").strip() or DEFAULT_HOME
-    if "\0" in given:
-        raise _bad(HOME, given, "an absolute path")
-    if given == "~" or given.startswith("~/"):
-        base = env.get("HOME", "").strip()
-        path = (Path(base) if base else Path.home()) / given[2:]
-    else:
-        path = Path(given)
-    if not path.is_absolute():
-        raise _bad(HOME, given, "an absolute path, or one that begins with ~/")
-    return path
 
 
 def read(env: Mapping[str, str]) -> Settings:
@@ -75,14 +53,10 @@ def read(env: Mapping[str, str]) -> Settings:
     )
 
 
-def _bad(name: str, given: str, wanted: str) -> BadRequest:
-    return BadRequest("bad_config", f"{name} is {given[:SHOWN]!r}", f"set it to {wanted}", variable=name)
-
-
 def _whole(most: int) -> Callable[[str, str], int]:
     def check(name: str, given: str) -> int:
         if not given.isascii() or not given.isdecimal() or len(given) > 12 or not 1 <= int(given) <= most:
-            raise _bad(name, given, f"1 .. {most}")
+            raise bad(name, given, f"1 .. {most}")
         return int(given)
 
     return check
@@ -91,7 +65,7 @@ def _whole(most: int) -> Callable[[str, str], int]:
 def _seconds(name: str, given: str) -> float:
     found = float(given) if _NUMBER.fullmatch(given) else math.nan
     if not 0 < found <= SECONDS_MAX:
-        raise _bad(name, given, f"seconds above 0, at most {SECONDS_MAX:.0f}")
+        raise bad(name, given, f"seconds above 0, at most {SECONDS_MAX:.0f}")
     return found
 
 
@@ -101,27 +75,27 @@ def _dollars(name: str, given: str) -> Decimal:
     except InvalidOperation:
         found = Decimal(0)
     if not 0 < found <= USD_MAX:
-        raise _bad(name, given, f"dollars above 0, at most {USD_MAX}")
+        raise bad(name, given, f"dollars above 0, at most {USD_MAX}")
     return found
 
 
 def _globs(name: str, given: str) -> tuple[str, ...]:
     found = tuple(one for one in re.split(r"[\s,]+", given) if one)
     if not found or not all(one.isprintable() for one in found):
-        raise _bad(name, given, "globs of model ids, by commas or blanks apart")
+        raise bad(name, given, "globs of model ids, by commas or blanks apart")
     return found
 
 
 def _model(name: str, given: str) -> str:
     if not given.isprintable() or len(given.split()) != 1:
-        raise _bad(name, given, "one model's id")
+        raise bad(name, given, "one model's id")
     return given
 
 
 def _yes(name: str, given: str) -> bool:
     word = given.lower()
     if word not in YES | NO:
-        raise _bad(name, given, "true or false")
+        raise bad(name, given, "true or false")
     return word in YES
 
 
@@ -139,14 +113,14 @@ def _url(name: str, given: str) -> str:
         parts = urlsplit(given)
         host, _port = parts.hostname or "", parts.port
     except ValueError:
-        raise _bad(name, "no URL", wanted) from None
+        raise bad(name, "no URL", wanted) from None
     plain = given.isprintable() and given.isascii() and not any(mark in given for mark in " \\")
     if not plain or parts.scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
-        raise _bad(name, "not such a URL" if "@" in given else given, wanted)
+        raise bad(name, "not such a URL" if "@" in given else given, wanted)
     if "@" in parts.netloc:
-        raise _bad(name, "a URL with credentials", wanted)
+        raise bad(name, "a URL with credentials", wanted)
     if parts.scheme == "http" and not _here(host):
-        raise _bad(name, given, wanted)
+        raise bad(name, given, wanted)
     return given.rstrip("/")
 
 

@@ -19,6 +19,7 @@ import orjson
 from orchestrator.errors import BadRequest
 from orchestrator.spawn import queries
 from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.model import (
     NODE_ENDED,
     RUN_ENDED,
@@ -32,7 +33,7 @@ from orchestrator.spawn.model import (
     RunRow,
     RunStatus,
 )
-from orchestrator.spawn.queries import OPEN, node_key
+from orchestrator.spawn.queries import node_key
 from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, worked
 
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"

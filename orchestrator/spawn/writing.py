@@ -10,8 +10,9 @@ import sqlite3
 from decimal import Decimal
 
 from orchestrator.spawn import queries
+from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.model import ArtifactRow, Level, RunStatus
-from orchestrator.spawn.queries import OPEN, node_key
+from orchestrator.spawn.queries import node_key
 
 _FENCE = "SELECT number, started_at, active, waiting, cancel_requested, planned, settings_json FROM runs"
 

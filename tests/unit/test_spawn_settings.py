@@ -1,5 +1,7 @@
 """The variables of spawn runs: what they mean, their limits, and that a wrong one is named."""
 
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import BadRequest
-from orchestrator.spawn import settings
+from orchestrator.spawn import place, settings
 from orchestrator.spawn.model import Settings
 
 
@@ -101,10 +103,17 @@ def test_frozen_settings_are_read_as_they_were_written(held):
 
 def test_the_home_is_the_users_wherever_a_cli_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert settings.home_of({"HOME": "/h"}) == Path("/h/.smart-spawn-mcp")
-    assert settings.home_of({}) == Path.home() / ".smart-spawn-mcp"
+    assert place.home_of({"HOME": "/h"}) == Path("/h/.smart-spawn-mcp")
+    assert place.home_of({}) == Path.home() / ".smart-spawn-mcp"
     name = "SMART_SPAWN_MCP_HOME"
-    assert settings.home_of({name: "~/x", "HOME": "/h"}) == Path("/h/x")
-    assert settings.home_of({name: " /a/b "}) == Path("/a/b")
+    assert place.home_of({name: "~/x", "HOME": "/h"}) == Path("/h/x")
+    assert place.home_of({name: " /a/b "}) == Path("/a/b")
     for value in ("x", "./x", "../x", "~joe/x", "/a\0b"):
-        assert refused(settings.home_of, {name: value}).facts["variable"] == name
+        assert refused(place.home_of, {name: value}).facts["variable"] == name
+
+
+def test_a_daemon_without_spawn_runs_loads_nothing_that_executes_them():
+    code = "import sys; import orchestrator.server.daemon; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    ours = {name.removeprefix("orchestrator.spawn.") for name in done.stdout.split() if ".spawn." in name}
+    assert ours == {"ddl", "place"}
