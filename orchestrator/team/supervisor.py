@@ -355,6 +355,9 @@ class Supervisor:
             if launch.get("epoch") == entry.state.epoch:
                 entry.secret, entry.session = launch.get("secret"), launch.get("session")
             run = self.roster.runs.get(entry.run_id)
+            if run is not None and not entry.live and run.file["agents"].pop(entry.agent_id, None) is not None:
+                # Its pane was closed before it was recorded as deleted; only run.json could not be written in time.
+                await self.windows.save(run)
             if run is not None:
                 entry.pane_id = run.file["agents"].get(entry.agent_id)
             if entry.live:

@@ -218,3 +218,25 @@ def test_a_daemon_that_lost_its_door_says_nothing_for_the_next_one(stage):
     assert not (stage.run_dir() / "clean").exists(), "the next daemon's start would be taken for one after a good end"
     assert "Traceback" not in (stage.run_dir() / "log").read_text()
     assert stage.begun().tool("agent_list") == {"agents": []}
+
+
+def test_a_pane_that_could_not_be_struck_from_the_list_in_time_is_struck_by_the_next_daemon(stage):
+    """run.json could not be written when an agent was deleted, and the daemon died before it could be."""
+    pane = stage.server.start()
+    master = stage.begun(stage.inside(pane))
+    agents = [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]
+    assert master.tool("agents_create", {"agents": agents})["ready"] == 2
+    (file,) = (stage.root / ".agents" / "run").glob("*/run.json")
+    before = file.read_bytes()
+    assert master.tool("agent_delete", {"agent_id": "a"})["ok"]
+    held = stage.run_dir() / "stopped"  # relays start no daemon before the file is as it was
+    held.touch(mode=0o600)
+    stage.kill_daemon()
+    file.write_bytes(before)
+    held.unlink()
+    assert [row["agent_id"] for row in master.tool("agent_list", {})["agents"]] == ["b"]
+    assert list(stage.run_files()[0]["agents"]) == ["b"]
+    assert master.tool("agent_delete", {"agent_id": "b"})["ok"]
+    (run,) = stage.run_files()
+    assert run["agents"] == {}
+    assert run["ended_at"]
