@@ -64,7 +64,7 @@ class Link:
                     self._open, pause = connection, FIRST_PAUSE_S
                     self._changed.set()
                     await self._lost.wait()
-            except (Lost, OSError) as error:
+            except Exception as error:  # noqa: BLE001 whatever ended the connection, the remedy is a new one
                 self._say(f"orchestrator: no connection ({_first_line(error)}); trying again")
             self._open = None
             self._changed.clear()
@@ -151,7 +151,7 @@ class Connection:
             while data := await self._out.read(READ):
                 for line in lines.feed(data):
                     await self._take(json.loads(line or b"null"))
-        except (ValueError, Lost) as error:
+        except (ValueError, RecursionError, Lost) as error:
             why = f"the server said what is no MCP ({error})"
         finally:
             self._over = why

@@ -306,7 +306,15 @@ THIRD = 3  # the number of a connection's first call, behind its handshake
 
 
 @pytest.mark.parametrize(
-    "nonsense", ["Welcome!", "{", rpc(id=THIRD, result=None), rpc(id=THIRD), rpc(id=THIRD, error=7)]
+    "nonsense",
+    [
+        "Welcome!",
+        "{",
+        rpc(id=THIRD, result=None),
+        rpc(id=THIRD),
+        rpc(id=THIRD, error=7),
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_a_server_that_speaks_no_mcp_is_replaced_and_the_task_runs_once(bench, nonsense):
     bench.limits["FIRST_PAUSE_S"] = 0.01
