@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, large, recovery, relays, spawn, squads
+from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads, spawn."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads, spawn, gsd."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -167,6 +167,33 @@ def of_spawn_runs(row: Row) -> None:
     )
 
 
+def of_project_intelligence(row: Row) -> None:
+    gsd.table(row)
+    got = gsd_index.index_figures()
+    row(
+        f"gsd index of {got['files']} files ({got['edges']} edges), first; one process",
+        f"{got['cold_s']:.2f} s; {got['alone_s']:.2f} s",
+        "",
+    )
+    row(
+        "  after one change; one new file; nothing",
+        f"{got['changed_s']:.2f}; {got['added_s']:.2f}; {got['idle_s']:.2f} s",
+        "",
+    )
+    got = asyncio.run(gsd_team.delivery())
+    row(
+        f"delivery p50 / p95 / max: quiet ({gsd_team.FILES} files in a graph.db)",
+        f"{got['quiet_p50']:.1f} / {got['quiet_p95']:.1f} / {got['quiet_max']:.1f} ms",
+        "<= 5 / 15 ms",
+    )
+    row(
+        f"  while that is read {got['reads']:.0f} times ({got['read_s']:.1f} s each)",
+        f"{got['busy_p50']:.1f} / {got['busy_p95']:.1f} / {got['busy_max']:.1f} ms",
+        "<= 5 / 15 ms",
+    )
+    row("  quiet again", f"{got['again_p50']:.1f} / {got['again_p95']:.1f} / {got['again_max']:.1f} ms", "")
+
+
 GROUPS = {
     "cycles": durable,
     "relays": through_relays,
@@ -175,6 +202,7 @@ GROUPS = {
     "recovery": going_on,
     "squads": of_squads,
     "spawn": of_spawn_runs,
+    "gsd": of_project_intelligence,
 }
 
 if __name__ == "__main__":

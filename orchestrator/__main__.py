@@ -34,6 +34,11 @@ def main() -> int:
             from orchestrator import show  # noqa: PLC0415 - one command, one import
 
             return show.main(sys.argv[2:])
+        if command == "gsd-reader":
+            wire_in, wire_out = take_wire()
+            from orchestrator.gsd import process  # noqa: PLC0415 - after the wire is safe
+
+            return process.main(wire_in, wire_out)
         if sys.argv[1:] == ["worker"] and "ORCHESTRATOR_AGENT_SECRET" in os.environ:
             from orchestrator import worker  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
 

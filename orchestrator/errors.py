@@ -182,6 +182,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "create the agent without worktree, or make the project a repository and commit",
     ),
     "no_worktree": (BadRequest, "the agent has no worktree", "orchestrator worktree list shows those there are"),
+    "no_gsd_project": (
+        BadRequest,
+        "no directory from here upwards has a .planning/ that can be read, or an index of ours",
+        "in a GSD project start there or name it (project_root); anywhere else run: orchestrator gsd index",
+    ),
+    "unknown_requirement": (
+        BadRequest,
+        "REQUIREMENTS.md, of this milestone or an archived one, has no requirement of this id",
+        "gsd://project/requirements/pending lists the open ones",
+    ),
+    "unknown_phase": (
+        BadRequest,
+        "neither ROADMAP.md nor the phases' directories have this phase",
+        "gsd_phase_status without arguments shows the current one",
+    ),
     # who: the caller, after looking again
     "spawn_run_finished": (Conflict, "the spawn run has ended already", "read it with smartspawn_run_result"),
     "home_newer": (
@@ -241,6 +256,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "another program is writing the same configuration file",
         "run it again",
     ),
+    "index_busy": (NotReady, "another process is making the index of this project", "run it again"),
     # who: the operator
     "no_room": (
         Environment,
@@ -289,12 +305,22 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the file with the key is not the user's alone",
         "chmod 600 the named file, or set OPENROUTER_API_KEY",
     ),
+    "gsd_failed": (
+        Environment,
+        "the process that reads a project's planning and code graph ended, or took too long",
+        "call again; the daemon's log says more",
+    ),
     "internal": (Environment, "a bug in orchestrator", "please report it with the daemon's log"),
     # who: the operator, before anything else runs
     "corrupt_home": (
         Corrupt,
         "the database or an artifact of the spawn runs says what cannot be true",
         "keep a copy; see the named file, and its backups beside it",
+    ),
+    "corrupt_index": (
+        Corrupt,
+        "the index of a project's code says what cannot be true",
+        "run: orchestrator gsd index --rebuild",
     ),
     "corrupt_log": (Corrupt, "a log has a line that cannot be true", "orchestrator doctor shows file and line"),
     "unknown_version": (

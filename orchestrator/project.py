@@ -120,10 +120,10 @@ def find_project(cwd: Path) -> Project:
     ``.git``, else ``cwd`` itself. Inside a git worktree the search runs in the main tree.
     """
     start = Path(os.path.realpath(cwd))
-    barred = _barred()
+    barred = barred_roots()
     if start in barred:
         return Project(start, "none")
-    start = _main_tree(start, barred)
+    start = main_tree(start)
     above = [at for at in (start, *start.parents) if at not in barred]
     for kind, marks in _MARKS:
         for at in above:
@@ -135,7 +135,7 @@ def find_project(cwd: Path) -> Project:
 def named_project(root: Path) -> Project:
     """The project whose root was given explicitly: no search; ``/`` and the home directory stay ``none``."""
     start = Path(os.path.realpath(root))
-    if start in _barred():
+    if start in barred_roots():
         return Project(start, "none")
     for kind, marks in _MARKS:
         if any(os.path.exists(start / mark) for mark in marks):
@@ -167,13 +167,17 @@ _MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 )
 
 
-def _barred() -> tuple[Path, ...]:
-    """The directories that are never a project."""
+def barred_roots() -> tuple[Path, ...]:
+    """The directories that are never a project: ``/`` and the home directory."""
     return Path("/"), Path(os.path.realpath(os.path.expanduser("~")))
 
 
-def _main_tree(start: Path, barred: tuple[Path, ...]) -> Path:
-    """``start``, or its counterpart in the main tree when it lies in a git worktree; a submodule is none."""
+def main_tree(start: Path) -> Path:
+    """``start`` (a real path), or its counterpart in the main tree where it lies in a git worktree.
+
+    A submodule is no worktree.
+    """
+    barred = barred_roots()
     for at in (start, *start.parents):
         if at in barred:
             continue

@@ -29,8 +29,9 @@ from orchestrator.core import decide, documents, events, state, supervise
 from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
+from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION
-from orchestrator.server import agent_tools, master_tools, spawn_tools, squad_tools
+from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
@@ -198,6 +199,7 @@ PLAIN = {
     "run_id": "the team run",
     "cwd": "where the CLI works",
     "worktree": "its own git worktree, null without one: see worktrees.md",
+    "toolsets": "toolsets that its role gives it beside its own two tools",
     "policies": "restart, max_restarts, on_lost, max_attempts",
     "env_names": "names of the added variables, never values",
     "reason": "why, in words",
@@ -243,6 +245,46 @@ PLAIN = {
     "session": "of an agent the CLI's own session id, where it is known; of a run the tmux session",
     "argv": "the command line; no shell reads it",
     "env": "the whole environment of the CLI",
+    "files": "id, path, purpose, type; the best first",
+    "query": "keywords, or a question in words",
+    "phase_goal": "in words, or a phase's number",
+    "current_goal": "what is to be done",
+    "include_purposes": "also what each is for",
+    "include_blast_radius": "also how much depends on each",
+    "include_exports": "also what each exports",
+    "include_examples": "also code that shows it",
+    "include_summaries": "also the text of the phases' summaries",
+    "max_results": "at most so many",
+    "type_filter": "only files of this type",
+    "change_type": "what is to be changed of it",
+    "check_type": "what kind of thing is looked for",
+    "planned_change": "in words",
+    "directDependents": "how many files depend on it",
+    "transitiveDependents": "how many more depend on those, within max_depth",
+    "totalAffected": "the sum of both",
+    "criticalFiles": "those with service or api in their path, of both",
+    "testFiles": "those that are tests, of both",
+    "recommendation": "what to do, by what was found",
+    "details": "each with id, path, purpose, depth",
+    "relevant_files": "path, purpose, blast_radius, recommendation; the best first",
+    "suggested_approach": "how to go about it",
+    "patterns_from_codebase": "how the code does such things",
+    "patterns": "name, frequency, example",
+    "similar_phases": "phase, goal, approach, lessons, files_created; the most similar first",
+    "confidence": "high, medium or low",
+    "method": "of an endpoint",
+    "middleware": "of an endpoint, as far as it can be read",
+    "requirement": "as it is written",
+    "traced_to": "phase, plan, task",
+    "verification": "its status, and the must-haves",
+    "phase_name": "the phase's name",
+    "plans": "id, status, tasks; current_task where it is known",
+    "verification_status": "as VERIFICATION.md has it",
+    "blockers": "as STATE.md has them",
+    "next_phase": "number, name, dependencies",
+    "blast_radius": "as gsd_blast_radius has it",
+    "breaking_files": "what the change would break",
+    "example": "how such a change is made here",
     "secret": "proves the agent's calls; new for every epoch",
 }
 
@@ -288,6 +330,11 @@ def smartspawn() -> dict[str, Tool]:
     return spawn_tools.build(spawn_tools.Offer(None, None, None))  # type: ignore[arg-type]
 
 
+def gsd() -> dict[str, Tool]:
+    """The toolset of project intelligence."""
+    return gsd_tools.build(None)  # type: ignore[arg-type]
+
+
 def tools(rows: dict[str, Tool]) -> str:
     out = []
     for tool in rows.values():
@@ -320,12 +367,13 @@ def agent_keys() -> str:
 
 def resources() -> str:
     return table(
-        ["URI", "name", "type", "what"], [[code(uri), name, mime, about] for uri, name, mime, about in TEMPLATES]
+        ["URI", "name", "type", "what"],
+        [[code(uri), name, mime, about] for uri, name, mime, about in (*TEMPLATES, *uris.ROWS, *uris.FORMS)],
     )
 
 
 def prompts() -> str:
-    return table(["prompt", "what"], [[code(name), about] for name, about in PROMPTS.items()])
+    return table(["prompt", "what"], [[code(name), about] for name, about in (PROMPTS | gsd_prompts.PROMPTS).items()])
 
 
 # -- the command line -----------------------------------------------------------------------------------------------
@@ -608,6 +656,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "master-tools": lambda: tools(master()),
     "squad-tools": lambda: tools(squad()),
     "smartspawn-tools": lambda: tools(smartspawn()),
+    "gsd-tools": lambda: tools(gsd()),
     "agent-tools": lambda: tools(agent_tools.TOOLS),
     "agent-keys": agent_keys,
     "resources": resources,

@@ -24,6 +24,7 @@ from orchestrator.cli import (
     doctor,
     events,
     gc,
+    gsd,
     options,
     output,
     roles,
@@ -32,6 +33,7 @@ from orchestrator.cli import (
     spawn,
     squad,
     status,
+    steps,
     tasks,
     team,
     verify,
@@ -136,6 +138,7 @@ app.add_typer(worktree.app, name="worktree")
 app.add_typer(roles.app, name="roles")
 app.add_typer(squad.app, name="squad")
 app.add_typer(spawn.app, name="spawn")
+app.add_typer(gsd.app, name="gsd")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")
@@ -181,10 +184,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None) -> int:
+    step = steps.in_the_shell(error.next_step)
     if as_json:
-        output.print_json({"error": error.as_dict()})
+        output.print_json({"error": error.as_dict() | {"next_step": step}})
     else:
-        output.warn(f"orchestrator: {error.message}" + (f"\n  {error.next_step}" if error.next_step else ""))
+        output.warn(f"orchestrator: {error.message}" + (f"\n  {step}" if step else ""))
         for line in error.facts.get("last_lines", []):  # of the pane that is closed by now
             output.warn(f"  | {line}")
     if code is not None:

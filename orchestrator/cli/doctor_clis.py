@@ -96,9 +96,20 @@ def _login(cli: Any) -> Iterator[Finding]:
 
 def _registered(cli: Any) -> Iterator[Finding]:
     from orchestrator.setup import registration  # noqa: PLC0415
+    from orchestrator.setup.entries import DEFAULT, GSD, SETTINGS  # noqa: PLC0415
 
-    entry, *hooks = registration.look(cli, os.environ)
-    yield _part(f"{cli.name} registration", entry, "as master", f"orchestrator setup {cli.name}")
+    entry, *others = registration.look(cli, os.environ)
+    offers = f" ({', '.join(entry.toolsets)})" if entry.toolsets not in ((), DEFAULT) else ""
+    yield _part(f"{cli.name} registration", entry, f"as master{offers}", f"orchestrator setup {cli.name}")
+    hooks = [one for one in others if one.part.startswith("hook")]
+    for one in others:
+        if one.part == "entry":
+            step = f"orchestrator setup {cli.name} --toolsets {GSD}"
+            yield _part(f"{cli.name} {GSD}", one, f"as {GSD}", step)
+        elif one.part == SETTINGS:
+            yield _part(
+                f"{cli.name} {GSD} in its settings", one, f"as {GSD}", f"orchestrator setup {cli.name} --settings"
+            )
     if not hooks:
         return
     step = f"orchestrator setup {cli.name} --hooks"

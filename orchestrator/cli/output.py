@@ -57,6 +57,12 @@ def short(value: Any, limit: int = 160) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def counted(number: int, nouns: str) -> str:
+    """A number with its noun, which is given in the plural: ``1 file``, ``2 files``, ``1 summary``."""
+    one = f"{nouns[:-3]}y" if nouns.endswith("ies") else nouns.removesuffix("s")
+    return f"{number} {one if number == 1 else nouns}"
+
+
 def status_word(status: str) -> str:
     """Glyph and word of a status; the word alone says it all, for screen readers and without colour."""
     glyph, _ = GLYPHS.get(status, ("?", "dim"))

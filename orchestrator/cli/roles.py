@@ -107,7 +107,7 @@ def _found(directory: str) -> Found:
 
 def _row(role: Role) -> dict[str, Any]:
     found = {key: getattr(role, key) for key in ("id", "name", "description", "source", "file")}
-    return {**found, "model": role.model, "approval": role.approval}
+    return {**found, "model": role.model, "approval": role.approval, "toolsets": list(role.toolsets)}
 
 
 def _broken(found: Found) -> list[dict[str, str]]:

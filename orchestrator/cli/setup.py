@@ -18,7 +18,8 @@ from orchestrator.cli.options import Json
 from orchestrator.errors import BadRequest, NotReady
 
 EXAMPLE = (
-    "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\norchestrator setup codex --uninstall"
+    "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\n"
+    "orchestrator setup codex --toolsets gsd\norchestrator setup codex --uninstall"
 )
 
 BUSY_S = 12.0  # longer than a lock whose holder has died counts, by Claude Code's own measure
@@ -29,6 +30,19 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Take out what setup put in; with --hooks only the hooks.")
+    ] = False,
+    toolsets: Annotated[
+        str,
+        typer.Option(
+            "--toolsets",
+            metavar="LIST",
+            help="What the entry offers, of team,squad,smartspawn,gsd; default: what it offers already, else "
+            "team,squad. gsd alone is an entry of its own.",
+        ),
+    ] = "",
+    in_settings: Annotated[
+        bool,
+        typer.Option("--settings", help="claude: write gsd into ~/.claude/settings.json, for tools that look there."),
     ] = False,
     hooks: Annotated[
         bool, typer.Option("--hooks", help="Also the turn-end hook: an idle master waits without model turns.")
@@ -48,19 +62,36 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     if cli not in CLIS:
         raise BadRequest("bad_argument", f"setup knows no {cli!r}", f"one of: {', '.join(CLIS)}")
     one = CLIS[cli]
+    chosen = _chosen(one, toolsets, in_settings=in_settings, hooks=hooks)
     if show:
-        _print(one, as_json)
+        _print(one, chosen, in_settings, as_json)
         return
     if not dry_run:
         options.refuse_agents()
     done = _patiently(
         lambda: (
-            registration.unregister(one, os.environ, only_hooks=hooks, force=force, dry=dry_run)
+            registration.unregister(
+                one,
+                os.environ,
+                only_hooks=hooks,
+                toolsets=chosen,
+                in_settings=in_settings,
+                force=force,
+                dry=dry_run,
+            )
             if uninstall
-            else registration.register(one, os.environ, with_hooks=hooks, force=force, dry=dry_run)
+            else registration.register(
+                one,
+                os.environ,
+                with_hooks=hooks,
+                toolsets=chosen,
+                in_settings=in_settings,
+                force=force,
+                dry=dry_run,
+            )
         )
     )
-    notes = list(_notes(one, hooks, uninstall))
+    notes = list(_notes(one, hooks, uninstall, in_settings))
     if as_json:
         found = [_as_dict(one, change) for change in done]
         output.print_json({"cli": cli, "dry_run": dry_run, "files": found, "notes": notes})
@@ -68,6 +99,29 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     _tell(one, done, dry_run, uninstall)
     for note in notes:
         output.say(f"note: {note}")
+
+
+def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
+    """The toolsets that were asked for, None if none; BadRequest ``bad_argument`` for what does not go together."""
+    from orchestrator.setup import entries  # noqa: PLC0415
+
+    found = entries.chosen(given) if given else (entries.GSD,) if in_settings else None
+    if given and found is None:
+        known = ",".join(entries.TOOLSETS)
+        raise BadRequest("bad_argument", f"--toolsets {given!r} is no list of toolsets", f"each once, of: {known}")
+    if in_settings and (one.name != "claude" or found != (entries.GSD,)):
+        raise BadRequest(
+            "bad_argument",
+            "--settings is for Claude Code and the toolset gsd",
+            "orchestrator setup claude --settings",
+        )
+    if hooks and found is not None and "team" not in found:
+        raise BadRequest(
+            "bad_argument",
+            "--hooks is for a master, and without the toolset team it has no team",
+            "leave --hooks out",
+        )
+    return found
 
 
 def _patiently(work: Callable[[], list[Any]]) -> list[Any]:
@@ -88,7 +142,7 @@ def add_to(app: Any) -> None:
 
 
 def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
-    changed = False
+    changed: list[Any] = []
     for file in done:
         for change in file.changes:
             name = ".".join(change.path)
@@ -98,24 +152,26 @@ def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
                     state = "starts this installation; what you changed in it is kept"
                 output.say(f"{file.path}: {name} {state}")
                 continue
-            changed = True
+            changed.append(change)
             output.say(f"{file.path}: {name} {'would be ' if dry_run else ''}{change.action}")
             for line in _diff(one, change):
                 output.say(f"  {line}")
         if file.backup:
             output.say(f"  the file before: {file.backup}")
+    names = [f"`{change.path[-1]}`" for change in changed if change.what == "entry"]
     if not changed:
         output.say("nothing to change")
-    elif not dry_run:
+    elif names and not dry_run:
         step = "no longer offers" if uninstall else "offers"
-        output.say(f"{one.title}, when started from now on, {step} the server `orchestrator`.")
+        several = "s" if len(names) > 1 else ""
+        output.say(f"{one.title}, when started from now on, {step} the server{several} {' and '.join(names)}.")
 
 
 def _diff(one: Any, change: Any) -> Iterator[str]:
     """The lines of a part before and after, as a diff without its head."""
     from orchestrator.setup import entries  # noqa: PLC0415
 
-    part = entries.Part(change.what, change.path, {}, change.what != "entry")
+    part = entries.Part(change.what, change.path, {}, change.what.startswith("hook"))
     before, after = (
         [] if value is None else entries.shown(one, part, entries.without_secrets(value)).splitlines()
         for value in (change.before, change.after)
@@ -141,8 +197,12 @@ def _as_dict(one: Any, file: Any) -> dict[str, Any]:
     }
 
 
-def _notes(one: Any, hooks: bool, uninstall: bool) -> Iterator[str]:
+def _notes(one: Any, hooks: bool, uninstall: bool, in_settings: bool) -> Iterator[str]:
     if uninstall:
+        return
+    if in_settings:
+        yield "this form is for tools that follow the GSD MCP architecture document"
+        yield "Claude Code itself reads servers from ~/.claude.json: orchestrator setup claude --toolsets gsd"
         return
     if shutil.which(one.program) is None:
         yield f"{one.program} is not on PATH; the file is ready for when it is installed"
@@ -153,22 +213,30 @@ def _notes(one: Any, hooks: bool, uninstall: bool) -> Iterator[str]:
     yield from one.notes
 
 
-def _print(one: Any, as_json: bool) -> None:
+def _print(one: Any, chosen: tuple[str, ...] | None, in_settings: bool, as_json: bool) -> None:
     from orchestrator.setup import entries, places, registration  # noqa: PLC0415
 
-    entry, hooks = registration.parts_of(one)
-    agent = entries.for_agents(one, [*project.own_command("mcp"), "--agent"], entry.value.get("env_vars", []))
-    found = [
-        ("master", f"{places.server_file(one, os.environ)}", entries.shown(one, entry, entry.value)),
-        *(("hook", f"{places.hooks_file(one, os.environ)}", entries.shown(one, part, part.value)) for part in hooks),
-        ("agent", "", agent),
-    ]
+    entry, hooks = registration.parts_of(one, chosen or entries.DEFAULT)
+    servers, settings = f"{places.server_file(one, os.environ)}", f"{places.hooks_file(one, os.environ)}"
+    if in_settings:
+        part = registration.settings_part()
+        found = [("gsd", settings, entries.shown(one, part, part.value))]
+    elif entry.path[-1] == entries.GSD:
+        found = [("gsd", servers, entries.shown(one, entry, entry.value))]
+    else:
+        agent = entries.for_agents(one, [*project.own_command("mcp"), "--agent"], entry.value.get("env_vars", []))
+        found = [
+            ("master", servers, entries.shown(one, entry, entry.value)),
+            *(("hook", settings, entries.shown(one, part, part.value)) for part in hooks),
+            ("agent", "", agent),
+        ]
     if as_json:
         snippets = [{"for": what, "file": file or None, "text": text} for what, file, text in found]
         output.print_json({"cli": one.name, "snippets": snippets})
         return
     heads = {
         "master": "The master's entry, in",
+        "gsd": "The entry of gsd alone, in",
         "hook": "The master's turn-end hook (optional), in",
         "agent": "A sub-agent that you start by hand: only its two tools. "
         "Agents that orchestrator starts get this by themselves.",

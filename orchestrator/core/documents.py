@@ -61,6 +61,7 @@ class Meta(BaseModel):
         dict[str, Any] | None,
         Field(description="its own git worktree: path, branch, and base, the commit it began with"),
     ] = None
+    toolsets: Annotated[list[str], Field(description="what its role gives it beside its own two tools")] = []
     engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
 
 

@@ -52,6 +52,7 @@ class Launch:
     approval: str = "ask"
     trust: bool = False  # spare the CLI's question whether the folder is trusted
     command: tuple[str, ...] = ()  # engine `command`: the argv template
+    queries: tuple[str, ...] = ()  # tools of our server beside its two; they only read, and need no consent either
     files: Mapping[str, str] = field(default_factory=dict)  # of `Reads.files`, those that exist
     dirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of `Reads.dirs`: the names in them
     shipped: Mapping[str, str] = field(default_factory=dict)  # of `Engine.ships`: the texts

@@ -140,6 +140,9 @@ class Starting(_Happened):
     approval: Literal["ask", "edits", "all"] = "ask"
     command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
     worktree: Annotated[Worktree | None, Field(description="its own working tree, where it asked for one")] = None
+    toolsets: Annotated[
+        list[Literal["gsd"]], Field(description="toolsets that its role gives it beside its own two tools")
+    ] = []
 
 
 class Ready(_Happened):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
@@ -21,6 +21,15 @@ def worktree_rule(path: str, branch: str) -> str:
     return (
         f"You have a git worktree of your own: change files only below `{path}`, not elsewhere in the project, and "
         f"commit what you do there to its branch `{branch}`."
+    )
+
+
+def queries_rule(names: Sequence[str]) -> str:
+    """What an agent whose role gives it further tools must know of them."""
+    listed = ", ".join(f"`{name}`" for name in names)
+    return (
+        f"Beside those two you have tools that answer questions about this project and change nothing: {listed}. "
+        "They take no agent_id; use them while you work on a task, never instead of the loop."
     )
 
 

@@ -83,6 +83,7 @@ class Link {
     this.settling = undefined
     this.spoke = {} // agent and model of the last user message, which a wake keeps
     this.children = new Set() // sessions of subagents
+    this.queries = [] // tools of ours that only read: an agent of some roles has them, and its subagents too
     this.connect()
   }
 
@@ -244,7 +245,7 @@ class Link {
   }
 
   asked({ id, sessionID, permission, patterns = [] }) {
-    if (OURS.includes(permission) && !this.children.has(sessionID)) {
+    if ((OURS.includes(permission) && !this.children.has(sessionID)) || this.queries.includes(permission)) {
       // The user's agent definition may ask for every tool; ours need no consent.
       const answer = { path: { id: sessionID, permissionID: id }, body: { response: "once" } }
       this.client.postSessionIdPermissionsPermissionId(answer).catch(() => {})
@@ -275,6 +276,7 @@ export const Orchestrator = async ({ client }, options) => {
   const first = !globalThis[known]
   const link = (globalThis[known] ??= new Link())
   link.client = client
+  link.queries = options?.queries ?? []
   // What only bounded opencode's own npm is not for the commands that the agent runs.
   for (const name of options?.forget ?? []) delete env[name]
   // Its own --prompt does nothing together with --session.

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from orchestrator.core.engine import APPROVALS, Engine
+from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.errors import BadRequest
 from orchestrator.roles import files, heads
 from orchestrator.roles.files import OWN, Folder
@@ -63,6 +64,15 @@ class Role:
         """What a CLI in this role may do unasked (ask, edits, all); None: not said, or not in ``.agents/roles``."""
         found = heads.text_of(self.keys.get("approval"))
         return found if self.source == OWN and found in APPROVALS else None
+
+    @property
+    def toolsets(self) -> tuple[str, ...]:
+        """The toolsets that an agent in this role gets beside its own two tools: those that only read, of any folder.
+
+        Other names do not count; `lint` tells of them.
+        """
+        named = heads.names_of(self.keys.get("toolsets"))
+        return tuple(name for name in READ_ONLY if name in named)
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,16 @@ def text_of(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
+def names_of(value: object) -> tuple[str, ...]:
+    """A value of `Head.keys` that is to be names: a list of texts, or a text with commas, also in brackets.
+
+    The second is what a list is where the frontmatter was read line by line. What is no text in a list is left out.
+    """
+    parts = value if isinstance(value, list) else text_of(value).removeprefix("[").removesuffix("]").split(",")
+    found = (text_of(part).strip("'\"") for part in parts)
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
 class _Loader(yaml.BaseLoader):
     """Composes nodes, and refuses what makes a short text long."""
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orchestrator.core.engine import APPROVALS, Engine
+from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.roles.catalogue import Found, Role
 from orchestrator.roles.files import OWN
+from orchestrator.roles.heads import names_of
 
 READ = ("name", "description")
+HEEDED = (*READ, "toolsets")
+"""Keys that are heeded in every folder."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,12 @@ def _of(role: Role) -> list[Finding]:
             wrong = "is no name of a model"
         if wrong:
             out.append(Finding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key))
+    asked = role.keys.get("toolsets")
+    others = [name for name in names_of(asked) if name not in READ_ONLY]
+    if others or (asked not in (None, "", []) and not names_of(asked)):
+        told = ", ".join(map(repr, others)) or "no names"
+        why = f"has toolsets that an agent is not given: {told}; there are: {', '.join(READ_ONLY)}"
+        out.append(Finding("odd", role.id, role.file, why, "toolsets"))
     if role.keys.get("description") in (None, ""):
         why = "has no description: list_roles shows nothing to choose it by"
         out.append(Finding("odd", role.id, role.file, why, "description"))
@@ -69,7 +79,7 @@ def _of(role: Role) -> list[Finding]:
 def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[Finding]:
     out = []
     for key, value in role.keys.items():
-        if key in READ or value in (None, "") or (key == "approval" and role.source == OWN):
+        if key in HEEDED or value in (None, "") or (key == "approval" and role.source == OWN):
             continue
         if key == "model":
             if role.model is None:

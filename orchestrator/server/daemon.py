@@ -32,7 +32,8 @@ from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.processes import environ_of
-from orchestrator.server import agent_tools, door, greeting, hooks, master_tools
+from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools
+from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.logs import configure_log
 from orchestrator.server.session import build, note_listed, serve
 from orchestrator.server.spawn_wiring import SpawnWiring
@@ -91,6 +92,8 @@ class Daemon:
         self.master_tools = master_tools.build(self.supervisor, self.masters)
         self.squads = SquadWiring(self.roster, self.windows)
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
+        self.gsd = GsdWiring(str(opened.directory / project.LOG))
+        self.queries: agent_queries.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -143,6 +146,7 @@ class Daemon:
             writer.transport.abort()
         listener.close()
         watcher.cancel()
+        await self.gsd.close()
         await self.spawn.close()
         await self.squads.close()
         await self.supervisor.close()
@@ -175,6 +179,7 @@ class Daemon:
             log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)
         self._missing = missing
         self.squads.look_around()
+        self.gsd.look_around()
         now = time.monotonic()
         if self.clients or self._at_work:
             self.idle_since = now
@@ -292,7 +297,7 @@ class Daemon:
 
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":
-            return agent_tools.TOOLS
+            return agent_tools.TOOLS | agent_queries.tools(self.roster, client, self.queries)
         if client.role != "master":
             return {}
         tools: dict[str, Tool] = {}
@@ -302,6 +307,8 @@ class Daemon:
             tools |= self.squads.tools(client)
         if "smartspawn" in client.toolsets:
             tools |= self.spawn.tools()
+        if self.gsd.offered(client):
+            tools |= self.gsd.tools(client)
         return tools
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
@@ -321,18 +328,22 @@ class Daemon:
             }
         offers = client.role == "master" and "smartspawn" in client.toolsets
         events = partial(self.spawn.events, client) if offers else None
-        server, resources = build(client, self.roster, self._tools(client), admin, events)
+        questions = self.gsd.questions(client) if self.gsd.offered(client) else None
+        server, resources = build(client, self.roster, self._tools(client), admin, events=events, questions=questions)
         if resources is not None:
             self.roster.listeners.append(resources.changed)
             self.spawn.listeners.append(resources.spawn_changed)
+            self.gsd.listeners.append(resources.project_changed)
         self.spawn.welcome(client)
         try:
             await serve(server, incoming, writer, self.boot_id, partial(note_listed, client, self.roster))
         finally:
             self.spawn.part(client)
+            self.gsd.part(client)
             if resources is not None:
                 self.roster.listeners.remove(resources.changed)
                 self.spawn.listeners.remove(resources.spawn_changed)
+                self.gsd.listeners.remove(resources.project_changed)
                 resources.close()
 
     # -- what only the command line asks ------------------------------------------------------------------------

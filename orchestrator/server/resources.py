@@ -22,6 +22,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.server import gsd_resources
+from orchestrator.server.gsd_wiring import Questions
 from orchestrator.server.toolset import Client
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -58,12 +60,19 @@ Events = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]
 
 
 class Resources:
-    """The resources of one master's connection, with its subscriptions."""
+    """The resources of one master's connection, with its subscriptions.
 
-    def __init__(self, client: Client, roster: Roster, events: Events | None = None) -> None:
+    ``questions`` asks about the project, for who has the gsd toolset; who has nothing else is shown nothing else.
+    """
+
+    def __init__(
+        self, client: Client, roster: Roster, events: Events | None = None, questions: Questions | None = None
+    ) -> None:
         self._client = client
         self._roster = roster
         self._events = events
+        self._questions = questions
+        self._team = questions is None or set(client.toolsets) != {"gsd"}
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._listened: dict[str, int] = {}  # modern: URI -> open streams that want it
@@ -87,7 +96,9 @@ class Resources:
 
     async def listed(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
         self._session = ctx.session
-        found: list[types.Resource] = []
+        found: list[types.Resource] = gsd_resources.listed() if self._questions is not None else []
+        if not self._team:
+            return types.ListResourcesResult(resources=found)
         for entry in self._roster.agents.values():
             base = f"agent://{entry.agent_id}"
             found.append(types.Resource(uri=f"{base}/outbox", name=f"{entry.agent_id} outbox", mime_type=NDJSON))
@@ -105,16 +116,20 @@ class Resources:
         rows = [
             types.ResourceTemplate(uri_template=uri, name=name, mime_type=mime, description=about)
             for uri, name, mime, about in TEMPLATES
-            if self._events is not None or not uri.startswith("smartspawn:")
+            if self._team and (self._events is not None or not uri.startswith("smartspawn:"))
         ]
+        if self._questions is not None:
+            rows += gsd_resources.templates()
         return types.ListResourceTemplatesResult(resource_templates=rows)
 
     async def read(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         self._session = ctx.session
         uri = str(params.uri)
         try:
-            if self._events is not None and urlsplit(uri).scheme == "smartspawn":
-                contents: Contents = await self._spawn_events(self._events, uri)
+            if self._questions is not None and uri.startswith(gsd_resources.SCHEME):
+                contents: Contents = await gsd_resources.read(self._questions, ctx.session, uri)
+            elif self._events is not None and urlsplit(uri).scheme == "smartspawn":
+                contents = await self._spawn_events(self._events, uri)
             else:
                 contents = await asyncio.to_thread(self._artifact, uri) or self._content(uri)
         except OrchestratorError as error:
@@ -153,6 +168,17 @@ class Resources:
             if uri.startswith(f"smartspawn://run/{run_id}/" if run_id else "smartspawn://run/"):
                 self._mark(uri)
 
+    def project_changed(self, root: str) -> None:
+        """The files of a project have changed: mark the subscribed URIs that show them."""
+        if self._questions is not None and root == self._questions.root:
+            for uri in (*self._subscribed, *self._listened):
+                if uri.startswith(gsd_resources.SCHEME):
+                    self._mark(uri)
+
+    def _watch(self, uri: str, session: ServerSession) -> None:
+        if self._questions is not None and uri.startswith(gsd_resources.SCHEME) and not self._questions.watching:
+            self._questions.watch(session)
+
     def _artifact(self, uri: str) -> Contents | None:
         scheme, owner, path, _ = _parts(uri)
         if scheme != "agent" or path[:1] != ["artifacts"]:
@@ -172,6 +198,7 @@ class Resources:
     async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         self._session = ctx.session
         self._subscribed[str(params.uri)] = ctx.session
+        self._watch(str(params.uri), ctx.session)
         self._after_restart(str(params.uri))
         return types.EmptyResult()
 
@@ -185,6 +212,7 @@ class Resources:
         uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
         for uri in uris:
             self._listened[uri] = self._listened.get(uri, 0) + 1
+            self._watch(uri, ctx.session)
             self._after_restart(uri)
         try:
             return await self._listen(ctx, params)

@@ -22,9 +22,12 @@ from pydantic import ConfigDict
 
 from orchestrator import project
 from orchestrator.clock import call_off
-from orchestrator.core.prompts import render, worktree_rule
+from orchestrator.core.prompts import queries_rule, render, worktree_rule
+from orchestrator.core.toolsets import tools_of
 from orchestrator.data import prompt
 from orchestrator.errors import OrchestratorError
+from orchestrator.server import gsd_prompts
+from orchestrator.server.gsd_wiring import TOOLSET, Questions
 from orchestrator.server.resources import Events, Resources
 from orchestrator.server.toolset import Client, Tool, call_tool
 from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
@@ -46,6 +49,10 @@ INSTRUCTIONS = {
         "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
         "the merged answer."
     ),
+    "gsd": (
+        "gsd_* tools answer from the project's .planning/ and code graph, read-only: gsd_query_intel finds files, "
+        "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
+    ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "refused": "This connection offers no tools.",
 }
@@ -53,6 +60,10 @@ PROMPTS = {
     "lead_team": "How to lead a team of agents with these tools",
     "agent": "The loop a sub-agent follows",
 }
+
+IDENTITY = ("orchestrator", project.VERSION, "orchestrator")
+GSD_IDENTITY = ("gsd", "1.0.0", "GSD Codebase Intelligence Server")
+"""Name, version and title of who offers the gsd toolset alone, as its document has them (B3.7)."""
 
 
 class AdminParams(types.RequestParams):
@@ -69,11 +80,23 @@ def build(
     roster: Roster,
     tools: Mapping[str, Tool],
     admin: Mapping[str, Admin],
+    *,
     events: Events | None = None,
+    questions: Questions | None = None,
 ) -> tuple[Any, Any]:
-    """The SDK server for one client, and its resources (None for agents); ``events``: those of spawn runs."""
+    """The SDK server for one client, and its resources (None for agents).
+
+    ``events``: those of spawn runs; ``questions`` asks about the project; both for who has their toolset.
+    """
     listing = client.listing
-    resources = Resources(client, roster, events) if client.role == "master" else None
+    resources = Resources(client, roster, events, questions) if client.role == "master" else None
+    identity = IDENTITY if questions is None or set(client.toolsets) != {TOOLSET} else GSD_IDENTITY
+
+    own = {"agent": PROMPTS["agent"]}
+    if identity is GSD_IDENTITY:
+        own = {}
+    elif client.role == "master":
+        own = PROMPTS
 
     async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
         listing.add(ctx.request_id)
@@ -83,11 +106,20 @@ def build(
         return await call_tool(tools, client, roster, ctx, params)
 
     async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
-        names = PROMPTS if client.role == "master" else {"agent": PROMPTS["agent"]}
-        return types.ListPromptsResult(prompts=[types.Prompt(name=n, description=d) for n, d in names.items()])
+        found = [types.Prompt(name=name, description=about) for name, about in own.items()]
+        return types.ListPromptsResult(prompts=[*found, *(gsd_prompts.listed() if questions is not None else ())])
 
-    async def get_prompt(_ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return prompt_text(client, roster, params.name)
+    async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        name = params.name
+        if questions is not None and name in gsd_prompts.PROMPTS:
+            try:
+                return await gsd_prompts.get(questions, ctx.session, name, params.arguments or {})
+            except OrchestratorError as error:
+                raise invalid_params(error.message, error) from None
+        if name not in own:
+            offered = [*own, *(gsd_prompts.PROMPTS if questions is not None else ())]
+            raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(offered)}")
+        return prompt_text(client, roster, name)
 
     served: dict[str, Any] = {
         "on_list_tools": list_tools,
@@ -98,12 +130,16 @@ def build(
     if resources is not None:
         served |= resources.served()
     server: Server[Any] = Server(
-        "orchestrator",
-        version=project.VERSION,
-        title="orchestrator",
+        identity[0],
+        version=identity[1],
+        title=identity[2],
         instructions=instructions_for(client),
         **served,
     )
+    if questions is not None:
+        server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, _roots_changed(questions)
+        )
     for name, run in admin.items():
         server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(run))
     return server, resources
@@ -113,8 +149,15 @@ def instructions_for(client: Client) -> str:
     """What the server tells a client of itself, by what it is offered."""
     if client.role != "master":
         return INSTRUCTIONS[client.role]
-    told = {"team": INSTRUCTIONS["master"], "squad": INSTRUCTIONS["squad"], "smartspawn": INSTRUCTIONS["smartspawn"]}
+    told = {"team": INSTRUCTIONS["master"]} | {name: INSTRUCTIONS[name] for name in ("squad", "smartspawn", TOOLSET)}
     return " ".join(text for toolset, text in told.items() if toolset in client.toolsets)
+
+
+def _roots_changed(questions: Questions) -> Callable[[Context, Any], Awaitable[None]]:
+    async def changed(_ctx: Context, _params: Any) -> None:
+        questions.roots_changed()
+
+    return changed
 
 
 def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
@@ -132,9 +175,7 @@ def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[s
 
 
 def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptResult:
-    """A prompt with its names filled in; an unknown name is an invalid-params error."""
-    if name not in PROMPTS:
-        raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(PROMPTS)}")
+    """One of `PROMPTS` with its names filled in."""
     values = {"project": str(roster.root), "agent_id": client.agent_id or "<agent_id>", "role": "", "artifacts": ""}
     entry = roster.agents.get(client.agent_id or "")
     if entry is not None:
@@ -144,6 +185,9 @@ def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptRes
     tree = entry.state.spec.get("worktree") if entry is not None and name == "agent" else None
     if tree:
         text = f"{text.rstrip()}\n\n{worktree_rule(tree['path'], tree['branch'])}\n"
+    queries = tools_of(entry.state.spec.get("toolsets") or ()) if entry is not None and name == "agent" else ()
+    if queries:
+        text = f"{text.rstrip()}\n\n{queries_rule(queries)}\n"
     message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
     return types.GetPromptResult(description=PROMPTS[name], messages=[message])
 

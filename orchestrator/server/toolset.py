@@ -18,6 +18,7 @@ import mcp_types as types
 import orjson
 import structlog
 from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -76,6 +77,7 @@ class Call:
     tell: Callable[[str], None]
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: Asked = field(default_factory=Asked)
+    session: ServerSession | None = None  # to ask the client something in return
 
     def canceled(self) -> bool:
         """Whether the client itself has asked to end this very call.
@@ -240,7 +242,7 @@ async def call_tool(
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
             req = f"{client.origin.conn}:{key}"
-            call = Call(client, roster, req, age, tell, ctx.meta or {}, ctx.request or Asked())
+            call = Call(client, roster, req, age, tell, ctx.meta or {}, ctx.request or Asked(), ctx.session)
             result = await tool.run(call, arguments)
             steps.passed(f"answer:{params.name}")
             return answered(result)

@@ -16,14 +16,17 @@ from orchestrator.setup import entries, jsonc, toml_text
 from orchestrator.setup.entries import Cli, Part
 from orchestrator.setup.jsonc import Key, Unreadable
 
-State = Literal["absent", "current", "other", "edited"]
+State = Literal["absent", "current", "other", "edited", "foreign"]
 Action = Literal["added", "updated", "removed", "kept", "absent"]
 _READ = {"json": jsonc.read, "toml": toml_text.read}
 
 
 @dataclass(frozen=True)
 class Found:
-    """A part in a file: ``current`` is what this installation writes, ``other`` what another one wrote."""
+    """A part in a file: ``current`` is what this installation writes, ``other`` what another one wrote.
+
+    ``foreign``: another server has the name `gsd`, which is not ours alone.
+    """
 
     state: State
     path: tuple[Key, ...] = ()
@@ -67,6 +70,9 @@ def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple
         new = tool(old, part.path, part.value, element=part.element) + ("\n" if text is None else "")
         wanted = _with(_read(cli, old) if old else {}, part)
         return _checked(cli, new, wanted), Change(part.what, part.path, "added", after=part.value)
+    if found.state == "foreign" and not force:
+        step = "rename that one, or write setup's own instead with --force"
+        raise _conflict(part, "is a server that is not ours", step)
     edited = found.state == "edited"
     if found.state == "current" or (edited and not force and entries.starts_same(part, found.value)):
         return text or "", Change(part.what, part.path, "kept", found.value, found.value, edited)
@@ -80,7 +86,7 @@ def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple
 def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str | None, Change]:
     """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
     found = look(cli, text, part)
-    if found.state == "absent" or text is None:
+    if found.state in ("absent", "foreign") or text is None:
         return text, Change(part.what, part.path, "absent")
     edited = found.state == "edited"
     if edited and not force:
@@ -90,6 +96,8 @@ def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tupl
 
 
 def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -> Found:
+    if part.path[-1] == entries.GSD and not entries.names_us(part, value):
+        return Found("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
         return Found("edited", path, value)
     return Found("current" if value == part.value else "other", path, value)
@@ -165,5 +173,9 @@ def _read(cli: Cli, text: str) -> Any:
 
 
 def _edited(part: Part, step: str) -> Conflict:
+    return _conflict(part, "is not as setup writes it: somebody has changed it", step)
+
+
+def _conflict(part: Part, what: str, step: str) -> Conflict:
     name = ".".join(part.path)
-    return Conflict("entry_edited", f"{name} is not as setup writes it: somebody has changed it", step, entry=name)
+    return Conflict("entry_edited", f"{name} {what}", step, entry=name)

@@ -18,12 +18,18 @@ from orchestrator.setup.jsonc import Key
 Form = Literal["json", "toml"]
 
 SERVER = "orchestrator"
+GSD = "gsd"
+"""The name of the entry that offers the toolset gsd alone: it stands beside `SERVER`."""
+TOOLSETS = ("team", "squad", "smartspawn", GSD)
+DEFAULT = ("team", "squad")
+"""What an entry offers that names no toolsets."""
 MCP_TAIL = ["-P", "-m", "orchestrator", "mcp"]
 AGENT_TOOLS = ("wait_for_command", "emit_event")
 CALL_S = 600  # how long a CLI lets one tool call run: above every long poll of ours
 CALL_TAIL = ["--call-limit", str(CALL_S)]  # tells the daemon so, which else goes by what the CLI does by itself
 START_S = 60  # the relay answers in less than a second, but a daemon may have many logs to read
 TURN_END_S = 86_400  # how long the turn-end hook may hold the master's turn
+SETTINGS = "settings entry"
 GEMINI_TURN_END_MS = 600_000  # a held Gemini costs a tenth of a core
 NOTICE_S = 10  # the other hooks tell the daemon and return
 
@@ -32,10 +38,16 @@ NOTICE_S = 10  # the other hooks tell the daemon and return
 class Part:
     """One thing in one file: where it stands and what it says. ``element``: one of the array at ``path``."""
 
-    what: str  # "entry", or "hook <the CLI's event>"
+    what: str  # "entry", "settings entry", or "hook <the CLI's event>"
     path: tuple[str, ...]
     value: Mapping[str, Any]
     element: bool = False
+    optional: bool = False  # that it is not there is not worth a word
+
+    @property
+    def in_settings(self) -> bool:
+        """Whether it stands in the file of the CLI's settings, not in that of its servers."""
+        return self.element or self.what == SETTINGS
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,35 @@ CLIS: dict[str, Cli] = {
 }  # fmt: skip
 
 
-def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> Part:
-    """The master's entry; ``passed_on`` are the variables to hand to the server where the CLI strips them."""
-    words = [*command, *(CALL_TAIL if cli.raises else ())]
-    return Part("entry", (*cli.server_path, SERVER), _server(cli, words, list(passed_on)))
+def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> Part:
+    """The master's entry, or that of gsd alone.
+
+    ``passed_on`` are the variables to hand to the server where the CLI strips them.
+    """
+    words = [*command, *_choice(toolsets), *(CALL_TAIL if cli.raises else ())]
+    name = GSD if tuple(toolsets) == (GSD,) else SERVER
+    return Part("entry", (*cli.server_path, name), _server(cli, words, list(passed_on)))
+
+
+def settings_entry(command: Sequence[str]) -> Part:
+    """The entry of gsd as the GSD MCP architecture document has it (B3.6): in ``settings.json``, with an ``env``."""
+    return Part(SETTINGS, ("mcpServers", GSD), _documents([*command, *_choice((GSD,))]))
+
+
+def chosen(text: str) -> tuple[str, ...] | None:
+    """The toolsets of a list like ``team,gsd``; None where one is unknown, named twice, or missing."""
+    names = [name.strip() for name in text.split(",")]
+    return tuple(names) if set(names) <= set(TOOLSETS) and len(set(names)) == len(names) else None
+
+
+def toolsets_of(found: Any) -> tuple[str, ...] | None:
+    """The toolsets that a server's entry offers; None where that cannot be told."""
+    words = server_words(found) if isinstance(found, Mapping) else None
+    if words is None or "mcp" not in words:
+        return None
+    if "--toolsets" not in words:
+        return None if any(word.startswith("--toolsets=") for word in words) else DEFAULT
+    return chosen("".join(words[words.index("--toolsets") + 1 :][:1]))
 
 
 def hooks(cli: Cli, command: Sequence[str]) -> list[Part]:
@@ -96,10 +133,16 @@ def ours(cli: Cli, part: Part, found: Any) -> bool:
         words = hook_words(found)
         return words is not None and any(one.value == found for one in hooks(cli, words) if one.path == part.path)
     words = server_words(found)
-    names = part.value.get("env_vars", [])
+    if words is None:
+        return False
+    rest = words[1 + len(MCP_TAIL) :]
+    if rest[:1] == ["--toolsets"] and chosen("".join(rest[1:2])) is not None:
+        rest = rest[2:]
     # Older versions wrote no limit.
-    tails = (MCP_TAIL, [*MCP_TAIL, *CALL_TAIL]) if cli.raises else (MCP_TAIL,)
-    return words is not None and words[1:] in tails and _server(cli, words, names) == found
+    if words[1 : 1 + len(MCP_TAIL)] != MCP_TAIL or rest not in ([], CALL_TAIL if cli.raises else []):
+        return False
+    names = part.value.get("env_vars", [])
+    return found == (_documents(words) if part.in_settings else _server(cli, words, names))
 
 
 def names_us(part: Part, found: Any) -> bool:
@@ -124,9 +167,8 @@ def starts_same(part: Part, found: Mapping[str, Any]) -> bool:
     if part.element:
         return hook_words(found) == hook_words(part.value)
     wanted, words = server_words(part.value) or [], server_words(found) or []
-    if wanted[-len(CALL_TAIL) :] == CALL_TAIL:  # how long a call may last does not say what is started
-        wanted = wanted[: -len(CALL_TAIL)]
-    return words[: len(wanted)] == wanted
+    until = 1 + len(MCP_TAIL)  # how long a call may last does not say what is started
+    return words[:until] == wanted[:until] and toolsets_of(found) == toolsets_of(part.value)
 
 
 def server_words(found: Mapping[str, Any]) -> list[str] | None:
@@ -191,6 +233,14 @@ def _server(cli: Cli, command: list[str], passed_on: list[str]) -> dict[str, Any
         return {"type": "stdio", **start, "timeout": CALL_S * 1000}
     limits = {"startup_timeout_sec": START_S, "tool_timeout_sec": CALL_S}
     return {**start, "env_vars": passed_on, **limits}
+
+
+def _documents(words: list[str]) -> dict[str, Any]:
+    return {"command": words[0], "args": words[1:], "env": {}}
+
+
+def _choice(toolsets: Sequence[str]) -> list[str]:
+    return [] if tuple(toolsets) == DEFAULT else ["--toolsets", ",".join(toolsets)]
 
 
 def _hook(cli: Cli, line: str, limit: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ All new texts are made before the first is written: what one file refuses leaves
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,57 +36,120 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Seen:
-    """How one part stands in a CLI's configuration; ``program`` is the interpreter it starts, if it is there."""
+    """How one part stands in a CLI's configuration; ``program`` is the interpreter it starts, if it is there.
+
+    ``name`` is that of an entry; ``toolsets`` what it offers, as far as that can be told.
+    """
 
     part: str
+    name: str
     path: Path
     state: State
     program: str = ""
     same: bool = False  # it starts this installation, in whatever form
+    toolsets: tuple[str, ...] = ()
 
 
-def parts_of(cli: Cli) -> tuple[Part, list[Part]]:
-    """The entry and the hooks of this installation."""
+def parts_of(cli: Cli, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[Part, list[Part]]:
+    """The entry and the hooks of this installation; with gsd alone the entry has a name of its own."""
     passed_on = [name for name in PASSED_ON if cli.name == "codex"]
-    return entries.entry(cli, project.own_command("mcp"), passed_on), entries.hooks(cli, project.hook_command())
+    entry = entries.entry(cli, project.own_command("mcp"), passed_on, toolsets)
+    return entry, entries.hooks(cli, project.hook_command())
+
+
+def settings_part() -> Part:
+    """The entry of gsd in the form of the GSD MCP architecture document, for Claude Code's ``settings.json``."""
+    return entries.settings_entry(project.own_command("mcp"))
 
 
 def register(
-    cli: Cli, env: Mapping[str, str], *, with_hooks: bool, force: bool = False, dry: bool = False
+    cli: Cli,
+    env: Mapping[str, str],
+    *,
+    with_hooks: bool,
+    toolsets: Sequence[str] | None = None,
+    in_settings: bool = False,
+    force: bool = False,
+    dry: bool = False,
 ) -> list[FileChange]:
-    """Put the entry in, and the hooks if wanted. Conflict ``entry_edited``, Environment ``config_unreadable``."""
-    entry, hooks = parts_of(cli)
-    return _work(cli, env, [entry, *(hooks if with_hooks else [])], taking=False, force=force, dry=dry)
+    """Put the entry in, and the hooks if wanted. Conflict ``entry_edited``, Environment ``config_unreadable``.
+
+    ``toolsets`` is what it is to offer; None: what the entry there offers already, else the default.
+    ``in_settings``: `settings_part` instead.
+    """
+    entry, hooks = parts_of(cli, toolsets or entries.DEFAULT)
+    parts = [settings_part() if in_settings else entry, *(hooks if with_hooks else [])]
+    return _work(cli, env, parts, keeps_list=toolsets is None, force=force, dry=dry)
 
 
 def unregister(
-    cli: Cli, env: Mapping[str, str], *, only_hooks: bool = False, force: bool = False, dry: bool = False
+    cli: Cli,
+    env: Mapping[str, str],
+    *,
+    only_hooks: bool = False,
+    toolsets: Sequence[str] | None = None,
+    in_settings: bool = False,
+    force: bool = False,
+    dry: bool = False,
 ) -> list[FileChange]:
-    """Take out what `register` put in, hooks too; errors as there."""
+    """Take out what `register` put in, hooks too; errors as there.
+
+    With ``toolsets`` only the entry that has their name, with ``in_settings`` only `settings_part`.
+    """
     entry, hooks = parts_of(cli)
-    return _work(cli, env, [*hooks, *([] if only_hooks else [entry])], taking=True, force=force, dry=dry)
+    alone = replace(parts_of(cli, (entries.GSD,))[0], optional=toolsets is None)
+    settings = [replace(settings_part(), optional=not in_settings)] if cli.name == "claude" else []
+    if only_hooks:
+        parts = hooks
+    elif in_settings:
+        parts = settings
+    elif toolsets is None:
+        parts = [*hooks, entry, alone, *settings]
+    else:
+        parts = [alone, *settings] if tuple(toolsets) == (entries.GSD,) else [*hooks, entry]
+    return _work(cli, env, parts, taking=True, force=force, dry=dry)
 
 
 def look(cli: Cli, env: Mapping[str, str]) -> list[Seen]:
-    """How the entry and each hook stand. Environment ``config_unreadable``."""
+    """How the entry and each hook stand, and the entries of gsd that are there. Environment ``config_unreadable``."""
     entry, hooks = parts_of(cli)
+    gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.name == "claude" else [])]
     out = []
-    for part in (entry, *hooks):
+    for part in (entry, *hooks, *(replace(one, optional=True) for one in gsd)):
         path = _file_of(cli, env, part)
+        name = part.path[-1]
         try:
-            found = change.look(cli, files.read(path).text, part)
+            text = files.read(path).text
+            wanted = _with_its_list(cli, text, part)
+            found = change.look(cli, text, wanted)
         except Unreadable as error:
             raise files.unreadable(path, error.line, error.reason) from error
-        if found.state == "absent":
-            out.append(Seen(part.what, path, "absent"))
-        else:
-            program = entries.program_of(part, found.value)
-            out.append(Seen(part.what, path, found.state, program, entries.starts_same(part, found.value)))
+        if found.state in ("absent", "foreign"):
+            out += [] if part.optional else [Seen(part.what, name, path, "absent")]
+            continue
+        program, same = entries.program_of(part, found.value), entries.starts_same(wanted, found.value)
+        toolsets = () if part.element else entries.toolsets_of(found.value) or ()
+        out.append(Seen(part.what, name, path, found.state, program, same, toolsets))
     return out
 
 
+def _with_its_list(cli: Cli, text: str | None, part: Part) -> Part:
+    """The part with the toolsets that its entry in the file offers: nobody has asked for others."""
+    if part.what != "entry" or part.path[-1] == entries.GSD:
+        return part
+    toolsets = entries.toolsets_of(change.look(cli, text, part).value)
+    return replace(part, value=parts_of(cli, toolsets)[0].value) if toolsets else part
+
+
 def _work(
-    cli: Cli, env: Mapping[str, str], parts: list[Part], *, taking: bool, force: bool, dry: bool
+    cli: Cli,
+    env: Mapping[str, str],
+    parts: list[Part],
+    *,
+    taking: bool = False,
+    keeps_list: bool = False,
+    force: bool,
+    dry: bool,
 ) -> list[FileChange]:
     by_file: dict[Path, list[Part]] = {}
     for part in parts:
@@ -95,10 +158,15 @@ def _work(
         if not dry and cli.name == "claude":
             locks.enter_context(files.claude_lock(places.server_file(cli, env)))
         planned = [(files.read(path), wanted) for path, wanted in by_file.items()]
-        texts = [_changed(cli, original, wanted, taking=taking, force=force) for original, wanted in planned]
+        texts = [
+            _changed(cli, original, wanted, taking=taking, keeps_list=keeps_list, force=force)
+            for original, wanted in planned
+        ]
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         out = []
         for (original, _), (text, changes) in zip(planned, texts, strict=True):
+            if not changes:
+                continue
             if text == original.text or dry:
                 out.append(FileChange(original.path, changes))
             else:
@@ -107,7 +175,7 @@ def _work(
 
 
 def _changed(
-    cli: Cli, original: files.Original, parts: list[Part], *, taking: bool, force: bool
+    cli: Cli, original: files.Original, parts: list[Part], *, taking: bool, keeps_list: bool, force: bool
 ) -> tuple[str | None, tuple[Change, ...]]:
     text, changes = original.text, []
     for part in parts:
@@ -115,15 +183,17 @@ def _changed(
             if taking:
                 text, one = change.take(cli, text, part, force=force)
             else:
-                text, one = change.put(cli, text, part, force=force)
+                wanted = _with_its_list(cli, text, part) if keeps_list else part
+                text, one = change.put(cli, text, wanted, force=force)
         except Unreadable as error:
             raise files.unreadable(original.path, error.line, error.reason) from error
         except Conflict as error:
             message = f"{original.path}: {error.message}"
             raise Conflict(error.code, message, error.next_step, file=str(original.path), **error.facts) from error
-        changes.append(one)
+        if not (part.optional and one.action == "absent"):
+            changes.append(one)
     return text, tuple(changes)
 
 
 def _file_of(cli: Cli, env: Mapping[str, str], part: Part) -> Path:
-    return places.hooks_file(cli, env) if part.element else places.server_file(cli, env)
+    return places.hooks_file(cli, env) if part.in_settings else places.server_file(cli, env)

@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from orchestrator.core.drawn_text import cut, said
 from orchestrator.spawn.drawing_words import (
     Facts,
     Span,
     critical_path,
-    cut,
     dollars,
     instant,
     repeats,
-    said,
     seconds,
     spans_of,
     totals,

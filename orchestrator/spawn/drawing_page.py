@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from orchestrator.core.drawn_text import said
 from orchestrator.spawn.drawing import MARK, svg
-from orchestrator.spawn.drawing_words import Facts, dollars, said, seconds, totals
+from orchestrator.spawn.drawing_words import Facts, dollars, seconds, totals
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#1f2328;background:#fff}"

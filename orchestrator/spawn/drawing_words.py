@@ -1,34 +1,14 @@
-"""What a drawing of a spawn run says: escaped text, amounts, durations, its critical path. Pure."""
+"""What a drawing of a spawn run says: amounts, durations, its critical path. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from html import escape
 from typing import Any
-from unicodedata import east_asian_width
 
 Facts = Mapping[str, Any]
 Span = tuple[float, float]
-
-
-def said(text: object, cells: int = 0) -> str:
-    """Text as it may stand in XML and HTML, also in quotes; cut to ``cells`` columns if given."""
-    shown = "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape", "surrogatepass").decode() for c in str(text)
-    )
-    return escape(cut(shown.replace("\n", " "), cells) if cells else shown, quote=True)
-
-
-def cut(text: str, cells: int) -> str:
-    """The first ``cells`` columns of a text, with an ellipsis where something is missing."""
-    used = 0
-    for at, c in enumerate(text):
-        used += 2 if east_asian_width(c) in "WF" else 1
-        if used > cells:
-            return text[: max(0, at - 1)] + "…"
-    return text
 
 
 def dollars(value: object) -> str:

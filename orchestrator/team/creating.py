@@ -154,6 +154,8 @@ def _planned(
         "env_names": sorted(spec.env),
     }
     wishes = {"model": model, "command": list(command) or None}
+    if role is not None and role.toolsets:
+        wishes["toolsets"] = list(role.toolsets)
     if approval != "ask":
         wishes["approval"] = approval
     return fields | {name: value for name, value in wishes.items() if value is not None}

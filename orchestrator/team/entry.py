@@ -111,6 +111,15 @@ class Entry:
             self.turn = "working"
         self.touch(clock)
 
+    def queried(self, clock: Clock) -> None:
+        """Note a query beside the loop: one that holds a task goes on with it; of another it shows nothing.
+
+        It is no call of the loop: it neither heeds a wake nor ends a park.
+        """
+        self.last_call_wall = clock.now()
+        if self.state.lease is not None:
+            self.touch(clock)
+
     def touch(self, clock: Clock) -> None:
         """Note a call of the agent: it goes on, whatever its screen said."""
         self.finding = self.seen = None

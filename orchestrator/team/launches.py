@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from orchestrator import data, project, steps
-from orchestrator.core import engines, prompts
+from orchestrator.core import engines, prompts, toolsets
 from orchestrator.core.engine import Engine, Launch, Prepared, Reads
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.roles import catalogue
@@ -108,6 +108,9 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
     tree = spec.get("worktree")
     if tree:
         rules = f"{rules.rstrip()}\n\n{prompts.worktree_rule(tree['path'], tree['branch'])}"
+    queries = toolsets.tools_of(spec.get("toolsets") or ())
+    if queries:
+        rules = f"{rules.rstrip()}\n\n{prompts.queries_rule(queries)}"
     body = catalogue.body(roster.root, role)
     if body:
         rules += f"\n\n# Your role: {role}\n\n{body}"
@@ -132,6 +135,7 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
         approval=str(spec.get("approval") or "ask"),
         trust=roster.config().trust,
         command=tuple(spec.get("command") or ()),
+        queries=queries,
         files=files,
         dirs=dirs,
         shipped={name: data.plugin(name) for name in row.ships},

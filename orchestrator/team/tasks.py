@@ -345,6 +345,24 @@ async def emit_event(
     return answer
 
 
+def query(roster: Roster, agent_id: str, epoch: int, what: str) -> Entry:
+    """Let the living agent ask a tool that only reads, and note that it works on; its entry.
+
+    BadRequest and Conflict as for the agent's own tools. The only record is `recovered`, where it was called stalled;
+    a full disk does not keep it from its answer.
+    """
+    entry = roster.entry(agent_id)
+    _check_life(entry, epoch, what)
+    entry.queried(roster.clock)
+    drafts = supervise.recovered(entry.state, at=_now(roster), reason="it called")
+    try:
+        if drafts:
+            roster.write(entry, drafts)
+    except OrchestratorError as error:
+        log.warning("not recorded", agent=agent_id, **error.as_dict())
+    return entry
+
+
 def _reminder(entry: Entry) -> str:
     lease = entry.state.lease
     if lease is None:

@@ -65,6 +65,7 @@ def full_of(
         "engine_version": None,
         "cwd": agent.spec.get("cwd", ""),
         "worktree": worktree_of(agent),
+        "toolsets": agent.spec.get("toolsets", []),
         "epoch": agent.epoch,
         "tasks": tasks,
         "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),

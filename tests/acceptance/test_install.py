@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {
     "broadcast", "collected", "config", "inbox", "launch", "meta", "outbox", "process", "run", "squad", "team",
 }  # fmt: skip
+ROLES = {
+    "architect", "backend-developer", "devops-engineer", "frontend-developer", "qa-engineer", "researcher",
+    "reviewer", "technical-writer", "gsd-executor", "gsd-planner", "gsd-verifier",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,10 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"orchestrator/_data/schemas/{name}.json" for name in SCHEMAS} <= names
-    assert {f"orchestrator/_data/prompts/{name}.md" for name in ("lead_team", "agent", "roles/reviewer")} <= names
+    assert {
+        f"orchestrator/_data/prompts/{name}.md"
+        for name in ("lead_team", "agent", "roles/reviewer", "roles/gsd-verifier", "gsd_verifier")
+    } <= names
     assert {"orchestrator/plugins/opencode.js", "orchestrator/hook.py"} <= names
     assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
     (sdist,) = built.glob("*.tar.gz")
@@ -66,5 +73,13 @@ def test_the_installed_wheel_works_without_the_checkout(built, tmp_path):
     assert json.loads(shown.stdout)["title"] == "outbox"
     listed = subprocess.run([*python, "-m", "orchestrator", "roles", "list", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True)  # fmt: skip
     found = json.loads(listed.stdout)["roles"]
-    assert len(found) == 8 and all(role["file"].startswith(str(site)) for role in found)
+    assert {role["id"] for role in found} == ROLES
+    assert all(role["file"].startswith(str(site)) for role in found)
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    (seen / "clock.py").write_text("def now():\n    return 0\n")
+    for words in (["index"], ["query", "clock", "--json"]):
+        asked = subprocess.run([*python, "-m", "orchestrator", "gsd", *words], cwd=seen, env=env, capture_output=True, text=True)  # fmt: skip
+        assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert [found["path"] for found in json.loads(asked.stdout)["files"]] == ["clock.py"]
     assert (site / "bin" / "orchestrator").exists(), "the console script is installed"

@@ -65,7 +65,7 @@ def test_list_roles_names_every_role_and_nothing_of_engine_state_or_workspace(sc
     assert roles["plain"] == {"id": "plain", "name": "plain", "description": ""}
     assert roles["two words"]["name"] == "Two"
     shipped = {"frontend-developer", "backend-developer", "qa-engineer", "architect", "reviewer", "researcher"}
-    assert {*shipped, "technical-writer", "devops-engineer"} <= roles.keys()
+    assert {*shipped, "technical-writer", "devops-engineer", "gsd-planner", "gsd-verifier"} <= roles.keys()
     assert all(roles[one]["description"] for one in shipped)
     assert answer.keys() == {"roles"}
 

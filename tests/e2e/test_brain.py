@@ -133,6 +133,7 @@ def test_a_fault_of_another_agent_does_nothing(talker: Callable[..., Talker]) ->
         ({"say": "x"}, "result", {"said": "x"}),
         ({"fail": "why"}, "error", {"code": "scripted", "message": "why"}),
         ({"else": 1}, "result", {"echo": {"else": 1}}),
+        ({"calls": [{"name": "shell"}], "tell": True}, "result", {"told": ["Error: no such tool shell"]}),
     ],
 )
 def test_a_payload_decides_the_end(

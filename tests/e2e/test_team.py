@@ -1,4 +1,4 @@
-"""A team of one agent of each real CLI: led by a real Gemini CLI, and agents that misbehave in every known way."""
+"""A team of one agent of each real CLI: led by a real Gemini CLI; agents that ask the project, and that misbehave."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import time
 
 import pytest
 
+from orchestrator.core.toolsets import GSD
 from tests.acceptance.test_ac2_queue import overlaps
+from tests.acceptance.test_gsd import SHOP
 from tests.e2e.conftest import scripted_models, worlds_of
 from tests.e2e.models.turn import KINDS
 from tests.e2e.world import START_S
+from tests.gsd_trees import write
 from tests.stage import TERMINAL, alive, lines_of, until
 
 BOUND_S = 600.0
@@ -95,6 +98,9 @@ def test_a_team_of_all_four_does_its_tasks_for_a_real_master_and_leaves_no_trace
         assert [one["type"] for one in ends_of(records, "held")] == ["canceled"], kind
         assert seen[f"deleted {kind}"]["status"] == "deleted"
     assert {row["status"] for row in seen["listed"]["agents"]} <= {"idle", "parked", "busy"}
+    # A role without toolsets gives its agents their own two tools only.
+    shown = [tool.name for kind in KINDS for one in world.models.select(kind) for tool in one.turn.tools]
+    assert [name for name in shown if "gsd_" in name] == []
     # Nobody's own files have changed, but for what setup wrote.
     assert world.snapshot("gemini") == registered
     changed = {kind for kind in KINDS if kind != "gemini" and world.snapshot(kind) != before[kind]}
@@ -105,7 +111,7 @@ def test_a_team_of_all_four_does_its_tasks_for_a_real_master_and_leaves_no_trace
 def team(own_world):
     """One agent of each CLI, led by a plain MCP client, for all tests below, which leave them without work.
 
-    The last one kills them: it must stay the last.
+    Their role gives them the gsd tools, and their project is one of GSD with an index. The last test kills them: it must stay the last.
     """
     with scripted_models() as models, worlds_of(own_world, models) as make_world:
         yield begin(
@@ -115,8 +121,11 @@ def team(own_world):
 
 def begin(world):
     """Make the team, and wait until each of them is ready."""
+    write(world.root, SHOP)
+    done = world.orchestrator("gsd", "index")
+    assert done.returncode == 0, done.stderr
     boss = world.stage.begun()
-    team = [{"name": kind, "role": "tester", "engine": kind} for kind in KINDS]
+    team = [{"name": kind, "role": "gsd-executor", "engine": kind} for kind in KINDS]
     made = boss.tool("agents_create", {"agents": team, "ready_wait_ms": 0})
     assert [one.get("error") for one in made["agents"]] == [None] * len(KINDS)
     world.boss = boss
@@ -148,6 +157,52 @@ def outcomes(world, task_id, kinds=KINDS, bound_s=BOUND_S):
         report = "\n".join(map(str, [*zip(late, tails, metas, strict=True), *screens]))
         raise AssertionError(f"{task_id} has not ended at {late}:\n{report}") from None
     return {kind: ends_of(world.stage.records(kind), task_id) for kind in kinds}
+
+
+ASKED = {
+    "gsd_blast_radius": {"file": "src/db.ts", "change_type": "signature_change"},
+    "gsd_query_intel": {"query": "users", "include_blast_radius": True, "include_exports": True, "max_results": 3},
+    "gsd_pre_edit_check": {"file": "src/db.ts"},
+    "gsd_phase_relevant_files": {"phase_goal": "Users log in"},
+    "gsd_codebase_patterns": {"query": "log in"},
+    "gsd_similar_past_work": {"current_goal": "Users log in", "include_summaries": True},
+    "gsd_verify_behavior": {"must_have": "Users log in"},
+    "gsd_verify_artifact": {"must_exist": "src/db.ts", "check_type": "file"},
+    "gsd_requirement_status": {"requirement_id": "AUTH-02"},
+    "gsd_untraceable_requirements": {},
+    "gsd_phase_status": {},
+    "gsd_get_conventions": {},
+}
+"""A question of each of the twelve tools."""
+
+
+@pytest.fixture(scope="module")
+def asked(team):
+    """What each CLI's agent tells of the answers to all twelve, and to one about a phase that is not there."""
+    calls = [{"name": name, "arguments": given} for name, given in ASKED.items()]
+    calls.append({"name": "gsd_phase_status", "arguments": {"phase": "99"}})
+    for kind in KINDS:
+        give(team, kind, "ask", {"calls": calls, "tell": True})
+    return outcomes(team, "ask")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_of_a_role_with_gsd_asks_the_project_by_its_own_cli(team, asked, kind):
+    first = team.models.select(kind)[0]
+    ours = [tool for tool in first.turn.tools if "orchestrator" in f"{tool.namespace}{tool.name}"]
+    assert len(ours) == 2 + len(GSD)
+    assert all(first.turn.tool(name) in ours for name in (*GSD, "wait_for_command", "emit_event"))
+    assert all(name in first.turn.system for name in GSD)
+    # Every answer has come through the CLI as the server gave it, without a question to anybody.
+    (end,) = asked[kind]
+    assert end["type"] == "result", end
+    *told, lost = end["payload"]["told"]
+    answers = dict(zip(ASKED, told, strict=True))
+    assert {name: one for name, one in answers.items() if one.get("project_root") != str(team.root)} == {}
+    assert [one["path"] for one in answers["gsd_blast_radius"]["details"]["directDependents"]] == ["src/api/auth.ts"]
+    assert answers["gsd_requirement_status"]["status"] == "pending"
+    assert lost["error"]["code"] == "unknown_phase"
+    assert "blocked" not in team.stage.types(kind)
 
 
 @pytest.mark.parametrize("everywhere", [pytest.param(True, marks=pytest.mark.slow), False])

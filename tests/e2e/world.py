@@ -121,17 +121,17 @@ class Terminal:
         self.world.server.run("set-buffer", "-b", name, "--", text)
         self.world.server.run("paste-buffer", "-p", "-d", "-b", name, "-t", self.id)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, heard: str = "") -> None:
         """Paste a prompt, submit it, and wait until the CLI has asked its model about it.
 
-        ``text`` must be one that no earlier request holds, and fit a line.
+        ``text`` must fit a line. It, or ``heard``, what the CLI makes of it, must be in no earlier request.
         """
         self.paste(text)
         self.shows(re.escape(text[:24]))
-        self.submit(text)
+        self.submit(heard or text)
 
     def submit(self, text: str) -> None:
-        """Submit what stands in the input line, and wait until the CLI has asked its model about it."""
+        """Submit what stands in the input line, and wait until the model has heard ``text``."""
 
         def heard() -> bool:
             return any(text in request.turn.said() for request in self.world.models.select())
@@ -220,15 +220,18 @@ class World:
     # -- programs -------------------------------------------------------------------------------------------------
 
     def run(
-        self, *argv: str, timeout_s: float = START_S, given: str | None = None, **env: str
+        self, *argv: str, timeout_s: float = START_S, given: str | None = None, cwd: Path | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """A command of the user's shell in the project, run to its end, outside of tmux; ``given`` is its input."""
+        """A command of the user's shell in the project (or ``cwd``), run to its end, outside of tmux.
+
+        ``given`` is its input.
+        """
         with tempfile.TemporaryFile() if given is not None else Path(os.devnull).open("rb") as file:
             if given is not None:
                 file.write(given.encode())
                 file.seek(0)
             return subprocess.run(
-                [*self._prefix, *argv], env={**self.env, **env}, cwd=self.root, stdin=file,
+                [*self._prefix, *argv], env={**self.env, **env}, cwd=cwd or self.root, stdin=file,
                 capture_output=True, text=True, timeout=timeout_s, check=False, start_new_session=True,
             )  # fmt: skip
 
@@ -236,11 +239,20 @@ class World:
         """Our own command line as this user, outside of tmux."""
         return self.run(sys.executable, "-P", "-m", "orchestrator", *args, **env)
 
-    def open(self, *argv: str, width: int = 220, height: int = 60, kind: Kind | None = None, **env: str) -> Terminal:
+    def open(
+        self,
+        *argv: str,
+        width: int = 220,
+        height: int = 60,
+        kind: Kind | None = None,
+        cwd: Path | None = None,
+        **env: str,
+    ) -> Terminal:
         """A program in the first pane of a new session of the private tmux server, with the user's environment."""
         self._sessions += 1
         words = [f"{name}={value}" for name, value in {**self.env, **env}.items() if name != "TERM"]
-        place = ["-s", f"user-{self._sessions}", "-x", str(width), "-y", str(height), "-c", str(self.root)]
+        place = ["-s", f"user-{self._sessions}", "-x", str(width), "-y", str(height)]
+        place += ["-c", str(cwd or self.root)]
         command = ["new-session", "-d", *place, "-P", "-F", "#{pane_id}", "--"]
         command += ["sh", "-c", _IN_PANE, "sh", *words, *argv]
         pane = self._first_as_user(command) if self.user and self._sessions == 1 else self.server.run(*command)

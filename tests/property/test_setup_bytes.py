@@ -9,11 +9,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.setup import change, jsonc, registration
-from orchestrator.setup.entries import CLIS
+from orchestrator.setup.entries import CLIS, TOOLSETS
 
 JSON_CLIS = [cli for cli in CLIS.values() if cli.form == "json"]
 NAMES = st.sampled_from(
-    ["a", "model", 'quo"te', "mcpServers", "mcp", "hooks", "Stop", "AfterAgent", "ünï", "", "//no"]
+    ["a", "model", 'quo"te', "mcpServers", "mcp", "hooks", "Stop", "AfterAgent", "ünï", "", "//no", "GSD"]
 )
 SPACE = st.sampled_from(["", " ", "\n", "\n  ", "\n\t", "  ", "\n\n    "])
 GAP = st.one_of(
@@ -21,6 +21,10 @@ GAP = st.one_of(
 )
 PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(-99, 99), st.sampled_from([0.5, 1e30, "s", "// no comment", "\\", '"'])
+)
+
+LISTS = (
+    st.lists(st.sampled_from(TOOLSETS), min_size=1, unique=True).map(tuple).filter(lambda names: names != ("gsd",))
 )
 
 
@@ -84,9 +88,12 @@ def toml_files(draw):
 
 
 def there_and_back(cli, before, order):
-    entry, hooks = registration.parts_of(cli)
-    renewed_and_back(cli, before, entry)
-    parts = [entry, *hooks]
+    entry, hooks = registration.parts_of(cli, order.draw(LISTS))
+    renewed_and_back(cli, before, registration.parts_of(cli)[0])
+    relisted_and_back(cli, before, order)
+    gsd, _ = registration.parts_of(cli, ("gsd",))
+    own = registration.settings_part()
+    parts = [entry, *hooks, *([own] if cli.name == "claude" and order.draw(st.booleans()) else [gsd])]
     text = before
     for part in parts:
         text, done = change.put(cli, text, part)
@@ -113,6 +120,18 @@ def renewed_and_back(cli, before, entry):
     assert change.look(cli, text, entry).state == "current"
     # An update of a TOML file ends its last line, and an empty file goes with the entry: no more than that.
     assert (change.take(cli, text, entry)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
+
+
+def relisted_and_back(cli, before, order):
+    """Another list of toolsets in an entry of ours is an update, and whatever it offers it is taken out as ours."""
+    first, second = (registration.parts_of(cli, order.draw(LISTS))[0] for _ in "12")
+    once, _ = change.put(cli, before, first)
+    assert change.take(cli, once, second)[0] == before
+    text, done = change.put(cli, once, second)
+    assert done.action == ("kept" if first == second else "updated")
+    assert not done.edited
+    assert change.look(cli, text, second).state == "current"
+    assert (change.take(cli, text, first)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
 
 
 QUICK = settings(max_examples=60, deadline=None)

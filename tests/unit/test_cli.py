@@ -27,6 +27,8 @@ COMMANDS = [
     ["squad", "run"], ["squad", "start"], ["squad", "wait"], ["squad", "list"], ["squad", "cancel"],
     ["spawn", "create"], ["spawn", "status"], ["spawn", "result"], ["spawn", "list"], ["spawn", "cancel"],
     ["spawn", "artifact"], ["spawn", "health"], ["spawn", "graph"],
+    ["gsd", "query"], ["gsd", "blast"], ["gsd", "phase"], ["gsd", "requirement"], ["gsd", "patterns"], ["gsd", "past"],
+    ["gsd", "files"], ["gsd", "verify"], ["gsd", "check"], ["gsd", "index"], ["gsd", "graph"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -36,6 +38,7 @@ CHANGING = [
     ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"], ["up"], ["down"],
     ["worktree", "remove", "a"], ["squad", "run", "r", "--task", "t"], ["squad", "start", "-"], ["squad", "wait", "s"],
     ["squad", "cancel", "s"], ["spawn", "create", "t", "--mode", "single"], ["spawn", "cancel", "r"],
+    ["gsd", "index"],
 ]  # fmt: skip
 
 
@@ -188,7 +191,8 @@ def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeyp
 LOADED = """
 import sys
 from orchestrator.cli.app import main
-heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config", "orchestrator.server"}
+heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config", "orchestrator.server",
+         "orchestrator.gsd", "tree_sitter"}
 before = heavy & set(sys.modules)
 main(sys.argv[1:])
 print("LOADED", *before, "|", *(heavy & set(sys.modules)))
@@ -204,7 +208,7 @@ FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config"}  # what readi
         (["daemon", "status"], PYDANTIC), (["daemon", "stop"], PYDANTIC),
         (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config"}),
         (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING), (["roles", "list"], PYDANTIC),
-        (["roles", "lint"], PYDANTIC), (["spawn", "create", "--help"], PYDANTIC),
+        (["roles", "lint"], PYDANTIC), (["spawn", "create", "--help"], PYDANTIC), (["gsd", "index", "--help"], PYDANTIC),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip

@@ -46,9 +46,9 @@ def test_list_shows_every_role_with_its_source_and_names_broken_files_on_stderr(
     assert found["broken"] == [{"id": "bad", "file": "agents/bad.md", "reason": "is not UTF-8"}]
     assert found["roles"][0] == {
         "id": "tester", "name": "T", "description": "Tests", "source": "agents", "file": "agents/tester.md",
-        "model": None, "approval": None,
+        "model": None, "approval": None, "toolsets": [],
     }  # fmt: skip
-    assert len(found["roles"]) == 9
+    assert len(found["roles"]) == 12
 
 
 def test_a_directory_comes_from_the_option_relative_to_here_else_from_the_environment_relative_to_the_project(
@@ -62,7 +62,7 @@ def test_a_directory_comes_from_the_option_relative_to_here_else_from_the_enviro
     def ids(*line):
         return [role["id"] for role in asked(capsys, "list", *line)["roles"]]
 
-    assert len(ids()) == 8
+    assert len(ids()) == 11
     monkeypatch.setenv("SQUAD_AGENTS_DIR", "mine")
     assert ids() == ["a"]
     assert ids("--dir", "mine") == ["b"]
@@ -96,6 +96,16 @@ def test_show_refuses_what_is_no_role_or_a_broken_one(root, capsys, role, code):
     assert asked(capsys, "show", role, status=2)["error"]["code"] == code
 
 
+def test_show_tells_the_toolsets_that_an_agent_in_the_role_is_given(root, capsys):
+    put(root, "agents/t.md", "---\ntoolsets: [gsd, team]\n---\nTest.")
+    assert asked(capsys, "show", "t")["toolsets"] == ["gsd"]
+    assert asked(capsys, "show", "gsd-verifier")["toolsets"] == ["gsd"]
+    assert app.main(["roles", "show", "gsd-planner"]) == 0
+    assert "toolsets:" in capsys.readouterr().out
+    assert app.main(["roles", "lint"]) == 0
+    assert "'team'" in capsys.readouterr().out
+
+
 def test_lint_fails_only_for_files_that_cannot_be_used(root, capsys):
     put(root, "agents/t.md", "---\ndescription: Use it: often\ntools: Read\nmodel: m\n---\nTest.")
     put(root, "agents/architect.md", "---\ndescription: d\n---\nPlan.")
@@ -105,7 +115,7 @@ def test_lint_fails_only_for_files_that_cannot_be_used(root, capsys):
     assert lines[1].startswith("· ")
     assert lines[1].endswith("roles/architect.md does not count: agents/architect.md is nearer")
     assert "· agents/t.md says tools, which is ignored by every engine" in lines
-    assert lines[-1] == "9 roles can be used, 0 files cannot"
+    assert lines[-1] == "12 roles can be used, 0 files cannot"
     put(root, "agents/bad.md", "---\n")
     assert app.main(["roles", "lint"]) == 1
     assert capsys.readouterr().out.startswith("✕ agents/bad.md has a frontmatter without an end")

@@ -14,8 +14,9 @@ from orchestrator.config import KEYS, Config, env_name
 from orchestrator.core import events
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES
+from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION, VERSION
-from orchestrator.server import agent_tools
+from orchestrator.server import agent_tools, gsd_prompts
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.store.lines import encode
@@ -25,7 +26,7 @@ from tools import docs
 
 ROOT = docs.ROOT
 PAGES = docs.pages()
-TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **agent_tools.TOOLS}
+TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **docs.gsd(), **agent_tools.TOOLS}
 COMMANDS = dict(docs.commands())
 GROUPS = typer.main.get_command(app).commands
 STATUSES = (
@@ -110,14 +111,18 @@ def test_every_tool_is_documented_with_its_arguments(name):
 @pytest.mark.parametrize("page", ["docs/resent-calls.md", "docs/trust.md"])
 def test_every_tool_has_its_place_in_the_tables_of_promises(page):
     rows = "\n".join(line for line in read(page).splitlines() if line.startswith("|"))
-    wanted = TOOLS if page == "docs/resent-calls.md" else {**docs.master(), **docs.squad(), **docs.smartspawn()}
+    wanted = (
+        TOOLS
+        if page == "docs/resent-calls.md"
+        else {name: tool for name, tool in TOOLS.items() if name not in agent_tools.TOOLS}
+    )
     assert [name for name in wanted if f"`{name}`" not in rows] == []
 
 
 def test_every_resource_and_prompt_is_documented():
     text = read("docs/reference/tools.md")
-    assert [uri for uri, *_ in TEMPLATES if f"`{uri}`" not in text] == []
-    assert [name for name in PROMPTS if f"`{name}`" not in text] == []
+    assert [uri for uri, *_ in (*TEMPLATES, *uris.ROWS, *uris.FORMS) if f"`{uri}`" not in text] == []
+    assert [name for name in (*PROMPTS, *gsd_prompts.PROMPTS) if f"`{name}`" not in text] == []
 
 
 def test_every_error_code_and_exit_status_is_documented():

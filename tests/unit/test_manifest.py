@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import requirements, requirements_spawn
+from tests import requirements, requirements_gsd, requirements_spawn
 from tests.requirements import Promise
 
-PROMISES = requirements.PROMISES | requirements_spawn.PROMISES
+PROMISES = requirements.PROMISES | requirements_spawn.PROMISES | requirements_gsd.PROMISES
 
 TESTS = Path(__file__).resolve().parents[1]
 WHY = ("deferred: ", "out of scope: ", "measured: ")
@@ -50,6 +50,7 @@ def test_the_manifest_knows_every_promise():
     later = [*(f"ENGINES{n}" for n in range(1, 10)), *(f"SUPERVISION{n}" for n in range(1, 13))]
     later += [f"SQUADS{n}" for n in range(1, 4)]
     later += [*(f"B4.{n}" for n in range(1, 46)), *(f"SPAWN{n}" for n in range(1, 6))]
+    later += [*(f"B3.{n}" for n in range(1, 34)), "GSD1", "GSD2"]
     assert list(PROMISES) == [*core, *later]
 
 

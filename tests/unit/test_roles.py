@@ -20,7 +20,7 @@ from orchestrator.roles.library import Library
 
 SHIPPED = {
     "frontend-developer", "backend-developer", "qa-engineer", "architect", "reviewer", "researcher",
-    "technical-writer", "devops-engineer",
+    "technical-writer", "devops-engineer", "gsd-planner", "gsd-executor", "gsd-verifier",
 }  # fmt: skip
 
 
@@ -90,7 +90,9 @@ def test_the_shipped_roles_are_whole_and_name_nobodys_product(root):
     for role in found.roles.values():
         assert role.name == role.id
         assert role.description
-        assert set(role.keys) == {"name", "description"}
+        asks = role.id.startswith("gsd-")
+        assert set(role.keys) == {"name", "description"} | ({"toolsets"} if asks else set())
+        assert role.toolsets == (("gsd",) if asks else ())
         assert 40 <= len(role.body.splitlines()) <= 80
         assert role.body.isascii()
         words = role.body.lower()
@@ -508,6 +510,43 @@ def test_lint_says_of_every_key_which_engines_take_no_notice_of_it(root):
     assert [one.message for one in found if one.kind == "ignored"][:2] == [
         "says model, which is ignored by every engine", "says model, which is ignored by codex",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "toolsets"),
+    [
+        ("agents/r.md", headed("toolsets: [gsd]"), ("gsd",)),
+        ("agents/r.md", headed("toolsets: gsd"), ("gsd",)),
+        ("agents/r.md", headed("toolsets:\n  - gsd\n  - gsd"), ("gsd",)),
+        ("agents/r.md", headed("description: no: YAML\ntoolsets: ['gsd']"), ("gsd",)),
+        (".codex/agents/r.toml", 'toolsets = ["gsd"]\ndeveloper_instructions = "x"', ("gsd",)),
+        (".agents/roles/r.md", headed("toolsets: [team, gsd, squad]"), ("gsd",)),
+        (".agents/roles/r.md", headed("toolsets: [team]"), ()),
+        (".agents/roles/r.md", headed("toolsets: {gsd: 1}"), ()),
+        (".agents/roles/r.md", headed("toolsets: [[gsd]]"), ()),
+        (".agents/roles/r.md", headed("toolsets: GSD"), ()),
+        (".agents/roles/r.md", headed("toolsets:"), ()),
+        (".agents/roles/r.md", "You work.", ()),
+    ],
+)
+def test_toolsets_are_heeded_in_every_folder_and_only_those_that_read(root, name, text, toolsets):
+    put(root, name, text)
+    assert catalogue.read(root).role("r").toolsets == toolsets
+
+
+@pytest.mark.parametrize(
+    ("said", "odd"),
+    [
+        ("[gsd]", None), ("gsd", None), ("", None), ("[]", None),
+        ("[team, gsd]", "'team'"), ("squad, agent", "'squad', 'agent'"), ("{gsd: 1}", "no names"), ("[[gsd]]", "no names"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("folder", [".agents/roles", ".claude/agents"])
+def test_lint_tells_of_toolsets_that_no_agent_is_given_and_never_calls_the_key_ignored(root, folder, said, odd):
+    put(root, f"{folder}/r.md", headed(f"description: d\ntoolsets: {said}"))
+    found = lint.findings(catalogue.read(root), [engine("claude", ".claude/agents")])
+    assert [(one.kind, one.key) for one in found] == ([("odd", "toolsets")] if odd else [])
+    assert not odd or f"not given: {odd}; there are: gsd" in found[0].message
 
 
 def test_lint_names_what_is_broken_odd_empty_shadowed_and_read_line_by_line(root):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import project
-from orchestrator.cli import app
+from orchestrator.cli import app, doctor_clis
 from orchestrator.setup import change, entries, files, jsonc, logins, places, registration
 from orchestrator.setup.entries import CLIS
 
@@ -446,3 +446,208 @@ def test_a_hook_whose_installation_is_gone_lets_every_turn_pass(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     (tmp_path / "hook.py").write_text("print('here')")
     assert subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True).stdout == b"here\n"
+
+
+# -- toolsets -------------------------------------------------------------------------------------------------------
+
+
+def servers_of(cli):
+    data = data_of(cli)
+    for key in CLIS[cli].server_path:
+        data = data.get(key, {})
+    return data
+
+
+def words_of(cli, name="orchestrator"):
+    return entries.server_words(servers_of(cli)[name])
+
+
+def limit_of(cli):
+    return ["--call-limit", "600"] if CLIS[cli].raises else []
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_toolsets_stand_in_the_entry_and_their_change_is_an_update_not_an_edit(cli, capsys):
+    run(capsys, cli)
+    default = file_of(cli).read_text()
+    for given in ("team,gsd", "team, squad,smartspawn,gsd", "smartspawn"):
+        assert "updated" in run(capsys, cli, "--toolsets", given)
+        assert words_of(cli) == [*MCP, "--toolsets", given.replace(" ", ""), *limit_of(cli)]
+        assert "nothing to change" in run(capsys, cli, "--toolsets", given)
+        assert "nothing to change" in run(capsys, cli), "who asks for no list keeps the one that is there"
+    run(capsys, cli, "--toolsets", "team,squad")
+    assert file_of(cli).read_text() == default
+    run(capsys, cli, "--toolsets", "team,gsd")
+    run(capsys, cli, "--uninstall")
+    assert not file_of(cli).exists()
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_an_update_of_another_installations_entry_keeps_its_toolsets(cli, capsys):
+    run(capsys, cli, "--toolsets", "team,gsd")
+    ours = file_of(cli).read_text()
+    file_of(cli).write_text(ours.replace(sys.executable, "/gone/python"))
+    assert "updated" in run(capsys, cli)
+    assert file_of(cli).read_text() == ours
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_gsd_alone_is_an_entry_of_its_own_that_comes_and_goes_beside_the_masters(cli, capsys):
+    run(capsys, cli)
+    master = file_of(cli).read_bytes()
+    assert "offers the server `gsd`" in run(capsys, cli, "--toolsets", "gsd")
+    assert set(servers_of(cli)) == {"orchestrator", "gsd"}
+    assert words_of(cli, "gsd") == [*MCP, "--toolsets", "gsd", *limit_of(cli)]
+    if cli == "codex":
+        assert "GSD_PROJECT_ROOT" in servers_of(cli)["gsd"]["env_vars"]
+    if cli == "gemini":
+        assert servers_of(cli)["gsd"]["trust"] is False
+    both = file_of(cli).read_bytes()
+    assert "nothing to change" in run(capsys, cli, "--toolsets", "gsd")
+    assert "nothing to change" in run(capsys, cli)
+    assert file_of(cli).read_bytes() == both
+    run(capsys, cli, "--uninstall", "--toolsets", "gsd")
+    assert file_of(cli).read_bytes() == master
+    run(capsys, cli, "--toolsets", "gsd")
+    assert "servers `orchestrator` and `gsd`" in run(capsys, cli, "--uninstall")
+    assert not file_of(cli).exists()
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_taking_out_the_master_alone_leaves_gsd(cli, capsys):
+    run(capsys, cli, "--toolsets", "gsd")
+    alone = file_of(cli).read_bytes()
+    run(capsys, cli)
+    run(capsys, cli, "--uninstall", "--toolsets", "team,squad")
+    assert file_of(cli).read_bytes() == alone
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_a_server_called_gsd_that_is_not_ours_is_never_taken_out_and_replaced_by_force_alone(cli, capsys):
+    run(capsys, cli, "--toolsets", "gsd")
+    others = file_of(cli).read_text().replace(sys.executable, "node").replace('"orchestrator"', '"index.js"')
+    file_of(cli).write_text(others)
+    for line in (["--uninstall"], ["--uninstall", "--force"], ["--uninstall", "--toolsets", "gsd", "--force"]):
+        run(capsys, cli, *line)
+        assert file_of(cli).read_text() == others
+    error = told(capsys, cli, "--toolsets", "gsd", status=3)["error"]
+    assert error["code"] == "entry_edited" and "not ours" in error["message"]
+    assert file_of(cli).read_text() == others
+    assert [seen.name for seen in registration.look(CLIS[cli], os.environ) if seen.part == "entry"] == [
+        "orchestrator"
+    ]
+    run(capsys, cli, "--toolsets", "gsd", "--force")
+    assert words_of(cli, "gsd")[:5] == MCP
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_another_list_for_an_entry_that_a_user_changed_needs_force(cli, capsys):
+    run(capsys, cli, "--toolsets", "team,gsd")
+    mark = {"codex": "tool_timeout_sec = 600"}.get(cli, '"timeout": 600000')
+    mine = file_of(cli).read_text().replace(mark, mark[:-3] + "700")
+    file_of(cli).write_text(mine)
+    for line in ([], ["--toolsets", "team,gsd"]):
+        assert "what you changed in it is kept" in run(capsys, cli, *line)
+    assert told(capsys, cli, "--toolsets", "team", status=3)["error"]["code"] == "entry_edited"
+    assert file_of(cli).read_text() == mine
+    run(capsys, cli, "--force")
+    assert words_of(cli)[5:7] == ["--toolsets", "team,gsd"], "force alone is no wish for another list"
+    run(capsys, cli, "--toolsets", "team", "--force")
+    assert words_of(cli)[5:7] == ["--toolsets", "team"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--toolsets", "agent"], ["--toolsets", "team,team"], ["--toolsets", "team,"], ["--toolsets", "teams"],
+        ["--toolsets", "gsd", "--hooks"], ["--toolsets", "gsd", "--hooks", "--uninstall"], ["--settings"],
+        ["--settings", "--toolsets", "gsd"], ["--toolsets", "team;gsd", "--print"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_list_that_is_none_and_options_that_exclude_each_other_are_refused(line, home, capsys):
+    assert told(capsys, "gemini", *line, status=2)["error"]["code"] == "bad_argument"
+    assert not list(home.iterdir())
+
+
+def test_a_hand_written_list_that_is_none_makes_the_entry_somebodys_own(capsys):
+    run(capsys, "gemini", "--toolsets", "team,gsd")
+    file_of("gemini").write_text(file_of("gemini").read_text().replace("team,gsd", "team,agent"))
+    assert told(capsys, "gemini", "--uninstall", status=3)["error"]["code"] == "entry_edited"
+
+
+def test_the_documents_own_form_goes_into_claudes_settings_and_out_again(home, capsys):
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir()
+    text = '{\n  // mine\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]},\n  "model": "x"\n}\n'
+    path.write_text(text)
+    shown = run(capsys, "claude", "--settings")
+    assert "~/.claude.json" in shown and "`gsd`" not in shown, "Claude Code does not offer what stands there"
+    found = jsonc.read(path.read_text())
+    assert found["mcpServers"] == {"gsd": {"command": MCP[0], "args": [*MCP[1:], "--toolsets", "gsd"], "env": {}}}
+    assert not (home / ".claude.json").exists()
+    assert "nothing to change" in run(capsys, "claude", "--settings", "--toolsets", "gsd")
+    seen = {one.part: one.state for one in registration.look(CLIS["claude"], os.environ)}
+    assert (seen["entry"], seen["settings entry"]) == ("absent", "current")
+    run(capsys, "claude", "--settings", "--uninstall")
+    assert path.read_text() == text
+    for line in (["--uninstall"], ["--uninstall", "--toolsets", "gsd"]):
+        run(capsys, "claude", "--settings")
+        run(capsys, "claude", "--toolsets", "gsd")
+        run(capsys, "claude", *line)
+        assert path.read_text() == text
+        assert not (home / ".claude.json").exists()
+
+
+def test_a_foreign_gsd_server_in_claudes_settings_stays(home, capsys):
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir()
+    text = json.dumps({"mcpServers": {"gsd": {"command": "node", "args": ["x/index.js"], "env": {}}}})
+    path.write_text(text)
+    assert told(capsys, "claude", "--settings", status=3)["error"]["code"] == "entry_edited"
+    run(capsys, "claude", "--hooks")
+    run(capsys, "claude", "--uninstall", "--force")
+    assert path.read_text() == text
+
+
+def test_what_setup_says_of_entries_that_were_never_asked_for_is_nothing(capsys):
+    assert [change["path"] for file in told(capsys, "claude", "--uninstall")["files"] for change in file["changes"]] == [
+        ["hooks", "Stop"], ["hooks", "UserPromptSubmit"], ["mcpServers", "orchestrator"],
+    ]  # fmt: skip
+    one = told(capsys, "gemini", "--uninstall", "--toolsets", "gsd")["files"][0]["changes"]
+    assert [(change["path"], change["action"]) for change in one] == [(["mcpServers", "gsd"], "absent")]
+
+
+@pytest.mark.parametrize("cli", NAMES)
+def test_print_shows_the_entry_of_gsd_alone(cli, home, capsys):
+    [one] = told(capsys, "--print", cli, "--toolsets", "gsd")["snippets"]
+    assert one["for"] == "gsd" and "gsd" in one["text"] and one["file"] == str(file_of(cli))
+    master = told(capsys, "--print", cli, "--toolsets", "team,gsd")["snippets"][0]["text"]
+    assert "team,gsd" in master
+    assert not list(home.iterdir())
+
+
+def test_print_shows_the_documents_own_form(home, capsys):
+    [one] = told(capsys, "--print", "claude", "--settings")["snippets"]
+    assert json.loads(one["text"])["mcpServers"]["gsd"]["env"] == {}
+    assert one["file"] == str(home / ".claude" / "settings.json")
+
+
+def test_doctor_knows_both_entries_and_what_they_offer(home, tmp_path, capsys):
+    (tmp_path / "bin").mkdir()
+    for name in ("claude", "gemini"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    run(capsys, "gemini", "--toolsets", "team,gsd")
+    run(capsys, "claude", "--toolsets", "gsd")
+    run(capsys, "claude", "--settings")
+    found = {one.check: one for one in doctor_clis.registrations(None)}
+    assert (found["gemini registration"].level, found["claude gsd"].level) == ("ok", "ok")
+    assert "(team, gsd)" in found["gemini registration"].message
+    assert "gemini gsd" not in found
+    assert found["claude registration"].level == "note"
+    assert found["claude gsd in its settings"].file == str(home / ".claude" / "settings.json")
+    path = file_of("claude")
+    path.write_text(path.read_text().replace(sys.executable, "/gone/python"))
+    found = {one.check: one for one in doctor_clis.registrations(None)}
+    assert found["claude gsd"].level == "bad" and "--toolsets gsd" in found["claude gsd"].next_step

@@ -3,16 +3,17 @@
 import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.clock import rfc3339
+from orchestrator.core.drawn_text import said
 from orchestrator.spawn.drawing import COLOURS, MARK, mode_picture, svg
 from orchestrator.spawn.drawing_page import html
-from orchestrator.spawn.drawing_words import critical_path, dollars, instant, said, seconds, spans_of, totals
+from orchestrator.spawn.drawing_words import critical_path, dollars, instant, seconds, spans_of, totals
+from tests.drawn import seen
 from tools import docs
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -166,25 +167,6 @@ def test_hostile_words_stay_words_in_the_svg():
     }  # fmt: skip
     assert not any(name.startswith("on") for element in sheet.iter() for name in element.attrib)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ufffe]", drawn)
-
-
-class Seen(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.attributes, self.words = set(), set(), []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def seen(page):
-    parser = Seen()
-    parser.feed(page)
-    return parser
 
 
 def test_hostile_words_stay_words_in_the_page():

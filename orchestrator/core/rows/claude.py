@@ -23,6 +23,7 @@ HINT = r"(?:\x1b\[[\d;]*m)*\u276f\xa0(?:\x1b\[[\d;]*m)*.\x1b\[(?:0;)?2m"  # the 
 SCROLLED = re.compile(rf"{BORDER}+ ↑ \d+ more {BORDER}")
 COMPOSER_MARK = "\u276f\xa0"  # a heavy angle bracket and a no-break space
 SERVER = "orchestrator"
+TOOLS = ("wait_for_command", "emit_event")
 TOOL_LIMIT_S = 3600.0
 PARK_LIMIT_S = 12 * 3600.0
 HOOK_TIMEOUT_S = 86_400  # the CLI's default of 600 s would end a park, silently
@@ -74,7 +75,7 @@ def _settings(launch: Launch) -> dict[str, Any]:
     hook = {"type": "command", "command": program, "args": args, "timeout": HOOK_TIMEOUT_S}  # args: no shell
     settings: dict[str, Any] = {
         "hooks": {event: [{"hooks": [hook]}] for event in HOOK_EVENTS},
-        "permissions": {"allow": [f"mcp__{SERVER}__wait_for_command", f"mcp__{SERVER}__emit_event"]},
+        "permissions": {"allow": [f"mcp__{SERVER}__{name}" for name in (*TOOLS, *launch.queries)]},
         "prefersReducedMotion": True,  # a parked agent's spinner: a third of the CPU
         "idleCompaction": False,  # a model request of an idle agent
     }

@@ -113,6 +113,7 @@ def _server(launch: Launch) -> dict[str, Any]:
     program, *args = launch.mcp
     ours = {name: value for name, value in launch.env.items() if name.startswith("ORCHESTRATOR_")}
     ours.pop(SECRET, None)
+    tools = (*TOOLS, *launch.queries)
     return {
         "command": program,
         "args": args,
@@ -121,10 +122,10 @@ def _server(launch: Launch) -> dict[str, Any]:
         "required": True,  # else the first request may leave before our tools are there
         "env": ours,
         "env_vars": [SECRET, "TMUX", "TMUX_PANE"],  # by name: a command line is no place for a secret
-        "enabled_tools": list(TOOLS),
+        "enabled_tools": list(tools),
         "disabled_tools": [],
         "default_tools_approval_mode": "approve",
-        "tools": {name: {"approval_mode": "approve"} for name in TOOLS},
+        "tools": {name: {"approval_mode": "approve"} for name in tools},
         "startup_timeout_sec": 45,
         "tool_timeout_sec": int(TOOL_LIMIT_S),
     }

@@ -207,7 +207,7 @@ def _merged(launch: Launch, mine: dict[str, Any], server: str) -> dict[str, Any]
         "env": _identity(launch),
         "timeout": TOOL_LIMIT_MS,
         "trust": True,
-        "includeTools": list(TOOLS),
+        "includeTools": [*TOOLS, *launch.queries],
     }
     excluded = [name for name in _names(mine, "excluded") or [] if name not in {SERVER, server}]
     if server != SERVER:

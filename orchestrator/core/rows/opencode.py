@@ -85,6 +85,8 @@ def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
     """What is added to lists of the user's; ``instructions`` stand in the system prompt of every agent."""
     place = launch.engine_dir
     options: dict[str, Any] = {"forget": list(patience)}
+    if launch.queries:
+        options["queries"] = _queries(launch)
     if launch.resume:
         go_on = {"session": launch.resume, "prompt": launch.again, "model": launch.model or ""}
         options["resume"] = {key: _plain(value) for key, value in go_on.items()}
@@ -104,7 +106,7 @@ def _patience(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ours(launch: Launch) -> dict[str, Any]:
-    allow = dict.fromkeys(TOOLS, "allow")
+    allow = dict.fromkeys((*TOOLS, *_queries(launch)), "allow")
     deny = dict.fromkeys(TOOLS, "deny")
     permission: dict[str, Any] = {**allow, "doom_loop": "allow"}  # the loop of an agent is one
     if launch.approval == "edits":
@@ -123,6 +125,11 @@ def _ours(launch: Launch) -> dict[str, Any]:
         # The subagents that opencode brings along do parts of a task; the loop is not theirs.
         "agent": {name: {"permission": deny} for name in ("general", "explore")},
     }
+
+
+def _queries(launch: Launch) -> list[str]:
+    """The tools that only read, as opencode calls them: what subagents may ask too."""
+    return [f"orchestrator_{name}" for name in launch.queries]
 
 
 def _plain(text: str) -> str:

@@ -6,6 +6,7 @@ A task's payload says what the scripted model does, all parts in this order, any
     {"calls": [{"name": "run_shell_command", "arguments": {...}}]}   calls of the CLI's own tools, by suffix
     {"hold": "gate"}       heartbeats until the test opens that gate (`Brain.open`) or cancels the task
     {"fail": "why"}        ends in error {"code": "scripted", "message": "why"}
+    {"tell": true}         ends in result {"told": [the JSON, else the text, that each of those calls came back with]}
     {"say": "x"}           ends in result {"said": "x"}
     {"misbehave": ["forget_ack"]}    faults of `faults.FAULTS` at this task
     anything else          ends in result {"echo": payload}
@@ -67,7 +68,7 @@ class Memory:
     emitted: list[str] = field(default_factory=list)  # types stored for the task it holds, in order
     refused: int = 0  # errors in a row, those of strays left out
     waits: int = 0  # waits since the task was first handed out
-    others: list[str] = field(default_factory=list)  # other tools called since then
+    others: list[Result] = field(default_factory=list)  # what calls of other tools came back with since then
     strays: int = 0  # events for something else since then
     texts: int = 0  # turns it ended since then
     cancel: bool = False
@@ -86,6 +87,10 @@ class Memory:
         """The task's payload, if it is an object."""
         payload = self.task.get("payload") if self.task else None
         return payload if isinstance(payload, dict) else {}
+
+    def done(self) -> list[Result]:
+        """What the calls of tools that there are came back with, for the task it holds."""
+        return [result for result in self.others if result.call.name not in _NO_TOOL]
 
     @property
     def ended(self) -> int:
@@ -111,7 +116,7 @@ def remember(agent_id: str, messages: tuple[Message, ...]) -> Memory:
             elif result.call.is_of(EMIT):
                 _emit_answered(memory, result)
             else:
-                memory.others.append(result.call.name)
+                memory.others.append(result)
     return memory
 
 
@@ -286,7 +291,7 @@ class _Agent:
         if done < steps:
             return Reply(calls=(self._emit("progress", {"step": done + 1, "of": steps}),))
         wanted = payload.get("calls") or []
-        made = [name for name in memory.others if name not in _NO_TOOL]
+        made = memory.done()
         if len(made) < len(wanted):
             one = wanted[len(made)]
             return Reply(calls=(self._call(one["name"], one.get("arguments") or {}),))
@@ -301,6 +306,9 @@ class _Agent:
             return self._emit("canceled", {"left": "nothing"})
         if "fail" in payload:
             return self._emit("error", {"code": "scripted", "message": payload["fail"]})
+        if payload.get("tell"):
+            told = [result.text if result.value is None else result.value for result in memory.done()]
+            return self._emit("result", {"told": told})
         if "say" in payload:
             return self._emit("result", {"said": payload["say"]})
         return self._emit("result", {"echo": (memory.task or {}).get("payload")})

@@ -31,6 +31,7 @@ _CALLS = re.compile(r"MASTER CALLS (\[.*)", re.DOTALL)
 _ASIDE = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 NOT_YET = "not_there_yet"
 SEARCH = "ToolSearch"  # Claude Code shows its model most tools only when it looks for them
+SERVERS = ("orchestrator", "gsd")  # what `orchestrator setup` calls its entries
 _TRIES = 240
 _PAUSE_S = 0.25
 
@@ -147,7 +148,7 @@ class Masters:
 def _look(turn: Turn, missing: list[str], tries: int) -> Call:
     if turn.tool(SEARCH) is None:
         return Call(name=NOT_YET, arguments={"tool": missing[0], "try": tries})
-    names = ",".join(f"mcp__orchestrator__{tool}" for tool in dict.fromkeys(missing))
+    names = ",".join(f"mcp__{server}__{tool}" for tool in dict.fromkeys(missing) for server in SERVERS)
     return Call(name=SEARCH, arguments={"query": f"select:{names}", "max_results": 10})
 
 

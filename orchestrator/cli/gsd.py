@@ -1,0 +1,320 @@
+"""Commands about a project's planning and code: what the tools of gsd answer, a check, the index, a picture.
+
+All but ``index`` read only; they ask in this process, no daemon is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli import options, output
+from orchestrator.cli.options import Json
+from orchestrator.errors import BadRequest
+
+if TYPE_CHECKING:
+    from orchestrator.gsd.intelligence import Intelligence
+    from orchestrator.gsd.place import Asking
+
+# As the tools have them (`server.gsd_models`, which loads MCP: a test compares).
+TYPES = (
+    "all", "service", "api", "util", "component", "model", "config", "module", "hook", "test", "controller",
+    "feature", "binary", "library", "unknown",
+)  # fmt: skip
+CHANGES = ("any", "signature_change", "behavior_change", "deletion", "export")
+
+app = options.app("Ask a project: its planning (.planning/) and who depends on whom in its code.")
+Words = Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it is about.")]
+
+
+@options.command(
+    app, "query", "orchestrator gsd query auth session\norchestrator gsd query login --type service --max 5"
+)
+def query(
+    words: Words,
+    kind: Annotated[
+        str,
+        typer.Option("--type", metavar="TYPE", help="Only files of this type: service, api, util, component, ..."),
+    ] = "all",
+    most: Annotated[int, typer.Option("--max", metavar="N", min=1, max=100, help="How many at most.")] = 10,
+    blast: Annotated[bool, typer.Option("--blast", help="Also how many files depend on each.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find the files that words are about, best first."""
+    _one_of(kind, TYPES, "--type")
+    asked = {"query": " ".join(words), "type_filter": kind, "max_results": most, "include_blast_radius": blast}
+    _answer("gsd_query_intel", asked, as_json)
+
+
+@options.command(
+    app, "blast", "orchestrator gsd blast src/lib/db.ts\norchestrator gsd blast src/lib/db.ts --change deletion"
+)
+def blast(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A path, the unique end of one, or an id of the graph.")
+    ],
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=10, help="Steps away at most.")] = 3,
+    change: Annotated[
+        str,
+        typer.Option("--change", metavar="KIND", help="signature_change, behavior_change, deletion, export or any."),
+    ] = "any",
+    as_json: Json = False,
+) -> None:
+    """Show what depends on a file, directly and over others."""
+    _one_of(change, CHANGES, "--change")
+    asked = {"file": _from_root(file), "max_depth": depth, "change_type": change}
+    _answer("gsd_blast_radius", asked, as_json)
+
+
+@options.command(app, "phase", "orchestrator gsd phase\norchestrator gsd phase 2.1")
+def phase(
+    number: Annotated[str, typer.Argument(metavar="N", help="The phase; without it the current one.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show how a phase stands, its plans, what comes next, and what the files say differently."""
+    _answer("gsd_phase_status", {"phase": number}, as_json)
+
+
+@options.command(app, "requirement", "orchestrator gsd requirement AUTH-03\norchestrator gsd requirement")
+def requirement(
+    name: Annotated[
+        str, typer.Argument(metavar="ID", help="Its id; without it the pending ones, and those without a phase.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Show what became of a requirement, or which are open."""
+    if name:
+        _answer("gsd_requirement_status", {"requirement_id": name}, as_json)
+        return
+    from orchestrator.gsd.planning import plan_answers  # noqa: PLC0415
+
+    known = _intelligence()
+    root = _root()
+    cut = known.about(root, "gsd_untraceable_requirements", {})
+    pending = plan_answers.pending_requirements(known.snapshot(root))
+    _show("requirements", {"pending": pending, "untraceable": cut, "project_root": str(root)}, as_json)
+
+
+@options.command(app, "patterns", "orchestrator gsd patterns error handling")
+def patterns(words: Words, as_json: Json = False) -> None:
+    """Show how the code does something, with examples."""
+    _answer("gsd_codebase_patterns", {"query": " ".join(words)}, as_json)
+
+
+@options.command(app, "past", "orchestrator gsd past add a payment provider")
+def past(words: Words, as_json: Json = False) -> None:
+    """Show which phases did something like it, and what they learned."""
+    _answer("gsd_similar_past_work", {"current_goal": " ".join(words)}, as_json)
+
+
+@options.command(app, "files", "orchestrator gsd files rate limiting for the login")
+def files(words: Words, as_json: Json = False) -> None:
+    """Show the files that a goal is about; a phase's number stands for its goal."""
+    _answer("gsd_phase_relevant_files", {"phase_goal": " ".join(words)}, as_json)
+
+
+@options.command(
+    app,
+    "verify",
+    'orchestrator gsd verify "users can reset their password"\n'
+    "orchestrator gsd verify src/services/mail.ts\n"
+    'orchestrator gsd verify --artifact "POST /api/auth/reset"',
+)
+def verify(
+    words: Words,
+    artifact: Annotated[
+        bool, typer.Option("--artifact", help="It names a thing: an endpoint, an export, a test. A path always does.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for evidence of a behaviour or a thing in the code and the reports; runs nothing.
+
+    Exit 0 when there is some, 1 when there is not or it cannot be told.
+    """
+    text = " ".join(words)
+    if _is_path(text):
+        text, artifact = _from_root(text), True
+    asked = (
+        ("gsd_verify_artifact", {"must_exist": text}) if artifact else ("gsd_verify_behavior", {"must_have": text})
+    )
+    answer = _answer(*asked, as_json)
+    if answer.get("exists" if artifact else "verified") is not True:
+        raise typer.Exit(1)
+
+
+@options.command(app, "check", "orchestrator gsd check\norchestrator gsd check --json | jq '.troubles[]'")
+def check(as_json: Json = False) -> None:
+    """List what of the planning and the code graph could not be read, or cannot be true together.
+
+    One line each, FILE:LINE: WHAT. Exit 1 if there is any.
+    """
+    answer = _intelligence().answer("check", _asking(), {})
+    troubles = answer["troubles"]
+    if as_json:
+        output.print_json(answer)
+    else:
+        for one in troubles:
+            where = os.path.relpath(Path(answer["project_root"]) / one["file"])
+            output.say(f"{where}:{one['line'] or 1}: {one['what']}")
+        counts = ", ".join(
+            output.counted(number, name.replace("_", " ")) for name, number in answer["counts"].items() if number
+        )
+        output.warn(f"{output.counted(answer['files_read'], 'files')} read: {counts or 'nothing is there'}")
+        output.warn(output.counted(len(troubles), "troubles") if troubles else "all could be read")
+    if troubles:
+        raise typer.Exit(1)
+
+
+@options.command(
+    app, "index", "orchestrator gsd index\norchestrator gsd index packages/server\norchestrator gsd index --rebuild"
+)
+def index(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="What to index; default: the project of the current directory.")
+    ] = "",
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Read every file again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make or renew the index of a project's code: .agents/gsd/index.db.
+
+    Reads what changed since the last time, writes in .agents/ alone. Ctrl-C leaves the index that was there.
+    """
+    options.refuse_agents()
+    from orchestrator.cli import gsd_index  # noqa: PLC0415
+
+    gsd_index.run(gsd_index.root_of(directory, _asking()), rebuild=rebuild, as_json=as_json)
+
+
+@options.command(app, "graph", "orchestrator gsd graph\norchestrator gsd graph src/lib/db.ts -o db.html")
+def graph(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Whose blast radius; default: the file most others depend on.")
+    ] = "",
+    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many hotspots.")] = 20,
+    force: Annotated[bool, typer.Option("--force", help="Also over a file that is not such a drawing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Draw the code graph: the files most others depend on, and what depends on one of them.
+
+    Writes one file that loads nothing; gsd-graph.html in the current directory if none is named.
+    """
+    from orchestrator.gsd.picture import chosen as picture  # noqa: PLC0415  (no other command draws)
+    from orchestrator.gsd.picture import drawing  # noqa: PLC0415  (no other command draws)
+    from orchestrator.gsd.picture import page as drawing_page  # noqa: PLC0415  (no other command draws)
+
+    place = to or Path("gsd-graph.html")
+    _refuse_others(place, drawing.MARK, force=force)
+    snapshot = _intelligence().snapshot(_root())
+    drawn = picture.picture(snapshot, file=_from_root(file) if file else "", limit=limit)
+    _write(place, drawing_page.html(drawn))
+    if as_json:
+        centre = drawn["centre"]
+        output.print_json(
+            {"file": str(place.absolute()), "about": centre and centre["path"], "project_root": str(snapshot.root)}
+        )
+    else:
+        output.say(str(place))
+
+
+# -- asking ---------------------------------------------------------------------------------------------------------
+
+
+def _intelligence() -> Intelligence:
+    from orchestrator.gsd.intelligence import Intelligence  # noqa: PLC0415
+
+    return Intelligence()
+
+
+def _asking() -> Asking:
+    """Where the question comes from: the directory of ``--project`` if given, which no variable overrules."""
+    from orchestrator.gsd.place import VARIABLE, Asking  # noqa: PLC0415
+
+    named = os.environ.get("ORCHESTRATOR_PROJECT", "")
+    return Asking(cwd=named or str(Path.cwd()), variable="" if named else os.environ.get(VARIABLE, ""))
+
+
+def _root() -> Path:
+    from orchestrator.gsd import place  # noqa: PLC0415
+
+    return place.find(_asking())
+
+
+def _answer(question: str, asked: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    answer = _intelligence().answer(question, _asking(), asked)
+    _show(question, answer, as_json)
+    return answer
+
+
+def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        output.print_json(answer)
+        return
+    from orchestrator.cli import gsd_told  # noqa: PLC0415
+
+    for line in gsd_told.told(question, answer):
+        output.say(line)
+
+
+def _one_of(given: str, known: tuple[str, ...], option: str) -> None:
+    """BadRequest ``bad_argument`` for what the tool would not take."""
+    if given not in known:
+        raise BadRequest("bad_argument", f"{option} {given[:80]!r} is unknown", f"one of: {', '.join(known)}")
+
+
+def _from_root(file: str) -> str:
+    """A path as the graph has it: one that is there from the current directory is meant so, whatever the root."""
+    if "\0" in file or not os.path.lexists(file):
+        return file
+    at = Path(os.path.realpath(Path(file).parent)) / Path(file).name
+    root = _root()
+    return at.relative_to(root).as_posix() if at.is_relative_to(root) else str(at)
+
+
+def _is_path(text: str) -> bool:
+    """Whether the words are plainly one path: a file that is there, or one word with the ending of a source file.
+
+    A directory that is there has to be written with a slash: its name alone may as well be a word.
+    """
+    if "\0" in text or "://" in text:
+        return False
+    if os.path.isfile(text) or ("/" in text and os.path.lexists(text)):  # noqa: PTH113  (names of any length)
+        return True
+    from orchestrator.gsd.sources.code import LANGUAGES, ending  # noqa: PLC0415
+
+    if any(one.isspace() for one in text):
+        return False
+    return ending(text) in LANGUAGES or ("/" in text and os.path.isfile(_root() / text))  # noqa: PTH113
+
+
+# -- the picture's file ---------------------------------------------------------------------------------------------
+
+
+def _refuse_others(place: Path, mark: str, *, force: bool) -> None:
+    """BadRequest ``bad_argument`` for a file that holds something else; a device or a pipe is not even opened."""
+    if place.exists() and not place.is_file():
+        raise BadRequest("bad_argument", f"{place} is no file", "choose another -o")
+    if not Path(os.path.realpath(place)).parent.is_dir():
+        raise BadRequest("bad_argument", f"{place}: there is no such directory", "choose another -o, or make it")
+    if force or not place.exists():
+        return
+    with place.open("rb") as there:
+        if mark.encode() not in there.read(1024):
+            raise BadRequest("bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force")
+
+
+def _write(place: Path, text: str) -> None:
+    """Replace the file whole, through a link: nobody ever sees half a page."""
+    target = Path(os.path.realpath(place))
+    aside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        with aside.open("x", encoding="utf-8") as file:
+            file.write(text)
+        aside.replace(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,32 @@
+"""The toolsets that a role may give its agents beside their own two tools, and the names of their tools. Pure.
+
+They only read. The rows name their tools to a CLI before any connection exists, so the names stand here; a test holds
+them against the tools that the server has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+GSD = (
+    "gsd_query_intel",
+    "gsd_blast_radius",
+    "gsd_phase_relevant_files",
+    "gsd_codebase_patterns",
+    "gsd_similar_past_work",
+    "gsd_verify_behavior",
+    "gsd_verify_artifact",
+    "gsd_requirement_status",
+    "gsd_phase_status",
+    "gsd_pre_edit_check",
+    "gsd_untraceable_requirements",
+    "gsd_get_conventions",
+)
+READ_ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"gsd": GSD})
+"""Name of a toolset -> names of its tools."""
+
+
+def tools_of(toolsets: Collection[str]) -> tuple[str, ...]:
+    """The tools of those of ``toolsets`` that an agent may have, in the order of the table; others have none."""
+    return tuple(tool for name, tools in READ_ONLY.items() if name in toolsets for tool in tools)
