@@ -207,6 +207,31 @@ HIDDEN = {
     "a method by name": ({"a.ts": EX + "app[method](path, handler)\n"}, "GET /users"),
     "a loop over routers": ({"a.py": FA + "for r in routers:\n    app.include_router(r)\n"}, "GET /users"),
     "routers of a package": ({"a.ts": EX + "import { ExpressAuth } from '@auth/express'\napp.use('/auth/*', ExpressAuth({}))\n"}, "POST /auth/signin"),
+    **{
+        f"a server handed to {what}": ({"a.py": FA + text}, "GET /metrics")
+        for what, text in {
+            "a package": "from prometheus_fastapi_instrumentator import Instrumentator\nInstrumentator().instrument(app).expose(app)\n",
+            "a package's function": "from lib import attach\nattach(app)\n",
+            "a package's function of a usual name": "from lib import register\nregister(app)\n",
+            "a package by keyword": "import lib\nlib.attach(\n    app=app,\n    path=P,\n)\n",
+            "an extension": "from lib import Monitor\nMonitor(app)\n",
+            "an extension that waits": "from lib import Monitor\nmonitor = Monitor()\nmonitor.init_app(app)\n",
+            "an extension of another file": "from .extensions import monitor\nmonitor.init_app(app)\n",
+            "what it makes": "from lib import Monitor\nm = Monitor()\nm.watch(app)\n",
+            "one from where it was given": "from lib import attach\ndef setup(application, app):\n    attach(app)\n",
+            "a list of servers": "from lib import attach\nattach([app])\n",
+        }.items()
+    },
+    **{
+        f"a server of javascript handed to {what}": ({"a.ts": EX + text}, "GET /metrics")
+        for what, text in {
+            "a package": "import { attach } from 'lib'\nattach(app)\n",
+            "a class": "import { Panel } from 'lib'\nnew Panel(app, { path })\n",
+            "an object": "import { Panel } from 'lib'\nconst p = new Panel()\nawait p.applyMiddleware({ app, path: P })\n",
+            "a required package": "require('lib')(app)\n",
+        }.items()
+    },
+    "an imported server handed on": ({"a.ts": EX + "export { app }\n", "b.ts": "import { app } from './a'\nimport { attach } from 'lib'\nattach(app)\n"}, "GET /metrics"),
     "routes of a package": ({"a.ts": EX + "import { auth } from 'express-openid-connect'\napp.use(auth(config))\n"}, "GET /callback"),
     "a handler below a prefix": ({"a.ts": EX + "app.use('/graph', (req, res) => res.end())\n"}, "POST /graph/q"),
     "files read at the start": ({"a.ts": EX + "for (const f of fs.readdirSync('./routes')) app.use(require('./routes/' + f))\n"}, "GET /users"),
@@ -271,6 +296,32 @@ DENIED = [
     ({**DJANGO, "s/urls.py": DJ + "urlpatterns = [\n    path('a/', v, {'x': [1]}),  # one, two\n    path('b/', include('t.urls')),\n] + [path('c[/', v)]\nurlpatterns += [re_path(r'^d$', V.as_view())]\nurlpatterns.append(path('e/', v))\n",
       "t/urls.py": "from django.urls import path\nurlpatterns: list[object] = [path('x/', v)]\n"}, "GET /refunds"),
     ({"a.ts": "import { Controller, Get } from '@nestjs/common'\n@Controller('a')\nexport class A {\n  @Get() x() {}\n}\n"}, "DELETE /a"),
+    *(
+        ({"a.py": FA + text, "b.py": "def attach(app): ...\nclass Kit: ...\ndb = SQLAlchemy()\n"}, "GET /refunds")
+        for text in (
+            "import uvicorn\nuvicorn.run(app, port=1)\n",
+            "from flask_cors import CORS\nCORS(app)\n",
+            "from b import attach\nattach(app)\n",
+            "import b\nb.attach(app)\n",
+            "from b import Kit\nkit = Kit()\nkit.put(app)\n",
+            "from b import db\ndb.init_app(app)\n",
+            "def attach(app):\n    return (app, 1)\nattach(app)\n",
+            "class A:\n    def run(self):\n        self.attach(app)\n",
+            "from starlette.middleware.gzip import GZipMiddleware\nwrapped = GZipMiddleware(app)\n",
+            "if (app):\n    kept = {'of': app}\n",
+        )
+    ),
+    *(
+        ({"a.ts": EX + text, "b.ts": "export function attach(app) {}\n"}, "GET /refunds")
+        for text in (
+            "import http from 'http'\nhttp.createServer(app).listen(1)\n",
+            "import { attach } from './b'\nattach(app)\n",
+            "require('./b')(app)\n",
+            "const attach = (app) => { app.listen(1) }\nattach(app)\n",
+            "function attach(app) {\n  return app\n}\nexport { app }\nmodule.exports = { app, attach }\n",
+            "class A {\n  attach(app) {\n    this.kept = [app]\n  }\n}\n",
+        )
+    ),
     ({**EXPRESS, "README.md": "POST /api/refunds", "tests/r.test.ts": "post('/api/refunds')\n"}, "POST /api/refunds"),
 ]  # fmt: skip
 

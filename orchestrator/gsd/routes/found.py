@@ -60,7 +60,8 @@ class Scan:
     what is imported; ``default``: which owner a default export is; ``dynamic``: lines whose path is no literal;
     ``mixed``: names that stand for more than one router of the file, or for one whose prefix is not known, so that
     none of them can be followed. ``everywhere``: framework and a prefix that all its routes of the project have,
-    ``**`` for one that is not written out.
+    ``**`` for one that is not written out. ``handed``: the first line where a
+    server or router goes to code from elsewhere.
     """
 
     file: str
@@ -75,6 +76,7 @@ class Scan:
     dynamic: list[int] = field(default_factory=list)
     mixed: set[str] = field(default_factory=set)
     everywhere: set[tuple[str, str]] = field(default_factory=set)
+    handed: int = 0
 
 
 CALLS = 2000

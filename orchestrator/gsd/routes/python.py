@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from orchestrator.gsd.routes import handed
 from orchestrator.gsd.routes.found import ANY, METHODS, UNTOLD, Mount, Route, Scan, bounded, join
 from orchestrator.gsd.sources.call_text import arguments, closing, keyword, literal
 from orchestrator.gsd.sources.code import Text
@@ -92,6 +93,8 @@ def scan(text: Text, module: Module) -> Scan:
             _include(found, one["owner"], given, text.line_of(one.start()))
     _added(found, text)
     _listed(found, text, module)
+    routers = (found.apps | set(made) | {"app"}) - {"urlpatterns"}  # also one that a function was given
+    found.handed = handed.handed(found, text, routers)
     root = _ROOT.search(code)
     if root:
         found.apps.add("#django")

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections import Counter
 
+from orchestrator.gsd.routes import handed
 from orchestrator.gsd.routes.found import ANY, METHODS, Route, Scan, bounded, join
 from orchestrator.gsd.routes.mounts_script import Resolve, middleware_of, mounted
 from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, keyword, literal
@@ -81,6 +82,8 @@ def scan(text: Text, resolve: Resolve) -> Scan:
     _routers(found, text)
     _calls(found, text, resolve)
     _nest(found, text)
+    came = _USUAL & found.names.keys() | ({"app"} if found.frameworks else set())  # also one a function was given
+    found.handed = handed.handed(found, text, {one["name"] for one in _MADE.finditer(code)} | came)
     return found
 
 

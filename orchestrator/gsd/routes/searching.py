@@ -30,6 +30,7 @@ _LIKELY = (
     "@Get", "@Post", "@Put", "@Patch", "@Delete", "Controller", "Mapping", "HandleFunc",
     "axum", "actix", "rocket", "gin", "chi", "echo", "app.", "GET", "POST", "PUT", "PATCH", "DELETE", "ventHandler",
     "export default", "module.exports", "add_", "sinatra", "aiohttp", "Nest", "export *", "lobalPrefix",
+    "(app", "app)", "app,", "app }",
 )  # fmt: skip
 """A text without any of these has no route that is read here."""
 _ENDINGS = (
@@ -165,6 +166,8 @@ def _found(source: Source) -> Routes:
         scan = _scan(text, modules) if any(word in text.raw for word in _LIKELY) else None
         if scan is not None:
             _configured(scan, text)
+            if scan.handed:
+                signs.append(f"{text.path}:{scan.handed}")
             if text.derailed and (scan.frameworks or scan.routes):
                 scan.dynamic.append(1)  # which of its text is a string cannot be told: a route may be taken for one
             if scan.routes or scan.mounts or scan.frameworks or scan.dynamic or scan.names or scan.everywhere:
