@@ -13,7 +13,7 @@ _STYLE = (
     "h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}.scroll{overflow:auto;max-height:80vh;"
     "border:1px solid #d0d7de;border-radius:6px}pre{white-space:pre-wrap;overflow-wrap:anywhere}"
     "table{border-collapse:collapse;width:100%;font-size:13px}th,td{border-bottom:1px solid #d0d7de;"
-    "padding:.3rem .6rem;text-align:left;vertical-align:top;overflow-wrap:anywhere}"
+    "padding:.3rem .6rem;text-align:left;vertical-align:top;overflow-wrap:break-word;max-width:36em}"
     "th{position:sticky;top:0;background:#f6f8fa}"
     "@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}th{background:#161b22}"
     ".scroll,th,td{border-color:#30363d}}"
