@@ -29,7 +29,7 @@ import structlog
 
 from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
-from orchestrator.config import ConfigState, watch
+from orchestrator.config_watch import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.processes import environ_of
 from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools

@@ -27,7 +27,8 @@ LAYERS = {
     "data": {"errors"},
     "store": {"core", "errors", "clock"},
     "term": {"core", "errors", "clock", "steps", "processes"},
-    "config": {"core", "errors", "project", "clock"},
+    "config": {"core", "errors"},
+    "config_watch": {"config", "errors", "clock"},
     "roles": {"config", "core", "errors", "store", "data", "clock"},
     "team": {"roles", "config", "store", "term", "core", "errors", "clock", "project", "data", "steps", "processes"},
     "squad": {"roles", "config", "store", "core", "errors", "clock", "project", "steps", "processes"},
@@ -38,7 +39,7 @@ LAYERS = {
     "worker_link": {"project", "wire"},
     "worker_command": {"errors", "steps"},
     "server": {
-        "team", "squad", "spawn", "gsd", "roles", "config", "core", "errors", "clock", "project", "data",
+        "team", "squad", "spawn", "gsd", "roles", "config", "config_watch", "core", "errors", "clock", "project", "data",
         "steps", "reach", "wire", "processes",
     },
     "cli": {
@@ -63,7 +64,7 @@ IMPURE = {
 OWNERS = {
     "libtmux": {"term"},
     "mcp": {"server", "cli"},
-    "watchfiles": {"config", "roles", "gsd"},
+    "watchfiles": {"config_watch", "roles", "gsd"},
     "sqlite3": {"spawn", "gsd", "store"},
     "typer": {"cli"},
     "filelock": {"gsd", "store", "team"},

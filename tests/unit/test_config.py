@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import config
-from orchestrator.config import Config, ConfigState, load
+from orchestrator.config import Config, load
+from orchestrator.config_watch import ConfigState, watch
 from orchestrator.errors import BadRequest
 
 
@@ -219,7 +220,7 @@ async def test_a_watched_file_is_taken_over_refused_and_taken_back(root: Path, h
     def note(now: ConfigState) -> None:
         seen.put_nowait((now.current.config.max_restarts, now.error is None))
 
-    task = asyncio.create_task(config.watch(root, {}, note, home=home, state=state))
+    task = asyncio.create_task(watch(root, {}, note, home=home, state=state))
     try:
         async with asyncio.timeout(30):
             await asyncio.to_thread(lambda: None)  # the watch has begun, with neither directory there
@@ -243,7 +244,7 @@ async def test_other_files_beside_the_watched_ones_change_nothing(root: Path, ho
     state = ConfigState(root, {}, {}, home)
     seen: asyncio.Queue[str] = asyncio.Queue()
     task = asyncio.create_task(
-        config.watch(root, {}, lambda now: seen.put_nowait(now.current.config.overflow), home=home, state=state)
+        watch(root, {}, lambda now: seen.put_nowait(now.current.config.overflow), home=home, state=state)
     )
     try:
         async with asyncio.timeout(30):

@@ -1,0 +1,118 @@
+"""Follows the configuration files: the last good configuration, and what keeps the newest one from loading.
+
+Reads what `orchestrator.config` reads, and watches where it lies; writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.clock import Signal, SystemClock, wait_until
+from orchestrator.config import NONE, load, project_file, user_file
+from orchestrator.errors import BadRequest, OrchestratorError
+
+_RECHECK_MS = 2000
+
+
+class ConfigState:
+    """The last good configuration, and what is wrong with the files now.
+
+    ``current`` only ever moves to a configuration that loaded; ``error`` is what kept the newest one from
+    loading, None when it did. The first load raises BadRequest ``bad_config``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        env: Mapping[str, str],
+        flags: Mapping[str, Any] = NONE,
+        home: Path | None = None,
+    ) -> None:
+        self._sources = (root, dict(env), dict(flags), home)
+        self.files = (user_file(env, home), project_file(root))
+        self.error: OrchestratorError | None = None
+        self.current = load(*self._sources)
+
+    def reload(self) -> bool:
+        """Load again; whether ``current`` or ``error`` is now another than before. Never raises bad_config."""
+        before = (self.current, self.error and self.error.message)
+        try:
+            self.current = load(*self._sources)
+            self.error = None
+        except BadRequest as error:
+            self.error = error
+        return before != (self.current, self.error and self.error.message)
+
+
+async def watch(
+    root: Path,
+    env: Mapping[str, str],
+    on_change: Callable[[ConfigState], None],
+    *,
+    flags: Mapping[str, Any] = NONE,
+    home: Path | None = None,
+    state: ConfigState | None = None,
+) -> None:
+    """Follow the configuration files until cancelled; call ``on_change(state)`` after each effective change.
+
+    Pass the ``state`` already in use, else one is made (which may raise BadRequest ``bad_config``). Files and
+    directories may come and go; nothing is created. Writes within 200 ms count as one.
+    """
+    clock = SystemClock()
+    state = state or ConfigState(root, env, flags, home)
+    seen: object = None
+    while True:
+        now = _fingerprint(state.files)
+        if now != seen:
+            seen = now
+            if state.reload():
+                on_change(state)
+        try:
+            await _until_touched(state.files, seen)
+        except (OSError, RuntimeError):
+            # A directory vanished, or the kernel grants no further watches: looking now and then still works.
+            await wait_until(lambda: None, Signal(), clock.monotonic() + _RECHECK_MS / 1000, clock)
+
+
+async def _until_touched(files: tuple[Path, ...], seen: object) -> None:
+    """Return once a file looks other than ``seen``, or once a nearer directory can be watched."""
+    from watchfiles import awatch  # noqa: PLC0415  (40 ms that readers of one value need not pay)
+
+    places = {_nearest_directory(file) for file in files}
+    relevant = {str(part) for file in files for part in (file, *file.parents)}
+    changes = awatch(
+        *places,
+        watch_filter=lambda _, path: path in relevant,
+        recursive=False,
+        debounce=200,
+        # Events between two watches, or on file systems without any, are found by looking at the files.
+        rust_timeout=_RECHECK_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
+    async with contextlib.aclosing(changes):
+        async for _ in changes:
+            moved = {_nearest_directory(file) for file in files} != places
+            if moved or _fingerprint(files) != seen:
+                return
+
+
+def _nearest_directory(file: Path) -> Path:
+    return next(parent for parent in file.parents if os.path.isdir(parent))  # noqa: PTH112  (never raises)
+
+
+def _fingerprint(files: tuple[Path, ...]) -> tuple[object, ...]:
+    """What changes when a file does, without reading it."""
+
+    def of(file: Path) -> object:
+        try:
+            found = os.stat(file)  # noqa: PTH116  (fstat fields, not a path operation)
+        except OSError as error:
+            return error.errno
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    return tuple(of(file) for file in files)
