@@ -296,9 +296,14 @@ def _is_path(text: str) -> bool:
 
 def _refuse_others(place: Path, mark: str, *, force: bool) -> None:
     """BadRequest ``bad_argument`` for a file that holds something else; a device or a pipe is not even opened."""
+    from orchestrator.gsd.place import PLANNING  # noqa: PLC0415
+
     if place.exists() and not place.is_file():
         raise BadRequest("bad_argument", f"{place} is no file", "choose another -o")
-    if not Path(os.path.realpath(place)).parent.is_dir():
+    directory = Path(os.path.realpath(place)).parent
+    if PLANNING in directory.parts:
+        raise BadRequest("bad_argument", f"{place}: nothing is written below {PLANNING}/", "choose another -o")
+    if not directory.is_dir():
         raise BadRequest("bad_argument", f"{place}: there is no such directory", "choose another -o, or make it")
     if force or not place.exists():
         return

@@ -425,6 +425,15 @@ def test_graph_does_not_overwrite_what_is_not_ours(known, root, tmp_path, capsys
         assert told(capsys, "graph", "--force", "-o", str(place), status=2)["error"]["code"] == "bad_argument"
 
 
+def test_graph_writes_nothing_below_planning(known, root, monkeypatch, capsys):
+    (root / "link.html").symlink_to(root / ".planning" / "x.html")
+    for place in (".planning/x.html", "link.html"):
+        assert told(capsys, "graph", "--force", "-o", place, status=2)["error"]["code"] == "bad_argument"
+    monkeypatch.chdir(root / ".planning")
+    assert told(capsys, "graph", status=2)["error"]["code"] == "bad_argument"
+    assert [one.name for one in (root / ".planning").iterdir()] == ["PROJECT.md"]
+
+
 def test_graph_writes_through_a_link_and_a_failure_leaves_the_old_page(known, root, tmp_path, monkeypatch, capsys):
     run(capsys, "graph", "-o", str(tmp_path / "real.html"))
     (root / "link.html").symlink_to(tmp_path / "real.html")

@@ -264,6 +264,17 @@ def test_nothing_is_written_through_a_link_out_of_the_project(tmp_path, link):
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_nothing_is_written_below_planning(tmp_path, linked):
+    (tmp_path / ".planning" / "notes").mkdir(parents=True)
+    if linked:
+        (tmp_path / ".agents").symlink_to(tmp_path / ".planning" / "notes")
+    with pytest.raises(BadRequest) as caught, writing_of(tmp_path if linked else tmp_path / ".planning" / "notes"):
+        pass
+    assert caught.value.code == "path_escape"
+    assert list((tmp_path / ".planning").rglob("*")) == [tmp_path / ".planning" / "notes"]
+
+
 def test_a_lock_that_is_a_link_is_refused(tmp_path):
     root, outside = tmp_path / "p", tmp_path / "outside"
     root.mkdir()

@@ -17,7 +17,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from orchestrator.clock import rfc3339
-from orchestrator.errors import NotReady
+from orchestrator.errors import BadRequest, NotReady
 from orchestrator.gsd.index.store import (
     DIRECTORY,
     LOCK,
@@ -39,6 +39,8 @@ from orchestrator.gsd.index.store import (
 from orchestrator.gsd.model import Trouble
 from orchestrator.store.files import IGNORE, confine, failure, make_dir, replace
 
+USERS = ".planning"
+"""Below a directory of this name nothing is written, by whatever way it is reached: hooks of GSD users heed it."""
 TOMBSTONES = 10_000
 """So many removed files are remembered; of older ones a reader learns by being told everything."""
 _SELECT_ROWS = (
@@ -164,7 +166,8 @@ def writing(root: Path, *, rebuild: bool = False) -> Iterator[Writing]:
 
     ``rebuild``: what there is, however broken or new, is not read, and replaced when ``save`` is called. Raises
     NotReady ``index_busy`` at once while another process writes it, Corrupt ``corrupt_index``, BadRequest
-    ``path_escape`` when `.agents` or `.agents/gsd` is a link out of the project, Environment ``io_failed``.
+    ``path_escape`` when `.agents` or `.agents/gsd` is a link out of the project, or would lie below a `.planning/`,
+    Environment ``io_failed``.
     """
     _ensure(root)
     path = root / LOCK
@@ -190,6 +193,9 @@ def writing(root: Path, *, rebuild: bool = False) -> Iterator[Writing]:
 
 def _ensure(root: Path) -> None:
     home = root / ".agents"
+    if USERS in Path(os.path.realpath(root / DIRECTORY)).parts:
+        message = f"{root / DIRECTORY} lies below a {USERS}/, where nothing is written"
+        raise BadRequest("path_escape", message, "name a directory outside of it: orchestrator gsd index DIR")
     for directory, mode in ((home, 0o755), (root / DIRECTORY, 0o755)):
         confine(root, str(directory.relative_to(root)), what=str(directory.relative_to(root)))
         make_dir(directory, mode)
