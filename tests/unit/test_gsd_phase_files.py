@@ -130,6 +130,15 @@ def test_a_plan():
     assert odd == ()
 
 
+def test_tasks_that_share_a_line_are_counted_each():
+    text = '---\nplan: 01\n---\n<tasks><task type="tdd"><name>A</name></task><task><name>B</name></task>\n<task>\n'
+    text += "<name>C</name>\n</task><task><name>D</name></task></tasks>\n"
+    found, _ = phase_files.plan(text, "f", Place("plan", "", "phases/02-x", "02-01"))
+    assert [(one.name, one.type, one.line) for one in found.tasks] == [
+        ("A", "tdd", 4), ("B", "auto", 4), ("C", "auto", 5), ("D", "auto", 7),
+    ]  # fmt: skip
+
+
 def test_plans_without_a_name_or_a_head():
     bare = Place("plan", "", "phases/03-x", "")
     assert phase_files.plan("---\nplan: 02\n---\n", "f", bare)[0].id == "03-02"

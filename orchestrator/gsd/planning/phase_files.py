@@ -33,6 +33,7 @@ _TASK_HEAD = re.compile(r"(?:Task|Step)[ \t]+\d{1,4}[ \t]*[-:.—][ \t]*(.+)", r
 _ATTRIBUTE = re.compile(r"""\btype[ \t]*=[ \t]*["']?([\w:-]{1,60})""")
 _DIGITS = re.compile(r"\d{1,9}")
 _NAMES = ("name", "what-built", "decision", "action")  # a checkpoint has no name
+_NEXT_TASK = re.compile(r"(?<=<tasks>)|(?<=</task>)")  # where another may begin in the same line
 TASKS_MAX = 500
 HEAD_MAX = 2_000  # lines among which a plan's truths are looked for
 
@@ -214,12 +215,13 @@ def _tasks(page: Page) -> tuple[Task, ...]:
     out: list[Task] = []
     start = -1
     run: list[Line] = []
-    for at, (_, text) in enumerate(page.body):
+    lines = [Line(number, part) for number, text in page.body for part in _NEXT_TASK.split(text)]
+    for at, (_, text) in enumerate(lines):
         mark = text.lstrip()
         if start < 0 and mark.startswith("<task") and not mark.startswith("<tasks"):
             start, run = at, []
         if start >= 0:
-            run.append(page.body[at])
+            run.append(lines[at])
             if "</task>" in text:
                 out.append(_task(run))
                 start = -1
