@@ -77,6 +77,8 @@ SHOP = {
     "Keeps users in SQLite.\n\n## Exports\n\n- `query(sql)`\n\n## Dependencies\n\nNone.\n",
     ".planning/intel/entities/src-api-auth.md": "---\npath: src/api/auth.ts\ntype: api\n---\n# auth.ts\n\n## Purpose\n\n"
     "Logs users in.\n\n## Dependencies\n\n- [[src-db]] - users\n",
+    ".planning/intel/conventions.json": '{"version":1,"naming":{"exports":{"dominant":"camelCase","count":9,'
+    '"percentage":90}},"directories":{},"suffixes":{}}',
     ".planning/intel/summary.md": "# Codebase Intelligence Summary\n\nTwo files.\n",
     "src/db.ts": "export function query(sql: string) { return sql }\n",
     "src/api/auth.ts": "import { query } from '../db'\nexport const login = () => query('x')\n",
@@ -482,6 +484,9 @@ def test_the_fixed_resources_tell_what_the_project_says(shop):
     assert read(shop, "gsd://phase/current")[1] == read(shop, "gsd://roadmap/current-phase")[1]
     assert read(shop, "gsd://intel/summary")[1] == SHOP[".planning/intel/summary.md"]
     assert "src/db.ts" in read(shop, "gsd://intel/hotspots")[1]
+    mime, conventions = read(shop, "gsd://intel/conventions")
+    assert mime == "application/json"
+    assert json.loads(conventions)["naming"]["exports"]["dominant"] == "camelCase"
 
 
 @pytest.mark.parametrize("number", ["2", "02", "current"])
@@ -566,8 +571,24 @@ def test_the_prompts_are_filled_with_the_projects_facts(shop):
     verifier = prompt(shop, "spawn/verifier")
     for fact in ("Users can log in", "src/api/auth.ts", "A user sees her name", "AUTH-02"):
         assert fact in verifier
+    assert "camelCase" in planner
+    assert "camelCase" in executor
     for text in (planner, executor, verifier):
         assert "{" + "goal}" not in text
+
+
+def test_the_prompts_say_which_tools_to_ask_and_in_which_order(shop):
+    for who, words in (
+        ("planner", ["gsd_phase_relevant_files", "gsd_codebase_patterns", "gsd_similar_past_work"]),
+        (
+            "executor",
+            ["gsd_blast_radius", "more than 10 dependents", "backward compatible", "deprecate", "migration path"],
+        ),
+        ("verifier", ["gsd_verify_behavior", "gsd_verify_artifact", "gsd_requirement_status"]),
+    ):
+        text = prompt(shop, f"spawn/{who}")
+        places = [text.index(word) for word in words]
+        assert places == sorted(places), who
 
 
 def test_the_arguments_of_a_prompt_choose_phase_goal_and_plan(shop):
