@@ -154,6 +154,14 @@ def test_the_directory_gets_the_generated_gitignore_and_nothing_else(tmp_path):
     assert sorted(p.name for p in (tmp_path / ".agents/gsd").iterdir()) == ["index.db", "lock"]
 
 
+def test_a_directory_of_others_is_not_hidden_from_git_but_the_index_is(tmp_path):
+    (tmp_path / ".agents/skills").mkdir(parents=True)
+    with writing_of(tmp_path):
+        pass
+    assert sorted(p.name for p in (tmp_path / ".agents").iterdir()) == ["gsd", "skills"]
+    assert (tmp_path / ".agents/gsd/.gitignore").read_text() == "*\n"
+
+
 def test_a_users_gitignore_is_left_alone(tmp_path):
     (tmp_path / ".agents").mkdir()
     (tmp_path / ".agents/.gitignore").write_text("mine\n")

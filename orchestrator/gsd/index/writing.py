@@ -1,6 +1,6 @@
 """Writes the index of a project's code: one writer at a time, each index a file of its own that replaces the last.
 
-Touches `.agents/gsd/` alone (``index.db``, ``lock``) and, when it must be made, `.agents/` with its ``.gitignore``.
+Touches `.agents/gsd/` alone and, when it must be made, `.agents/` with its ``.gitignore``.
 What the tables mean and how they are read stands in `store`.
 """
 
@@ -41,6 +41,7 @@ from orchestrator.store.files import IGNORE, confine, failure, make_dir, replace
 
 USERS = ".planning"
 """Below a directory of this name nothing is written, by whatever way it is reached: hooks of GSD users heed it."""
+IGNORE_ALL = f"{DIRECTORY}/.gitignore"
 TOMBSTONES = 10_000
 """So many removed files are remembered; of older ones a reader learns by being told everything."""
 _SELECT_ROWS = (
@@ -196,12 +197,16 @@ def _ensure(root: Path) -> None:
     if USERS in Path(os.path.realpath(root / DIRECTORY)).parts:
         message = f"{root / DIRECTORY} lies below a {USERS}/, where nothing is written"
         raise BadRequest("path_escape", message, "name a directory outside of it: orchestrator gsd index DIR")
+    made = not os.path.lexists(home)
     for directory, mode in ((home, 0o755), (root / DIRECTORY, 0o755)):
         confine(root, str(directory.relative_to(root)), what=str(directory.relative_to(root)))
         make_dir(directory, mode)
-    ignore = home / ".gitignore"
-    if not os.path.lexists(ignore):
-        replace(ignore, IGNORE.encode())
+    if os.path.lexists(home / ".gitignore"):
+        return
+    if made:
+        replace(home / ".gitignore", IGNORE.encode())
+    elif not os.path.lexists(root / IGNORE_ALL):  # other tools have an .agents/ too: only ours is kept out of git
+        replace(root / IGNORE_ALL, b"*\n")
 
 
 def _bytes(root: Path) -> bytes | None:
