@@ -137,7 +137,7 @@ def _relevant(snapshot: Snapshot, goal: str) -> str:
     lines = []
     for one in found:
         reach = one.get("blast_radius") or {}
-        told = f" ({reach['total']} files depend on it)" if reach.get("total") else ""
+        told = f" ({_depend(reach['total'])})" if reach.get("total") else ""
         purpose = (one.get("purpose") or "purpose not known").rstrip(". ")
         lines.append(f"- `{one['path']}`{told}: {purpose}. {one['recommendation']}")
     return _cut("\n".join(lines)) or "No file is known to have to do with the goal."
@@ -174,11 +174,15 @@ def _blast(snapshot: Snapshot, plan: Plan | None) -> str:
         except OrchestratorError as error:
             lines.append(f"- `{file}`: {error.message}")
             continue
-        lines.append(
-            f"- `{file}`: {found['directDependents']} files depend on it, {found['totalAffected']} with those behind "
-            f"them. {found['recommendation']}"
-        )
+        direct, total = found["directDependents"], found["totalAffected"]
+        # None that are known is not none: there the recommendation alone says how it is.
+        told = f"{_depend(direct)}, {total} with those behind them. " if total else ""
+        lines.append(f"- `{file}`: {told}{found['recommendation']}")
     return _cut("\n".join(lines))
+
+
+def _depend(count: int) -> str:
+    return "1 file depends on it" if count == 1 else f"{count} files depend on it"
 
 
 def _must_haves(phase: Phase | None, only: Plan | None) -> str:

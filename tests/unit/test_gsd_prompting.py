@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.gsd import prompting
 from orchestrator.gsd.intelligence import Intelligence
-from tests.gsd_trees import unpack
+from tests.gsd_trees import unpack, write
 
 if TYPE_CHECKING:
     from orchestrator.gsd.snapshot import Snapshot
@@ -44,3 +44,20 @@ def test_an_executor_is_told_that_a_plan_was_carried_out(mlx: Snapshot) -> None:
 def test_a_verifier_is_told_the_requirements_of_the_table(mlx: Snapshot) -> None:
     text = prompting.prompt(mlx, who="verifier", phase="v1.1 phase 3")["text"]
     assert "- AUTH-06: Pending approval badge count in nav (admin only) (completed)" in text
+
+
+def test_an_executor_is_told_how_many_depend_on_a_file_only_where_some_are_known(tmp_path: Path) -> None:
+    files = {
+        ".planning/ROADMAP.md": "### Phase 1: A\n**Goal**: Change the db\n",
+        ".planning/phases/01-a/01-01-PLAN.md": "---\nplan: 01\nfiles_modified: [src/db.ts, src/new.ts]\n---\n",
+        ".planning/intel/entities/src-db.md": "---\npath: src/db.ts\n---\n",
+        ".planning/intel/entities/src-api.md": "---\npath: src/api.ts\n---\n[[src-db]]\n",
+    }
+    known = Intelligence()
+    try:
+        text = prompting.prompt(known.snapshot(write(tmp_path, files)), who="executor", plan="01-01")["text"]
+    finally:
+        known.close()
+    assert "- `src/db.ts`: 1 file depends on it, 1 with those behind them. " in text
+    assert "- `src/new.ts`: Nothing is known of src/new.ts" in text
+    assert "- `src/db.ts` (1 file depends on it): " in text
