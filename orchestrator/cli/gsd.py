@@ -159,7 +159,7 @@ def check(as_json: Json = False) -> None:
     else:
         for one in troubles:
             where = os.path.relpath(Path(answer["project_root"]) / one["file"])
-            output.say(f"{where}:{one['line'] or 1}: {one['what']}")
+            output.say_line(f"{where}:{one['line'] or 1}: {one['what']}")
         counts = ", ".join(
             output.counted(number, name.replace("_", " ")) for name, number in answer["counts"].items() if number
         )
@@ -257,7 +257,7 @@ def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
     from orchestrator.cli import gsd_told  # noqa: PLC0415
 
     for line in gsd_told.told(question, answer):
-        output.say(line)
+        output.say_line(line)
 
 
 def _one_of(given: str, known: tuple[str, ...], option: str) -> None:

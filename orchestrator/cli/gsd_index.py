@@ -77,7 +77,7 @@ def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
         f"{done.bytes / 1024:.0f} KiB on disk"
     )
     for one in done.unreadable[:SHOWN]:
-        output.say(f"{os.path.relpath(root / one.file)}:{max(one.line, 1)}: {one.what}")
+        output.say_line(f"{os.path.relpath(root / one.file)}:{max(one.line, 1)}: {one.what}")
     if len(done.unreadable) > SHOWN:
         output.say(f"{len(done.unreadable) - SHOWN} more; orchestrator gsd index --json lists all")
 

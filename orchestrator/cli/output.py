@@ -33,6 +33,11 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def say_line(text: str) -> None:
+    """As ``say``, line ends made visible too: a file's name must not pass for a line of ours."""
+    say(text.replace("\n", "\\n"))
+
+
 def warn(text: str) -> None:
     """One line for a human that is no part of the answer, on stderr."""
     sys.stderr.write(printable(text) + "\n")

@@ -391,6 +391,19 @@ def test_check_tells_each_trouble_as_an_editor_jumps_to_it(known, root, monkeypa
     assert "all could be read" in run(capsys, "check")
 
 
+def test_a_name_with_a_line_end_makes_no_line_of_its_own(known, capsys):
+    known.answers["check"] = {
+        "project_root": "/p", "files_read": 1, "counts": {},
+        "troubles": [{"file": "a\nb.md", "line": 1, "what": "is\nodd"}],
+    }  # fmt: skip
+    assert run(capsys, "check", status=1).count("\n") == 3, "one, and two on stderr"
+    known.answers["gsd_phase_status"] = {"phase": "1", "status": "planned", "directory": ".planning/phases/01-a\nb"}
+    assert (
+        run(capsys, "phase")
+        == "phase 1: without a name, planned (no phase is under way)\n  .planning/phases/01-a\\nb\n"
+    )
+
+
 # -- graph ----------------------------------------------------------------------------------------------------------
 
 
