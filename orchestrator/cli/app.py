@@ -67,7 +67,7 @@ def _top(
 ) -> None:
     if root:
         if not Path(root).is_dir():
-            raise BadRequest("bad_argument", f"--project {root!r} is not a directory")
+            raise BadRequest("bad_argument", f"--project {root!r} is not a directory", "give one that is there")
         os.environ["ORCHESTRATOR_PROJECT"] = str(Path(root).resolve())
 
 
