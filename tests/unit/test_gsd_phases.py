@@ -160,3 +160,9 @@ def test_finding_an_archived_phase(tmp_path):
     pike = PlanningStore(unpack("pike-lsp", tmp_path)).read()
     assert phases.find(pike, "3").milestone == "v1"
     assert phases.near(pike, "Parser") == ["2 Parser Module"]
+
+
+def test_a_plan_that_is_neither_ticked_nor_there_is_no_disagreement(tmp_path):
+    roadmap = "### Phase 1: A\nPlans:\n- [x] 01-01: a\n- [ ] 01-02: b\n- [ ] 01-03: c\n"
+    planning = tree(tmp_path, roadmap=roadmap, files=(*DONE, "01-a/01-02-PLAN.md"))
+    assert phases.truth(planning).disagreements == ()

@@ -175,6 +175,16 @@ def test_requirement_status(made):
     assert (tenth["verification"]["status"], tenth["phases"]) == ("BLOCKED", ["2"])
 
 
+@pytest.mark.parametrize("worst", ["✗ NOT SATISFIED", "✗ FAILED", "UNSATISFIED", "NEEDS HUMAN"])
+def test_the_worst_of_two_rows_of_coverage_is_told(tmp_path, worst):
+    files = {".planning/REQUIREMENTS.md": "- [ ] **A-1**: first\n"}
+    for phase, status in ((1, "✓ SATISFIED"), (2, worst)):
+        table = f"| Requirement | Status | Evidence |\n|---|---|---|\n| A-1 | {status} | x |\n"
+        files[f".planning/phases/0{phase}-x/0{phase}-VERIFICATION.md"] = table
+    found = plan_answers.requirement_status(snapshot(write(tmp_path, files)), requirement_id="A-1")
+    assert found["verification"]["status"] == worst
+
+
 def test_an_unknown_requirement_names_those_near(made):
     with pytest.raises(BadRequest) as error:
         plan_answers.requirement_status(made, requirement_id="A-11\0\ud800")

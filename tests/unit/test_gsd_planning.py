@@ -313,3 +313,17 @@ def test_no_mutation_raises(texts, data):
     found = parsed(content[: data.draw(st.integers(0, len(content)))], "f", where)
     assert len(repr(found)) < 40 * len(content) + 20_000
     repr(found).encode()
+
+
+def test_an_archive_in_two_places_is_one(tmp_path):
+    base = ".planning/milestones"
+    plan = "---\nplan: 01\n---\n"
+    write(tmp_path, {
+        f"{base}/v1.0-ROADMAP.md": "# Milestone v1.0\n### Phase 1: One\n**Goal**: g\n",
+        f"{base}/v1.0-REQUIREMENTS.md": "- [x] **A-1**: first\n", f"{base}/v1.0-first/phases/01-one/01-01-PLAN.md": plan,
+        f"{base}/v1.0-other/phases/01-two/01-01-PLAN.md": plan, f"{base}/\u00b2/phases/01-odd/01-01-PLAN.md": plan,
+    })  # fmt: skip
+    found = PlanningStore(tmp_path).read()
+    told = [(one.milestone, one.name, one.goal, len(one.plans)) for one in found.past]
+    assert told == [("\u00b2", "odd", "", 1), ("v1.0", "two", "", 1), ("v1.0", "One", "g", 1)]
+    assert [one.id for one in found.past_requirements] == ["A-1"]

@@ -130,7 +130,10 @@ def test_requirements_without_any_box_are_not_put_off():
         ("Pending", "pending"), ("Not started", "pending"), ("Planned (05-01)", "pending"), ("Not complete", "pending"),
         ("Incomplete", "pending"), ("In Progress", "in_progress"), ("Partially done", "in_progress"),
         ("Blocked", "blocked"), ("Deferred", "deferred"), ("2/3", "in_progress"), ("3/3", "completed"), ("0/3", "pending"),
-        ("-", None), ("", None), ("whatever", None),
+        ("-", None), ("", None), ("whatever", None), ("Abandoned", "deferred"), ("Unverified", None),
+        ("✗ NOT SATISFIED", "pending"), ("❌ Not started", "pending"), ("To be completed", "pending"),
+        ("⚠️ Incomplete", "pending"), ("Not done; not yet verified", "pending"), ("Done (not released)", "completed"),
+        ("Unblocked", None), ("Mostly done", "in_progress"),
     ],
 )  # fmt: skip
 def test_states_as_people_write_them(text, status):

@@ -136,3 +136,9 @@ def test_numbers():
     assert key("02-01") == key("2-1-PLAN.md") == key("01", "2") == key("CK-02-01") == ("2", "1")
     assert key("02.1-01") == ("2.1", "1")
     assert key("nothing") == ("", "")
+
+
+def test_a_version_in_a_heading_inside_a_phase_is_not_that_of_the_next():
+    text = "## v1.0 Base\n### Phase 1: A\n#### Pydantic v2 notes\n### Phase 2: B\n## v1.1 Next\n### Phase 3: C\n"
+    found = roadmap.roadmap(text, "R")
+    assert [(one.number, one.milestone) for one in found.phases] == [("1", "v1.0"), ("2", "v1.0"), ("3", "v1.1")]

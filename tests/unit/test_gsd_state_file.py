@@ -93,6 +93,7 @@ def test_lines_of_a_phase(line, phase, name, total, between):
         ("In progress", "executing"), ("Ready to plan next milestone", "planning"), ("Paused", "paused"),
         ("Ready to execute", "executing"), ("Phase complete — ready for verification", "verifying"),
         ("Milestone complete", "completed"), ("Discussing", "discussing"), ("", "unknown"), ("??", "unknown"),
+        ("Not complete", "unknown"), ("Abandoned", "unknown"), ("Incomplete", "unknown"),
     ],
 )  # fmt: skip
 def test_states(text, state):

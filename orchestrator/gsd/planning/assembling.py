@@ -32,7 +32,7 @@ from orchestrator.gsd.planning.phase_numbers import of_directory, order, plan_ke
 from orchestrator.gsd.planning.roadmap import Roadmap, spans
 
 _QUICK_NUMBER = re.compile(r"\d{6}-[a-z0-9]{3}-|\d{1,8}-")  # 260301-k2x-, 005-
-_VERSION = re.compile(r"v(\d{1,4}(?:\.\d{1,4}){0,3})", re.IGNORECASE)
+_VERSION = re.compile(r"(?<![A-Za-z0-9])v(\d{1,4}(?:\.\d{1,4}){0,3})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ class _Tree:
 
     @property
     def version(self) -> str:
-        found = _VERSION.search(self.name)
-        return f"v{found[1]}" if found else self.name.rpartition("/")[2]
+        return version_of(self.name.rpartition("/")[2])
 
 
 def planning(
@@ -80,7 +79,7 @@ def planning(
             single[one.place.kind] = one.value
     _walked(reads, directories, trees, odd)
     live = trees.pop("")
-    old = sorted(trees.values(), key=lambda tree: _rank(tree.version))
+    old = sorted(_united(trees.values()), key=lambda tree: _rank(tree.version))
     milestones = _milestones(single.get("milestones", ()), live, old)
     phases, past = _joined(live, old, milestones)
     project, state = single.get("project"), single.get("state")
@@ -99,6 +98,12 @@ def planning(
     )
 
 
+def version_of(name: str) -> str:
+    """The version in the name of an archived tree or file (``v1.0`` of ``v1.0-ROADMAP.md``), else the name itself."""
+    found = _VERSION.search(name)
+    return f"v{found[1]}" if found else name
+
+
 def even(version: str) -> str:
     """A version as it compares: ``v2``, ``v2.0`` and ``2.0.0`` are one."""
     text = version.casefold().removeprefix("v")
@@ -110,7 +115,31 @@ def even(version: str) -> str:
 def _rank(version: str) -> tuple[tuple[int, ...], str]:
     text = even(version)
     parts = text.split(".")
-    return (tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else (), text)
+    return (tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else (), text)
+
+
+def _united(trees: Iterable[_Tree]) -> list[_Tree]:
+    """Archived trees; two of one version are one (``v1.0-ROADMAP.md``, ``v1.0-name/phases/``).
+
+    Unless both have directories of the same phases: then they are two that happen to share a number.
+    """
+    out: dict[str, list[_Tree]] = {}
+    for tree in trees:
+        own = out.setdefault(even(tree.version), [])
+        if not own or own[0].phases.keys() & tree.phases.keys():
+            own.append(tree)
+            continue
+        first = own[0]
+        first.name = max(first.name, tree.name, key=len)
+        first.phases |= tree.phases
+        known = {one.id for one in first.requirements}
+        first.requirements += tuple(one for one in tree.requirements if one.id not in known)
+        if first.roadmap and tree.roadmap:
+            listed = {one.number for one in first.roadmap.phases}
+            more = (one for one in tree.roadmap.phases if one.number not in listed)
+            first.roadmap = replace(first.roadmap, phases=(*first.roadmap.phases, *more))
+        first.roadmap = first.roadmap or tree.roadmap
+    return [tree for group in out.values() for tree in group]
 
 
 def _walked(

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.errors import BadRequest
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement
 from orchestrator.gsd.planning import phases
-from orchestrator.gsd.planning.assembling import even
+from orchestrator.gsd.planning.assembling import even, version_of
 from orchestrator.gsd.planning.phases import Disagreement, Truth
 from orchestrator.gsd.planning.requirement_words import status_of
 from orchestrator.gsd.snapshot import Snapshot
@@ -124,9 +124,8 @@ def of_milestone(planning: Planning, one: Requirement, phase: Phase) -> bool:
     """Whether a requirement and a phase are of one milestone, so that the number of the phase means this one."""
     if not phase.archived:
         return not one.file.startswith(f"{planning.directory}/milestones/")
-    version = one.file.removeprefix(f"{planning.directory}/milestones/").partition("/")[0].casefold()
-    own = phase.milestone.casefold()
-    return version.startswith((f"{own}-", f"{own}/")) or even(version) == even(own)
+    name = one.file.removeprefix(f"{planning.directory}/milestones/").partition("/")[0]
+    return even(version_of(name)) == even(phase.milestone)
 
 
 def as_dict(one: Disagreement) -> dict[str, Any]:

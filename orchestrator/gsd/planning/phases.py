@@ -213,7 +213,9 @@ def _of_roadmap(phase: Phase) -> Iterator[Disagreement]:
     summed |= dict.fromkeys((plan_key(one.plan_id, phase.number) for one in phase.summaries), True)
     ticked = {plan_key(one.id, phase.number): one.done for one in phase.listed if one.done is not None}
     other = [
-        one.id for one in phase.listed if ticked.get(k := plan_key(one.id, phase.number)) not in {None, summed.get(k)}
+        one.id
+        for one in phase.listed
+        if ticked.get(k := plan_key(one.id, phase.number)) not in {None, summed.get(k, False)}
     ]
     if other:
         what = (

@@ -17,6 +17,8 @@ from orchestrator.gsd.snapshot import Snapshot
 _NEAR = 5
 _PLANS = re.compile(r"(?<![\w.-])\d{1,6}[A-Za-z]?(?:\.\d{1,6})*-\d{1,6}(?![\w-])")
 
+_FAILED = re.compile(r"\bfail|\bmissing\b|\b(?:un|not[ _-]+)(?:satisfied|verified|met)\b|[✗✘❌]", re.IGNORECASE)
+
 
 def requirement_status(snapshot: Snapshot, *, requirement_id: str) -> dict[str, Any]:
     """What became of a requirement (A3), of the milestone under way or of the youngest archived one that has it.
@@ -194,7 +196,9 @@ def _even(text: str) -> str:
 def _worst(told: list[str]) -> str | None:
     """The status that needs most attention, as written."""
     ranks = {"blocked": 0, "pending": 1, "in_progress": 2, "deferred": 3, None: 4, "completed": 5}
-    return min(told, key=lambda one: ranks[requirement_words.status_of(one)]) if told else None
+    return min(
+        told, key=lambda one: 0 if _FAILED.search(one) else ranks[requirement_words.status_of(one)], default=None
+    )
 
 
 def untraceable_requirements(snapshot: Snapshot) -> dict[str, Any]:

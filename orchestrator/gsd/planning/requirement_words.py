@@ -18,13 +18,20 @@ _OUTER = re.compile(r"\([^()]*\)")
 _COUNT = re.compile(r"(\d{1,4})\s*/\s*(\d{1,4})")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _RANGE_MAX = 200
+_DENIED = re.compile(
+    r"\b(?:not|never|cannot|(?:to|will|must|should)[ -]+be|\w+n['\u2019]t)[ -]+"
+    r"(?:(?:yet|been|be|fully|entirely|all)[ -]+)*\Z"
+)
+_DENIED_MAX = 60  # characters before a word in which it may be denied
+_MARKS = " *_`-—\u2013✗✘❌⚠\ufe0f?!"
 
 _OPEN = ("not ", "incomplete", "pending", "planned", "todo", "to do", "tbd", "unmapped")
 _STATES: tuple[tuple[Status, tuple[str, ...]], ...] = (
-    ("deferred", ("deferred", "postponed", "dropped", "out of scope", "cancelled", "canceled", "future")),
+    ("deferred", ("deferred", "postponed", "dropped", "abandoned", "out of scope", "cancelled", "canceled",
+                  "future")),
     ("blocked", ("blocked", "⛔", "🚫")),
     ("in_progress", ("in progress", "in_progress", "in-progress", "partial", "ongoing", "wip", "executing", "started",
-                     "🚧", "🔄", "🟡")),
+                     "nearly", "almost", "mostly", "🚧", "🔄", "🟡")),
     ("completed", ("complete", "done", "shipped", "satisfied", "verified", "validated", "implemented", "✓", "✔", "✅",
                    "☑", "[x]")),
 )  # fmt: skip
@@ -40,22 +47,40 @@ def status_of(text: str) -> Status | None:
 
     A date stands for completed, ``2/3`` for in progress, ``3/3`` for completed.
     """
-    low = text.casefold().strip(" *_`-—\u2013")
+    low = text.casefold().strip(_MARKS)
     if not low:
         return None
     for status, words in _STATES[:2]:
-        if any(word in low for word in words):
+        if any(says(low, word) for word in words):
             return status
     if low.startswith(_OPEN):
         return "pending"
     for status, words in _STATES[2:]:
-        if any(word in low for word in words):
-            return status
+        said = [one for word in words if (one := says(low, word)) is not None]
+        if said:
+            return status if any(said) else "pending"
     count = _COUNT.search(low)
     if count:
         done, total = int(count[1]), int(count[2])
         return "completed" if done >= total > 0 else "in_progress" if done else "pending"
     return "completed" if _DATE.search(low) else None
+
+
+def says(low: str, word: str) -> bool | None:
+    """Whether a text in lower case says a word, as the beginning of one of its own; False: only that it is not so.
+
+    ``abandoned`` and ``unverified`` do not say ``done`` and ``verified``; ``not yet done`` and ``to be done`` deny
+    it. None: it has no such word.
+    """
+    found = None
+    at = low.find(word)
+    while at > -1:
+        if not (word[0].isalpha() and low[at - 1 : at].isalpha()):
+            if not _DENIED.search(low[max(0, at - _DENIED_MAX) : at]):
+                return True
+            found = False
+        at = low.find(word, at + len(word))
+    return found
 
 
 def listed_ids(text: str) -> tuple[str, ...]:

@@ -67,8 +67,10 @@ def roadmap(text: str, file: str) -> Roadmap:
     milestones = tuple(itertools.islice(_milestones(page), MILESTONES_MAX))
     details = _details(page)
     odd = [*troubles(page, file)]
-    above = ""  # the version that the nearest heading above names
+    above: list[tuple[int, str]] = []  # the versions that headings above name, with their level: a deeper one is over
     for section in page.sections:
+        while above and above[-1][0] > section.level:
+            above.pop()
         found = _HEAD.fullmatch(section.title) if section.level else None
         version = _VERSION.search(section.title)
         if found:
@@ -77,9 +79,9 @@ def roadmap(text: str, file: str) -> Roadmap:
                 what = f"phase {normal(found[1])} has a second heading, first in line {where}"
                 odd.append(Trouble(file, section.line, what, "conflict"))
             one = seen[normal(found[1])]
-            one.phase = replace(one.phase, milestone=one.phase.milestone or above)
+            one.phase = replace(one.phase, milestone=one.phase.milestone or (above[-1][1] if above else ""))
         elif version:
-            above = f"v{version[1]}"
+            above.append((section.level, f"v{version[1]}"))
     _checklist(page, seen, file)
     _tables(page, seen, file)
     whole = bool(re.search(r"archived|milestone v", page.title, re.IGNORECASE)) and any(

@@ -12,6 +12,7 @@ from orchestrator.gsd.planning import markdown
 from orchestrator.gsd.planning.markdown import Page, text_of
 from orchestrator.gsd.planning.phase_numbers import NUMBER, normal, number_of
 from orchestrator.gsd.planning.project_file import troubles
+from orchestrator.gsd.planning.requirement_words import says
 
 _PHASE = re.compile(
     rf"(?:Phase[ \t]+)?({NUMBER})(?![A-Za-z0-9])(?![ \t]*[-\u2013—][ \t]*\d)(?:[ \t]*(?:of|/)[ \t]*(\d{{1,6}}))?"
@@ -124,7 +125,7 @@ def state(text: str, file: str) -> tuple[State, tuple[Trouble, ...]]:
 def state_of(status: str) -> _States:
     """What a status as written means, in GSD's words for it."""
     low = status.casefold()
-    return next((name for name, words in _WORDS if any(word in low for word in words)), "unknown")
+    return next((name for name, words in _WORDS if any(says(low, word) for word in words)), "unknown")
 
 
 def _phase(text: str) -> tuple[str, str, int | None]:
