@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.gsd.planning import frontmatter, markdown
+from orchestrator.gsd.planning import frontmatter, markdown, roadmap, verification_file
 from orchestrator.gsd.planning.frontmatter import DEPTH_MAX, FRONTMATTER_MAX
 
 
@@ -158,3 +158,22 @@ def test_hostile_texts_take_linear_time(text):
     markdown.tables(page.body, page.fenced)
     markdown.items(page.body, page.fenced)
     markdown.fields(page.body, page.fenced)
+
+
+def test_a_wide_head_does_not_multiply_a_tables_rows():
+    page = markdown.read("|" + "a|" * 900 + "\n|-|\n" + "|x\n" * 9)
+    (table,) = markdown.tables(page.body)
+    assert len(table.names) == markdown.COLUMNS_MAX
+    assert {len(cells) for _, cells in table.rows} == {markdown.COLUMNS_MAX}
+
+
+BLANKS = "  x" + " " * 9_900 + "y\n"
+
+
+def test_long_runs_of_blanks_are_read_in_no_time():
+    """Each of these took a minute, or seconds for every line, while a run was looked at from each of its blanks."""
+    (phase,) = roadmap.roadmap("- [ ] **Phase 1: A** - goal\n" + BLANKS * 50, "R").phases
+    assert (phase.name, phase.box) == ("A", False)
+    covered, _ = verification_file.verification("## Requirements Coverage\n- A-1: it SATISFIED\n" + BLANKS * 50, "V")
+    assert [(one.what, one.status) for one in covered.requirements] == [("A-1: it", "SATISFIED")]
+    assert markdown.fields(markdown.read(("a" + " " * 9_900 + "b:\n") * 200).body) == {}

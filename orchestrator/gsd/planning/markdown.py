@@ -16,12 +16,15 @@ from orchestrator.gsd.planning.frontmatter import Odd
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,4}[.)])[ \t]+(?:\[([ xX~-])\][ \t]*)?(\S.*)")
 _FIELD = re.compile(
-    r"[ \t]*(?:[-*+][ \t]+)?(\**)([A-Za-z][\w /&-]{0,60})(\**)[ \t]*(?:\([^()]{0,80}\)[ \t]*)?:(\**)(.*)"
+    r"[ \t]*(?:[-*+][ \t]+)?\**([A-Za-z](?:[\w /&-]{0,59}[\w/&-])?)"
+    r"(?: *\*+)?[ \t]*(?:\([^()]{0,80}\)[ \t]*)?:\**(.*)"
 )
 _DASHES = re.compile(r"[ \t:|-]+")
 LINES_MAX = 50_000
 CLIPPED = 10_000
 """A longer line is cut: nobody wrote it, and patterns are spared it."""
+COLUMNS_MAX = 50
+"""A table's rows are padded to its head: without a bound a head of one long line would be multiplied by them."""
 
 
 class Line(NamedTuple):
@@ -41,7 +44,7 @@ class Item(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table; ``names`` are its head's cells in lower case; rows are padded to the head's length."""
+    """A table; ``names`` are its head's cells in lower case; rows are padded or cut to the head's length."""
 
     line: int
     names: tuple[str, ...]
@@ -154,7 +157,7 @@ def tables(lines: tuple[Line, ...], fenced: frozenset[int] = frozenset()) -> lis
             run.append(line)
             continue
         if len(run) > 1 and _DASHES.fullmatch(run[1].text.strip()) and "-" in run[1].text:
-            names = tuple(plain(cell).casefold() for cell in _cells(run[0].text))
+            names = tuple(plain(cell).casefold() for cell in _cells(run[0].text)[:COLUMNS_MAX])
             rows = tuple((one.number, _padded(_cells(one.text), len(names))) for one in run[2:])
             out.append(Table(run[0].number, names, rows))
         run = []
@@ -216,7 +219,7 @@ def fields(lines: tuple[Line, ...], fenced: frozenset[int] = frozenset()) -> dic
     for number, text in lines:
         found = _FIELD.fullmatch(text) if ":" in text and number not in fenced else None
         if found:
-            out.setdefault(found[2].strip().casefold(), (number, found[5].strip()))
+            out.setdefault(found[1].casefold(), (number, found[2].strip()))
     return out
 
 

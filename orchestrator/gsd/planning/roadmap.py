@@ -28,8 +28,11 @@ _PHASES = re.compile(
 )
 _SHIPPED = re.compile(r"\b(?:shipped|released|archived)\b:?(?:[ \t]+(\d{4}-\d{2}-\d{2}))?", re.IGNORECASE)
 _DONE = re.compile(r"\b(?:complete|completed|done|shipped)\b|[✓✔✅]", re.IGNORECASE)
-_TICKS = re.compile(r"[ \t]*(?:\(INSERTED\)|[✓✔✅☑])[ \t]*", re.IGNORECASE)
-_AFTER = re.compile(r"[ \t]+(?:[-—\u2013]|\(\d+/\d+ plans?\)|\(completed[^()]*\))(?:[ \t]+|$)", re.IGNORECASE)
+# A run of blanks is looked at from its beginning alone: from each of its blanks anew would be quadratic.
+_TICKS = re.compile(r"(?:(?<![ \t])[ \t]+)?(?:\(INSERTED\)|[✓✔✅☑])[ \t]*", re.IGNORECASE)
+_AFTER = re.compile(
+    r"(?<![ \t])[ \t]+(?:[-—\u2013]|\(\d+/\d+ plans?\)|\(completed[^()]*\))(?:[ \t]+|$)", re.IGNORECASE
+)
 PHASES_MAX = 1000
 MILESTONES_MAX = 200
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")

@@ -15,7 +15,8 @@ from orchestrator.gsd.planning.project_file import troubles
 _KNOWN = frozenset({"passed", "gaps_found", "human_needed"})
 _TEST = re.compile(r"(?:\d{1,4}[.)]?|Test[ \t]+\d{1,4}:?)[ \t]*(.+)")
 _COVERED = re.compile(
-    r"([✓✔✅✗✘❌⚠?]?[ \t]*\b(?:NOT |UN)?(?:SATISFIED|VERIFIED|COMPLETE|BLOCKED|PARTIAL|PENDING|NEEDS HUMAN)\b)",
+    r"([✓✔✅✗✘❌⚠?]?(?:(?<![ \t])[ \t]+)?"  # a run of blanks from its beginning alone: else quadratic
+    r"\b(?:NOT |UN)?(?:SATISFIED|VERIFIED|COMPLETE|BLOCKED|PARTIAL|PENDING|NEEDS HUMAN)\b)",
     re.IGNORECASE,
 )
 _NOTHING = frozenset({"", "-", "\u2013", "—", "none", "n/a"})
