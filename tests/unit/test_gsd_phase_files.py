@@ -293,3 +293,9 @@ def test_a_gap_that_was_mended_is_no_open_one(status):
     text = f"## Gaps\n- truth: T\n  status: failed\n- truth: U\n  status: {status}\n- V\n"
     found, _ = verification_file.uat(text, "f")
     assert (found.gaps, found.fixed) == (("T", "V"), ("U",))
+
+
+def test_the_line_of_a_truth_is_counted_as_all_lines_are():
+    text = "---\nnote: a\u2028b\x0cc\nmust_haves:\n  truths:\n    - It works\n---\n"
+    found, _ = phase_files.plan(text, "P", place("phases/01-a/01-01-PLAN.md"))
+    assert (found.must_haves.truths, found.must_haves.lines) == (("It works",), (5,))

@@ -327,3 +327,19 @@ def test_an_archive_in_two_places_is_one(tmp_path):
     told = [(one.milestone, one.name, one.goal, len(one.plans)) for one in found.past]
     assert told == [("\u00b2", "odd", "", 1), ("v1.0", "two", "", 1), ("v1.0", "One", "g", 1)]
     assert [one.id for one in found.past_requirements] == ["A-1"]
+
+
+def test_a_summary_is_of_one_plan_alone_that_beside_it_first(tmp_path):
+    quick, phases = ".planning/quick/260301-k2x-a/260301-k2x", ".planning/phases"
+    write(tmp_path, dict.fromkeys((
+        f"{quick}-01-PLAN.md", f"{quick}-02-PLAN.md", f"{quick}-01-SUMMARY.md",
+        f"{phases}/01-a/01-01-PLAN.md", f"{phases}/01-b/01-01-PLAN.md", f"{phases}/01-b/01-01-SUMMARY.md",
+    ), ""))  # fmt: skip
+    found = PlanningStore(tmp_path).read()
+    (task,), (phase,) = found.quick, found.phases
+    assert [bool(one.summary) for one in task.plans] == [True, False]
+    assert {one.file: bool(one.summary) for one in phase.plans} == {
+        f"{phases}/01-a/01-01-PLAN.md": False,
+        f"{phases}/01-b/01-01-PLAN.md": True,
+    }
+    assert (task.complete, phase.complete) == (False, False)

@@ -169,11 +169,8 @@ def _walked(
 def _directory(number: str, path: str, reads: list[Read]) -> Phase:
     name = of_directory(path.rpartition("/")[2])[2].strip("*-_ ").replace("-", " ").replace("_", " ")
     summaries = tuple(one.value for one in reads if isinstance(one.value, Summary))
-    by_plan: dict[tuple[str, str], Summary] = {}
-    for one in summaries:
-        by_plan.setdefault(plan_key(one.plan_id, number), one)
-    found = [one.value for one in reads if isinstance(one.value, Plan)]
-    plans = tuple(replace(plan, summary=by_plan.get(plan_key(plan.id, number))) for plan in sorted(found, key=_step))
+    found = sorted((one.value for one in reads if isinstance(one.value, Plan)), key=_step)
+    plans = _summed(found, summaries, number)
     context = next((one.file for one in reads if one.place.kind == "context"), "")
     research = next((one.file for one in reads if one.place.kind == "research"), "")
     return Phase(
@@ -188,6 +185,29 @@ def _directory(number: str, path: str, reads: list[Read]) -> Phase:
         uat=next((one.value for one in reads if isinstance(one.value, Uat)), None),
         ladder=ladder(plans, summaries, bool(research), bool(context)),
     )
+
+
+def _summed(plans: Sequence[Plan], summaries: Sequence[Summary], number: str) -> tuple[Plan, ...]:
+    """The plans, each with its summary: one of its id, that beside it first. A summary is of one plan alone."""
+    left: dict[tuple[str, str], list[Summary]] = {}
+    for one in summaries:
+        left.setdefault(_key(one.plan_id, number), []).append(one)
+    found: dict[str, Summary] = {}
+    for beside in (True, False):
+        for plan in plans:
+            own = left.get(_key(plan.id, number), [])
+            where = plan.file.rpartition("/")[0]
+            mine = next((one for one in own if not beside or one.file.rpartition("/")[0] == where), None)
+            if mine and plan.file not in found:
+                found[plan.file] = mine
+                own.remove(mine)
+    return tuple(replace(plan, summary=found.get(plan.file)) for plan in plans)
+
+
+def _key(plan: str, number: str) -> tuple[str, str]:
+    """A plan's key; of an id of another form (a quick task's) the id itself."""
+    key = plan_key(plan, number)
+    return key if key[1] else ("", plan.casefold())
 
 
 def _quick(reads: Sequence[Read]) -> tuple[Phase, ...]:

@@ -96,7 +96,7 @@ class Page:
 
 def read(text: str) -> Page:
     """A text taken apart; any text at all gives a page. Ends of lines may be of any system; `LINES_MAX` are read."""
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n", LINES_MAX + 1)
+    lines = lines_of(text, LINES_MAX + 1)
     odd: tuple[Odd, ...] = ()
     if len(lines) > LINES_MAX + 1:
         odd = ((LINES_MAX + 1, f"it has more than {LINES_MAX} lines: what follows was left out"),)
@@ -105,6 +105,11 @@ def read(text: str) -> Page:
     body = tuple(Line(at + 1, lines[at][:CLIPPED]) for at in range(head.end, len(lines)))
     fenced = frozenset(_fenced(body))
     return Page(head.keys, body, _sections(body, fenced), (*head.odd, *odd), fenced)
+
+
+def lines_of(text: str, most: int) -> list[str]:
+    """A text's lines, with ends of any system; behind as many as ``most`` the rest is one."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n", most)
 
 
 def _fenced(body: tuple[Line, ...]) -> Iterator[int]:

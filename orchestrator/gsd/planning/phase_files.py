@@ -180,7 +180,7 @@ def _placed(found: MustHaves, text: str) -> MustHaves:
     if not found.truths:
         return found
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines()[:HEAD_MAX], 1):
+    for number, line in enumerate(markdown.lines_of(text, HEAD_MAX)[:HEAD_MAX], 1):
         lines.setdefault(line.strip().removeprefix("-").strip().strip("\"'"), number)
     return replace(found, lines=tuple(lines.get(truth.strip("\"'"), 0) for truth in found.truths))
 
