@@ -221,7 +221,7 @@ def _requirements(answer: Answer) -> Lines:
             out += ["", f"{title}:"]
             for label, why, where in rows_of:
                 out += [f"  {label}  {where}", *sentence(why, "      ")]
-    return out
+    return [*out, *_unsure({"notes": cut.get("notes")})]
 
 
 _CUT = {

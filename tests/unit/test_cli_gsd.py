@@ -370,6 +370,8 @@ def test_the_open_requirements_are_those_pending_and_those_without_a_phase(known
     assert found == {
         "pending": [{"id": "A-1"}], "untraceable": {"untraceable": [{"id": "A-2"}]}, "project_root": str(root),
     }  # fmt: skip
+    known.answers["gsd_untraceable_requirements"] = {"notes": ["REQUIREMENTS.md does not count"]}
+    assert "· REQUIREMENTS.md does not count" in run(capsys, "requirement")
 
 
 # -- check ----------------------------------------------------------------------------------------------------------

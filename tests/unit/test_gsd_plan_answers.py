@@ -198,6 +198,20 @@ def test_a_requirement_that_only_a_roadmap_names_is_said_so(real):
     assert "phase 13 (.planning/ROADMAP.md:203)" in error.value.message
 
 
+def test_requirements_that_were_not_read_are_not_denied_without_saying_so(tmp_path):
+    names = {name: f".planning/{name}.md" for name in ("REQUIREMENTS", "ROADMAP")}
+    text = {names["ROADMAP"]: "### Phase 1: A\n**Requirements**: A-1\n", names["REQUIREMENTS"]: "- [ ] **A-1**: a\n"}
+    root = write(tmp_path / "p", text)
+    assert "notes" not in plan_answers.untraceable_requirements(snapshot(root))
+    write(root, {names["REQUIREMENTS"]: "x" * ((2 << 20) + 1)})
+    (note,) = plan_answers.untraceable_requirements(snapshot(root))["notes"]
+    assert note.startswith(".planning/REQUIREMENTS.md does not count: it has 2097153 bytes")
+    for name in ("A-1", "A-2"):
+        with pytest.raises(BadRequest, match="does not count: it has") as error:
+            plan_answers.requirement_status(snapshot(root), requirement_id=name)
+        assert error.value.code == "unknown_requirement"
+
+
 def test_requirements_of_real_trees(real):
     found = plan_answers.requirement_status(real["pike-lsp"], requirement_id="VER-02")
     assert (found["status"], found["archived"], found["verification"]["status"]) == ("pending", True, "PENDING - CI")

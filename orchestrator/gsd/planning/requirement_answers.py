@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.errors import BadRequest
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement, Row, Summary
 from orchestrator.gsd.planning import requirement_words
-from orchestrator.gsd.planning.phase_answers import of_milestone, planning_of
+from orchestrator.gsd.planning.phase_answers import of_milestone, planning_of, unread
 from orchestrator.gsd.planning.phase_numbers import plan_key
 from orchestrator.gsd.snapshot import Snapshot
 
@@ -88,11 +88,15 @@ def _find(planning: Planning, text: str) -> Requirement:
         where = "; ".join(
             f"phase {one.number} ({one.file}:{one.requirements_line or one.line})" for one in naming[:_NEAR]
         )
-        what = f"no REQUIREMENTS.md has {text.strip()[:80]!r}, only a roadmap names it: {where}"
+        missed = "".join(f"; {one}" for one in unread(planning, "REQUIREMENTS.md"))
+        what = f"no REQUIREMENTS.md has {text.strip()[:80]!r}, only a roadmap names it: {where}{missed}"
         raise BadRequest("unknown_requirement", what, near=[], phases=[one.number for one in naming[:_NEAR]])
     close = [known[key].id for key in difflib.get_close_matches(wanted[:100], list(known), n=_NEAR, cutoff=0.6)]
     hint = f"; near are: {', '.join(close)}" if close else ""
-    raise BadRequest("unknown_requirement", f"no requirement is called {text.strip()[:80]!r}{hint}", near=close)
+    missed = "".join(f"; {one}" for one in unread(planning, "REQUIREMENTS.md", "ROADMAP.md"))
+    raise BadRequest(
+        "unknown_requirement", f"no requirement is called {text.strip()[:80]!r}{hint}{missed}", near=close
+    )
 
 
 def _pool(planning: Planning, one: Requirement) -> list[Phase]:
@@ -210,10 +214,11 @@ def untraceable_requirements(snapshot: Snapshot) -> dict[str, Any]:
     ``unknown``: a phase or plan names it, REQUIREMENTS.md has it not; ``ambiguous``: more than one phase has it;
     ``unproven``: it counts as completed, but no plan, summary or verification shows it; ``unfinished``: its phases
     are complete, it is not; ``plans``: those of a phase with requirements that name none of these, nor are named
-    beside one in the traceability table. Those put off to a later milestone are left out. BadRequest
-    ``no_gsd_project``.
+    beside one in the traceability table. Those put off to a later milestone are left out. ``notes`` says which of
+    REQUIREMENTS.md and ROADMAP.md could not be read. BadRequest ``no_gsd_project``.
     """
     planning = planning_of(snapshot)
+    notes = unread(planning, "REQUIREMENTS.md", "ROADMAP.md")
     wanted = [one for one in planning.requirements if one.status != "deferred"]
     numbers = {phase.number: phase for phase in planning.phases}
     known = {one.id for one in planning.requirements}
@@ -262,7 +267,7 @@ def untraceable_requirements(snapshot: Snapshot) -> dict[str, Any]:
             "unfinished": len(unfinished),
             "plans": len(silent),
         },
-    }
+    } | ({"notes": notes} if notes else {})
 
 
 def _shown(one: Requirement, phase: Phase) -> bool:
