@@ -1,6 +1,7 @@
 """The answers and pages made of planning alone, over real trees and made-up ones."""
 
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -376,3 +377,18 @@ def test_a_page_is_bounded_and_stays_inside(tmp_path):
     (tmp_path / "secret").write_text("secret")
     file.symlink_to(tmp_path / "secret")
     assert "leads out of the project" in plan_answers.phase_page(one, "1", "context")
+
+
+def test_a_link_put_there_between_two_looks_is_not_followed(tmp_path, monkeypatch):
+    root = write(tmp_path / "p", {".planning/phases/01-a/01-CONTEXT.md": "own", "../secret": "hidden"})
+    file, one, real = root / ".planning/phases/01-a/01-CONTEXT.md", snapshot(root), os.path.realpath
+
+    def swapped(path):
+        found = real(path)
+        if path == file and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(tmp_path / "secret")
+        return found
+
+    monkeypatch.setattr(os.path, "realpath", swapped)
+    assert "cannot be read" in plan_answers.phase_page(one, "1", "context")

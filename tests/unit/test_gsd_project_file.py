@@ -154,3 +154,17 @@ def test_ids_match_whole_words_alone():
     assert {"REQ-10", "REQ-2", "REQ-4"} <= found
     assert not {"REQ-1", "REQ-3"} & found
     assert requirement_words.words("x_REQ-5 9-REQ-6 REQ-7-, REQ-8_") == {"REQ-7", "REQ-8"}
+
+
+def test_a_row_of_traceability_may_name_several_requirements_and_phases():
+    boxes = "".join(f"- [ ] **A-{at}**: x\n" for at in range(1, 6))
+    table = "| Requirement | Phase | Status |\n|---|---|---|\n"
+    rows = (
+        "| A-1, A-2 | Phase 1 and 2 | Complete |\n| A-3: its text | Phase 3 | Pending |\n| **A-4 to A-5** | 4 | |\n"
+    )
+    found, odd = project_file.requirements(f"{boxes}{table}{rows}| To-do | Phase 5 | x |\n", "R")
+    assert [(one.id, one.status, one.phases) for one in found] == [
+        ("A-1", "completed", ("1", "2")), ("A-2", "completed", ("1", "2")), ("A-3", "pending", ("3",)),
+        ("A-4", "pending", ("4",)), ("A-5", "pending", ("4",)),
+    ]  # fmt: skip
+    assert [one.kind for one in odd] == ["conflict", "conflict"]

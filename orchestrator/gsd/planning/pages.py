@@ -170,12 +170,12 @@ def _overview(snapshot: Snapshot, phase: Phase) -> str:
 
 def _text(root: Path, planning: Planning, file: str) -> str:
     """The text of a file that the reading of the tree found; it may have gone since, or be something else now."""
-    path = root / file
+    real = os.path.realpath(root / file)  # once: a link put there between two looks must not be followed
     inside = os.path.realpath(root)
-    if not file.startswith(f"{planning.directory}/") or not os.path.realpath(path).startswith(inside + os.sep):
+    if not file.startswith(f"{planning.directory}/") or not real.startswith(inside + os.sep):
         return f"{file} cannot be read: it leads out of the project.\n"
     try:
-        descriptor = os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return f"{file} cannot be read: it is no regular file.\n"

@@ -164,19 +164,26 @@ def traced(page: Page) -> tuple[dict[str, Traced], list[tuple[str, int]]]:
         if not table.names[0].startswith(("req", "id")) or not any(name.startswith("phase") for name in table.names):
             continue
         for line, cells in table.rows:
-            name = markdown.plain(cells[0])
-            if not requirement_words.is_id(name):
+            names = _ids(markdown.plain(cells[0]))
+            if not names:
                 continue
             where = markdown.cell(table, cells, "phase", "phases", "phase(s)")
-            phases = tuple(
-                dict.fromkeys(n for part in re.split(r"[,;&]", where) if (n := number_of(markdown.plain(part))))
-            )
+            parts = re.split(r"[,;&]|\band\b", where)
+            phases = tuple(dict.fromkeys(n for part in parts if (n := number_of(markdown.plain(part)))))
             stated = markdown.plain(markdown.cell(table, cells, "status", "completed", "complete", "state"))
-            if name in out:
-                again.append((name, line))
-            else:
-                out[name] = Traced(name, phases, stated, line)
+            for name in names:
+                if name in out:
+                    again.append((name, line))
+                else:
+                    out[name] = Traced(name, phases, stated, line)
     return out, again
+
+
+def _ids(cell: str) -> tuple[str, ...]:
+    """The ids that a cell names: one, several, or one with its text behind it, which then must have a digit."""
+    if requirement_words.is_id(cell):
+        return (cell,)
+    return tuple(one for one in requirement_words.listed_ids(cell) if any(map(str.isdecimal, one)))
 
 
 def _found(page: Page, file: str) -> Iterator[Requirement]:
