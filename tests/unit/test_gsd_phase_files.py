@@ -299,3 +299,12 @@ def test_the_line_of_a_truth_is_counted_as_all_lines_are():
     text = "---\nnote: a\u2028b\x0cc\nmust_haves:\n  truths:\n    - It works\n---\n"
     found, _ = phase_files.plan(text, "P", place("phases/01-a/01-01-PLAN.md"))
     assert (found.must_haves.truths, found.must_haves.lines) == (("It works",), (5,))
+
+
+def test_a_requirement_that_failed_is_a_row_of_coverage_too():
+    text = "## Requirements Coverage\n- A-1: it ✗ FAILED\n- A-2: finds what failed ✓ SATISFIED (none failed)\n"
+    found, _ = verification_file.verification(text, "V")
+    assert [(one.what, one.status) for one in found.requirements] == [
+        ("A-1: it", "✗ FAILED"),
+        ("A-2: finds what failed", "✓ SATISFIED"),
+    ]

@@ -168,3 +168,10 @@ def test_a_row_of_traceability_may_name_several_requirements_and_phases():
         ("A-4", "pending", ("4",)), ("A-5", "pending", ("4",)),
     ]  # fmt: skip
     assert [one.kind for one in odd] == ["conflict", "conflict"]
+
+
+@pytest.mark.parametrize("name", ["`A-1`:", "**`A-1`**:", "[A-1]", "**[A-1]**:", "~~**A-1**~~:", "A-1:", "**A-1:**"])
+def test_an_id_may_be_marked_up(name):
+    found, odd = project_file.requirements(f"- [x] {name} text\n", "R")
+    assert [(one.id, one.text, one.status) for one in found] == [("A-1", "text", "completed")]
+    assert not odd

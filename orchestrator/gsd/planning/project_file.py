@@ -19,7 +19,7 @@ _DEFERRED = re.compile(r"\b(?:deferred|future|backlog|later|postponed)\b", re.IG
 _NOT_LISTS = frozenset(
     {"out of scope", "traceability", "coverage", "summary", "coverage summary", "milestone summary"}
 )
-_LISTED = re.compile(rf"[~*]*({requirement_words.ID})[*~]*[ \t]*:?[*~]*[ \t]*:?[ \t]*(.*)", re.DOTALL)
+_LISTED = re.compile(rf"[~*`\[]*({requirement_words.ID})[*~`\]]*[ \t]*:?[*~`]*[ \t]*:?[ \t]*(.*)", re.DOTALL)
 _BOLD = re.compile(rf"[~]*\*\*({requirement_words.ID})(?::\*\*|\*\*)")
 _UPDATED = re.compile(r"\*{0,2}Last updated:?\*{0,2}:?[ \t]*([^*]*)", re.IGNORECASE)
 

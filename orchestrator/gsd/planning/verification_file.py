@@ -16,7 +16,8 @@ _KNOWN = frozenset({"passed", "gaps_found", "human_needed"})
 _TEST = re.compile(r"(?:\d{1,4}[.)]?|Test[ \t]+\d{1,4}:?)[ \t]*(.+)")
 _COVERED = re.compile(
     r"([✓✔✅✗✘❌⚠?]?(?:(?<![ \t])[ \t]+)?"  # a run of blanks from its beginning alone: else quadratic
-    r"\b(?:NOT |UN)?(?:SATISFIED|VERIFIED|COMPLETE|BLOCKED|PARTIAL|PENDING|NEEDS HUMAN)\b)",
+    r"\b(?:NOT |UN)?(?:SATISFIED|VERIFIED|COMPLETE|BLOCKED|PARTIAL|PENDING|NEEDS HUMAN"
+    r"|(?-i:FAILED|MISSING))\b)",
     re.IGNORECASE,
 )
 _NOTHING = frozenset({"", "-", "\u2013", "—", "none", "n/a"})
