@@ -343,3 +343,13 @@ def test_a_summary_is_of_one_plan_alone_that_beside_it_first(tmp_path):
         f"{phases}/01-b/01-01-PLAN.md": True,
     }
     assert (task.complete, phase.complete) == (False, False)
+
+
+def test_files_that_could_not_be_read_are_not_counted_as_read(tree):
+    before = PlanningStore(tree).read().files
+    write(
+        tree,
+        {".planning/PROJECT.md": "x" * (module.FILE_MAX + 1), ".planning/config.json": "{", ".planning/STATE.md": ""},
+    )
+    found = PlanningStore(tree).read()
+    assert (found.files, len(found.troubles)) == (before + 1, 2)

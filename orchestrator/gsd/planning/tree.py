@@ -112,7 +112,8 @@ class PlanningStore:
         if changed or listed != self._listed or self._planning is None:
             self._listed = listed
             reads = [one.read for one in kept.values()]
-            self._planning = assembling.planning(reads, found.directories, troubles, len(reads))
+            files = sum(all(odd.kind != "unreadable" for odd in one.troubles) for one in reads)
+            self._planning = assembling.planning(reads, found.directories, troubles, files)
         return self._planning
 
     def _file(self, entry: _Entry) -> tuple[_Kept, bool]:
