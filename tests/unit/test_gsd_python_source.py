@@ -212,3 +212,9 @@ def test_the_standard_library_is_not_taken_for_a_file_of_its_name():
         ["platform/core.py"],
         ["types", "queue"],
     )
+
+
+def test_a_package_goes_before_a_module_of_its_name_as_python_has_it():
+    assert resolved(["foo.py", "foo/__init__.py", "m.py"], "m.py", "foo") == (["foo/__init__.py"], [])
+    assert resolved(["foo.py", "foo.pyi", "m.py"], "m.py", "foo") == (["foo.py"], [])
+    assert resolved(["foo.py", "foo/a.txt.py", "m.py"], "m.py", "foo") == (["foo.py"], [])

@@ -175,3 +175,39 @@ def test_settings_files_are_known_by_name_and_told_apart_by_content():
         for read in ({}, {"package.json": b"{}"}, {"package.json": b"{ }"}, {"a/package.json": b"{}"})
     }
     assert len(digests) == 4
+
+
+def test_the_paths_of_one_tsconfig_begin_at_the_base_of_another_as_the_compiler_has_it():
+    files = ["app/m.ts", "app/x/a.ts", "src/x/a.ts", "x/a.ts"]
+    star = {"@x/*": ["x/*"]}
+
+    def led(below, above):
+        read = {"app/tsconfig.json": {"extends": "../tsconfig.base.json", **below}, "tsconfig.base.json": above}
+        return resolved(files, "app/m.ts", "@x/a", read=read)[0]
+
+    assert led({"compilerOptions": {"paths": star}}, {"compilerOptions": {"baseUrl": "src"}}) == ["src/x/a.ts"]
+    assert led({"compilerOptions": {"baseUrl": "."}}, {"compilerOptions": {"paths": star}}) == ["app/x/a.ts"]
+    assert led({}, {"compilerOptions": {"paths": star}}) == ["x/a.ts"]
+    assert led({"compilerOptions": {"baseUrl": "../..", "paths": star}}, {}) == []  # out of the project
+
+
+def test_of_several_that_a_tsconfig_extends_the_last_wins_with_what_it_extends_itself():
+    read = {
+        "tsconfig.json": {"extends": ["./tsconfig.b.json", "./tsconfig.c.json"]},
+        "tsconfig.b.json": {"compilerOptions": {"paths": {"@x": ["./b.ts"]}}},
+        "tsconfig.c.json": {"extends": "./tsconfig.d.json"},
+        "tsconfig.d.json": {"compilerOptions": {"paths": {"@x": ["./d.ts"]}}},
+    }
+    assert resolved(["b.ts", "d.ts", "m.ts"], "m.ts", "@x", read=read)[0] == ["d.ts"]
+
+
+def test_a_whole_name_in_exports_goes_before_a_pattern_and_the_longer_beginning_before_the_longer_end():
+    exports = {
+        "./f/*.js": "./src/star/*.js", "./f/x.js": "./src/whole.js",
+        "./*/a-long-ending.js": "./src/end/*.js", "./g/*": "./src/begin/*",
+    }  # fmt: skip
+    files = ["m.js", "p/src/star/x.js", "p/src/whole.js", "p/src/end/g.js", "p/src/begin/a-long-ending.js"]
+    found = resolved(
+        files, "m.js", "p/f/x.js", "p/g/a-long-ending.js", read={"p/package.json": {"name": "p", "exports": exports}}
+    )
+    assert found[0] == ["p/src/whole.js", "p/src/begin/a-long-ending.js"]

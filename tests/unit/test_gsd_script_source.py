@@ -161,3 +161,42 @@ def test_an_error_in_a_component_is_told_with_the_components_line():
 def test_odd_components_are_survived(text):
     found = parse_component("a.svelte", text.encode())
     assert found.exports == ("default",)
+
+
+def test_a_comment_before_the_name_of_an_import_hides_nothing():
+    found = parsed(
+        """
+const a = () => import(/* webpackChunkName: 'one' */ './one');
+const b = import(
+  // a line
+  /* webpackPrefetch: true */ './two');
+const c = require(/* bundler */ './three');
+import(a, './not');
+"""
+    )
+    assert found.raw == ("./one", "./two", "./three")
+
+
+def test_a_script_in_a_comment_of_a_component_is_none():
+    text = b"""<!-- @component
+A button.
+<script>import Button from './old.js'</script>
+-->
+<script>import a from './a.js'; const open = '<!--';</script>
+<p>{'<!--'}</p>
+<script context="module">import b from './b.js'</script>
+"""
+    found = parse_component("a.svelte", text)
+    assert (found.raw, found.purpose) == (("./a.js", "./b.js"), "A button.")
+
+
+def test_the_attribute_of_a_script_may_hold_the_sign_that_ends_a_tag():
+    text = b'<script setup lang="ts"\n generic="T extends Of<string>, U">\nimport y from "./y"\nlet z: T\n</script>'
+    found = parse_component("a.vue", text)
+    assert (found.raw, found.trouble) == (("./y",), None)
+    assert parse_component("a.vue", b"<script it's>import './y'</script>").raw == ("./y",)
+
+
+def test_a_byte_order_mark_hides_no_comment_at_the_head():
+    assert parsed("\ufeff// The head.\nexport const a = 1").purpose == "The head."
+    assert parse_component("a.vue", "\ufeff<!-- The head. -->\n<p/>".encode()).purpose == "The head."

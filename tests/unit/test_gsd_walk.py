@@ -117,3 +117,25 @@ def test_a_repository_does_not_choose_a_program_to_run(tmp_path):
 def test_a_root_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         paths(tmp_path / "none")
+
+
+def test_a_partial_repository_fetches_nothing_and_runs_no_program_of_its_own(tmp_path):
+    there, here, ran = tmp_path / "there", tmp_path / "here", tmp_path / "ran"
+    repository(there, {"a/x.py": "1", "b/y.py": "2", "c.py": "3"})
+    git(there, "config", "uploadpack.allowFilter", "true")
+    git(there, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(tmp_path, "clone", "-q", "--filter=tree:0", "--sparse", f"file://{there}", str(here))
+    git(here, "sparse-checkout", "set", "--cone", "--sparse-index", "a")
+    for index in (here / ".git/objects/pack").glob("*.idx"):  # as if the tree of b had never been fetched
+        with index.open("rb") as file:
+            shown = subprocess.run(["git", "show-index"], stdin=file, capture_output=True, check=True, text=True)
+        if subprocess.check_output(["git", "-C", here, "rev-parse", "HEAD:b"], text=True).strip() in shown.stdout:
+            for one in index.parent.glob(f"{index.stem}.*"):
+                one.unlink()
+    program = tmp_path / "up.sh"
+    program.write_text(f'#!/bin/sh\ntouch {ran}\nexec git-upload-pack "$@"\n')
+    program.chmod(0o755)
+    git(here, "config", "remote.origin.uploadpack", str(program))
+    git(here, "config", "protocol.file.allow", "always")
+    assert paths(here) == ["a/x.py", "c.py"]
+    assert not ran.exists()

@@ -27,7 +27,7 @@ from orchestrator.gsd.sources import walk
 from orchestrator.store.files import failure
 from orchestrator.store.files import replace as replace_file
 
-RULES = 1
+RULES = 2
 """Raised whenever the same file would be read into something else than before: then all are read again."""
 
 Tell = Callable[[str, int, int], None]

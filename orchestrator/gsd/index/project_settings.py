@@ -154,24 +154,32 @@ def _config(configs: Mapping[str, dict[str, Any]], directory: str, relative: str
 
 
 def _aliases(configs: Mapping[str, dict[str, Any]], path: str) -> Aliases:
-    """Its own options and those of what it extends: the nearest that names ``paths``, and that names ``baseUrl``."""
-    paths: tuple[tuple[str, tuple[str, ...]], ...] | None = None
+    """Its own options and those of what it extends: the nearest that names ``paths``, and that names ``baseUrl``.
+
+    The base is where the paths begin, whichever file names it; without one that is the directory of the file they
+    stand in.
+    """
+    named: dict[str, Any] | None = None
+    based = False
     base: str | None = None
+    start: str | None = ""
     for at in _chain(configs, path):
         directory = posixpath.dirname(at)
         options = _dict(configs[at].get("compilerOptions"))
-        here = options.get("baseUrl")
-        own = joined(directory, here) if isinstance(here, str) else None
-        if base is None:
-            base = own
-        if paths is None and isinstance(options.get("paths"), dict):
-            start = own if own is not None else directory
-            paths = tuple(
-                (pattern, tuple(filter(None, (joined(start, target) for target in _texts(targets)))))
-                for pattern, targets in options["paths"].items()
-                if pattern.count("*") <= 1
-            )
-    return Aliases(tuple(sorted(paths or (), key=lambda each: -len(each[0].partition("*")[0]))), base)
+        if not based and isinstance(here := options.get("baseUrl"), str):
+            based, base = True, joined(directory, here)
+        if named is None and isinstance(options.get("paths"), dict):
+            named, start = options["paths"], directory
+    if based:
+        start = base
+    if named is None or start is None:  # a base out of the project leads to nothing in it
+        return Aliases((), base)
+    paths = (
+        (pattern, tuple(filter(None, (joined(start, target) for target in _texts(targets)))))
+        for pattern, targets in named.items()
+        if pattern.count("*") <= 1
+    )
+    return Aliases(tuple(sorted(paths, key=lambda each: -len(each[0].partition("*")[0]))), base)
 
 
 def _chain(configs: Mapping[str, dict[str, Any]], path: str) -> Iterator[str]:
@@ -187,7 +195,7 @@ def _chain(configs: Mapping[str, dict[str, Any]], path: str) -> Iterator[str]:
         extended = (
             _config(configs, posixpath.dirname(at), each) for each in reversed(_texts(configs[at].get("extends")))
         )
-        todo += [each for each in extended if each]
+        todo = [*(each for each in extended if each), *todo]
 
 
 # -- package.json and pnpm-workspace.yaml --------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable
 
-_ENDINGS = (".py", ".pyi", "/__init__.py", "/__init__.pyi", ".pyw")
+_ENDINGS = ("/__init__.py", ".py", "/__init__.pyi", ".pyi", ".pyw")
+"""As Python takes them: a package before a module of its name; what runs before what only declares it."""
 Parts = tuple[str, ...]
 
 

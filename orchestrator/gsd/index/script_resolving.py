@@ -173,11 +173,17 @@ def _exported(exports: Any, key: str) -> list[str]:
     """The targets that an ``exports`` or ``imports`` field has for a key, those nearest to source first."""
     if not isinstance(exports, dict) or not any(str(each).startswith((".", "#")) for each in exports):
         return _targets(exports, "") if key == "." else []
-    for pattern in sorted(exports, key=lambda each: -len(str(each))):
+    for pattern in sorted(exports, key=_rank):
         star = _starred(str(pattern), key) if str(pattern).count("*") <= 1 else None
         if star is not None:
             return _targets(exports[pattern], star)
     return []
+
+
+def _rank(pattern: object) -> tuple[bool, int, int]:
+    """As Node tries them: a whole key first, then what has most before its star, then the longest."""
+    text = str(pattern)
+    return "*" in text, -len(text.partition("*")[0]), -len(text)
 
 
 def _targets(value: Any, star: str, depth: int = 0) -> list[str]:

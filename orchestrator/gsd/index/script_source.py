@@ -22,8 +22,11 @@ _IMPORTS = """
 (import_statement source: (string) @spec)
 (export_statement source: (string) @spec)
 (call_expression function: (import) arguments: (arguments . [(string) (template_string)] @spec))
+(call_expression function: (import) arguments: (arguments . (comment)+ . [(string) (template_string)] @spec))
 (call_expression function: (identifier) @call
   arguments: (arguments . [(string) (template_string)] @spec) (#eq? @call "require"))
+(call_expression function: (identifier) @call
+  arguments: (arguments . (comment)+ . [(string) (template_string)] @spec) (#eq? @call "require"))
 (new_expression constructor: (identifier) @class
   arguments: (arguments . (string) @spec . (member_expression) @base)
   (#eq? @class "URL") (#eq? @base "import.meta.url"))
@@ -34,7 +37,10 @@ _DIALECTS = {
 }  # fmt: skip
 """By ending, in order of trial; JavaScript is tried as itself, then, for its Flow types, as TSX."""
 _PLAIN = ("javascript", "tsx")
-_SCRIPT = re.compile(rb"<script\b([^>]{0,2000})>", re.IGNORECASE)
+_SCRIPT = re.compile(
+    rb"""<!--|<script\b((?:[^>"']{1,400}+|"[^"]{0,800}+"|'[^']{0,800}+'){0,40}+|[^>]{0,2000})>""", re.IGNORECASE
+)
+"""Also what opens a comment: a script in it is none. A ``>`` in quotes does not end the tag."""
 _SCRIPT_END = re.compile(rb"</script\s*>", re.IGNORECASE)
 _TYPED = re.compile(rb"""lang\s*=\s*["']?tsx?\b""", re.IGNORECASE)
 _MODULE = re.compile(rb"""\bmodule\b""", re.IGNORECASE)
@@ -76,6 +82,10 @@ def parse_component(path: str, data: bytes) -> Parsed:
     at = 0
     while found := _SCRIPT.search(data, at):
         attributes, start = found[1], found.end()
+        if attributes is None:
+            closed = data.find(b"-->", start)
+            at = closed if closed >= 0 else start  # that nothing closes may be text
+            continue
         end = _SCRIPT_END.search(data, start)
         at = end.end() if end else len(data)
         body = b"\n" * data.count(b"\n", 0, start) + data[start : end.start() if end else len(data)]
@@ -290,7 +300,7 @@ def _said(comment: str) -> str:
 
 def _leading(data: bytes) -> str:
     """The first sentence of an HTML comment at a component's head."""
-    head = data[:4000].lstrip()
+    head = data[:4000].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head.startswith(b"<!--"):
         return ""
     text = head[4:].partition(b"-->")[0].decode(errors="replace").strip()

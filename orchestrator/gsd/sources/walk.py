@@ -135,6 +135,8 @@ def _is_worktree(at: Path) -> bool:
 def _by_git(at: Path, unseen: list[str]) -> list[str] | None:
     """What git lists; None when it is not there, refuses (another owner, a broken index), or takes too long."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # A partial clone would fetch what a sparse index leaves out, by a program that its configuration may name.
+    env |= {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(
             _GIT, cwd=at, env=env, capture_output=True, check=False, timeout=GIT_S, stdin=subprocess.DEVNULL
