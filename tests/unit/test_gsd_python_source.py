@@ -218,3 +218,10 @@ def test_a_package_goes_before_a_module_of_its_name_as_python_has_it():
     assert resolved(["foo.py", "foo/__init__.py", "m.py"], "m.py", "foo") == (["foo/__init__.py"], [])
     assert resolved(["foo.py", "foo.pyi", "m.py"], "m.py", "foo") == (["foo.py"], [])
     assert resolved(["foo.py", "foo/a.txt.py", "m.py"], "m.py", "foo") == (["foo.py"], [])
+
+
+def test_a_part_of_a_module_that_two_equally_near_have_is_nobodys():
+    files = ["s1/src/utils/x.py", "s2/src/utils/x.py", "t/m.py"]
+    assert resolved(files, "t/m.py", "utils.x.made")[0] == []
+    assert resolved(files[1:], "t/m.py", "utils.x.made")[0] == ["s2/src/utils/x.py"]
+    assert resolved(files, "s2/tests/m.py", "utils.x.made")[0] == ["s2/src/utils/x.py"]

@@ -2,7 +2,9 @@
 
 import pytest
 
+from orchestrator.gsd.index import script_source
 from orchestrator.gsd.index.script_source import parse_component, parse_script
+from orchestrator.gsd.index.source import Parsed
 
 
 def parsed(text, path="a.ts"):
@@ -200,3 +202,10 @@ def test_the_attribute_of_a_script_may_hold_the_sign_that_ends_a_tag():
 def test_a_byte_order_mark_hides_no_comment_at_the_head():
     assert parsed("\ufeff// The head.\nexport const a = 1").purpose == "The head."
     assert parse_component("a.vue", "\ufeff<!-- The head. -->\n<p/>".encode()).purpose == "The head."
+
+
+def test_many_scripts_or_comments_of_a_component_are_read_once(monkeypatch):
+    read = []
+    monkeypatch.setattr(script_source, "_parsed", lambda _path, body, _dialects: read.append(len(body)) or Parsed())
+    found = parse_component("a.vue", b"<script>a</script>\n" * 500 + b"<!--" * 500)
+    assert (read, found.lines) == ([1] * 500, 501)

@@ -239,9 +239,9 @@ def _by_name(places: Mapping[str, Package], patterns: list[str]) -> dict[str, Pa
             named.setdefault(package.name, []).append(package)
     found: dict[str, Package] = {}
     for name, several in named.items():
-        listed = [each for each in several if _listed(each.directory, patterns)]
-        if len(several) == 1 or len(listed) == 1:
-            found[name] = (several if len(several) == 1 else listed)[0]
+        one = several if len(several) == 1 else [each for each in several if _listed(each.directory, patterns)]
+        if len(one) == 1:
+            found[name] = one[0]
     return found
 
 

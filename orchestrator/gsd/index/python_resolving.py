@@ -27,13 +27,13 @@ class PythonModules:
         roots = {"", *projects} & directories
         roots |= {at for at in directories if at.rpartition("/")[2] == "src" and at not in self._packages}
         roots |= {_above(at) for at in self._packages if _above(at) not in self._packages}
-        self._roots: dict[str, list[str]] = {}
+        self._roots: dict[str, dict[str, None]] = {}
         for at in (*directories, *self._files):
             above, name = _above(at), at.rpartition("/")[2].partition(".")[0]
             if above in roots and at:
-                found = self._roots.setdefault(name, [])
-                if above not in found:
-                    found.append(above)
+                self._roots.setdefault(name, {})[above] = None
+        self._below: dict[str, dict[str, list[str]]] = {}
+        self._meant: dict[tuple[str, Parts, str], tuple[str, ...]] = {}
 
     def resolve(self, path: str, raw: Iterable[str]) -> tuple[list[str], list[str]]:
         """The files that a file's imports mean, and the packages from elsewhere, each once in order of appearance."""
@@ -80,25 +80,48 @@ class PythonModules:
         if standard and len(parts) == 1:
             return None  # who shadows the standard library at its top is rarer than who uses it
         here = _above(path)
-        known = self._roots.get(parts[0], ())
+        known = self._roots.get(parts[0], {})
         ways = list(_ways_up(here))
         own = [here] if here not in self._packages and here not in known else []
         above = [root for root in ways if root in known]
         for root in (*own, *above):
             if found := self._named(root, parts, name):
                 return found
-        others = sorted((-_common(root, here), root) for root in known if root not in above)
-        hits = [(near, found) for near, root in others if (found := self._named(root, parts, name))]
+        hits: tuple[str, ...] = next((each for at in ways if (each := self._within(at, parts, name))), ())
         if hits:
-            nearest = {found for near, found in hits if near == hits[0][0]}
-            return hits[0][1] if len(nearest) == 1 else None
+            return hits[0] if len(hits) == 1 else None
         if standard:
             return None
-        for root in above or [root for _, root in others[:1]]:  # made when it is built, or an attribute
+        below = self._roots_below(parts[0])
+        near = next((below[at] for at in ways if at in below), [])
+        for root in above or (near if len(near) == 1 else ()):  # made when it is built, or an attribute
             for end in range(len(parts) - 1, 0, -1):
                 if found := self._file(root, parts[:end]):
                     return found
         return None
+
+    def _within(self, at: str, parts: Parts, name: str) -> tuple[str, ...]:
+        """What the roots below a directory have under a name: none, one, or two of several; remembered."""
+        key = (at, parts, name)
+        if key not in self._meant:
+            found: dict[str, None] = {}
+            for root in self._roots_below(parts[0]).get(at, ()):
+                if one := self._named(root, parts, name):
+                    found[one] = None
+                    if len(found) == 2:
+                        break
+            self._meant[key] = tuple(found)
+        return self._meant[key]
+
+    def _roots_below(self, name: str) -> dict[str, list[str]]:
+        """The roots that have a name at their top, by each directory they lie in."""
+        below = self._below.get(name)
+        if below is None:
+            below = self._below[name] = {}
+            for root in self._roots.get(name, ()):
+                for above in _ways_up(root):
+                    below.setdefault(above, []).append(root)
+        return below
 
 
 def _above(path: str) -> str:
@@ -112,12 +135,3 @@ def _ways_up(directory: str) -> list[str]:
         directory = _above(directory)
         found.append(directory)
     return found
-
-
-def _common(one: str, other: str) -> int:
-    count = 0
-    for left, right in zip(one.split("/"), other.split("/"), strict=False):
-        if left != right:
-            break
-        count += 1
-    return count

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import tree_sitter_javascript
@@ -38,7 +39,7 @@ _DIALECTS = {
 """By ending, in order of trial; JavaScript is tried as itself, then, for its Flow types, as TSX."""
 _PLAIN = ("javascript", "tsx")
 _SCRIPT = re.compile(
-    rb"""<!--|<script\b((?:[^>"']{1,400}+|"[^"]{0,800}+"|'[^']{0,800}+'){0,40}+|[^>]{0,2000})>""", re.IGNORECASE
+    rb"""<!--|<script\b((?:[^>"']{1,200}+|"[^"]{0,800}+"|'[^']{0,800}+'){0,20}+|[^>]{0,2000})>""", re.IGNORECASE
 )
 """Also what opens a comment: a script in it is none. A ``>`` in quotes does not end the tag."""
 _SCRIPT_END = re.compile(rb"</script\s*>", re.IGNORECASE)
@@ -79,24 +80,26 @@ def parse_component(path: str, data: bytes) -> Parsed:
     """
     exports, raw = {"default": "d"}, list[str]()
     purpose, trouble = _leading(data), None
-    at = 0
+    at = line = counted = 0
+    comments = data.rfind(b"-->")
     while found := _SCRIPT.search(data, at):
         attributes, start = found[1], found.end()
         if attributes is None:
-            closed = data.find(b"-->", start)
-            at = closed if closed >= 0 else start  # that nothing closes may be text
+            at = data.find(b"-->", start) if start <= comments else start  # that nothing closes may be text
             continue
         end = _SCRIPT_END.search(data, start)
         at = end.end() if end else len(data)
-        body = b"\n" * data.count(b"\n", 0, start) + data[start : end.start() if end else len(data)]
+        line, counted = line + data.count(b"\n", counted, start), start
         if source := _SOURCE.search(attributes):
             raw.append(source[1].decode(errors="replace"))
+        body = data[start : end.start() if end else len(data)]
         part = _parsed(path, body, ("typescript", "tsx") if _TYPED.search(attributes) else _PLAIN)
         if _MODULE.search(attributes):
             exports.update(zip(part.exports, part.kinds, strict=True))
         raw += part.raw
         purpose = purpose or part.purpose
-        trouble = trouble or part.trouble
+        if trouble is None and part.trouble is not None:
+            trouble = replace(part.trouble, line=part.trouble.line + line)
     return Parsed(
         tuple(exports), "".join(exports.values()), tuple(dict.fromkeys(raw)), purpose, count_lines(data), trouble
     )
