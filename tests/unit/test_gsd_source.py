@@ -319,3 +319,9 @@ def test_a_name_in_a_string_is_no_definition_and_no_export():
     assert set(definitions(text)) == {"a"}
     assert set(exports(text) or ()) == {"a"}
     assert exports(Text("a.ts", "export * from './b'\nexport const c = 1\n")) is None
+
+
+def test_an_enum_that_is_const_has_its_own_name():
+    ts = Text("a.ts", "export const enum Color {Red}\ndeclare const enum Inner {A}\nexport const enumerated = 1\n")
+    assert definitions(ts) == {"Color": 1, "Inner": 2, "enumerated": 3}
+    assert exports(ts) == {"Color": 1, "enumerated": 3}

@@ -288,7 +288,7 @@ _DEFINED = re.compile(
     r"(?m)^(?P<in>[ \t]{0,40})(?:(?:export|default|declare|abstract|public|private|protected|internal|static|final"
     r"|async|pub"
     r"|pub\([a-z]{1,10}\)|unsafe|data|sealed|open|override|inline|local)\s{1,4}){0,5}"
-    r"(?:(?:function\*?|class|interface|type|enum|const|let|var|def|fn|func|fun|struct|trait|mod|module|object|record|val"
+    r"(?:(?:function\*?|class|interface|type|enum|const\s{1,4}enum|const|let|var|def|fn|func|fun|struct|trait|mod|module|object|record|val"
     r"|protocol|model|defmodule)\s{1,4})(?:\([^)\n]{1,80}\)\s{0,4})?(?:self\.)?(?P<name>[A-Za-z_$][\w$]{0,120})"
 )
 _ASSIGNED = re.compile(r"(?m)^(?P<in>)(?P<name>[A-Za-z_]\w{0,120})\s{0,8}(?::[^=\n]{1,80})?=[^=]")
@@ -300,7 +300,7 @@ _EXPORT_NAME = re.compile(
     r"\b(?:module\.)?exports\.(\w{1,120})\s{0,4}=|\bmodule\.exports\s{0,4}=\s{0,4}(?:new\s)?(\w{1,120})"
 )
 _EXPORTED = re.compile(
-    r"\bexport\s{1,4}(?:(?:default|async|abstract|declare)\s{1,4}){0,3}(?:function\s{0,4}\*?|class|const|let|var|type|interface|enum"
+    r"\bexport\s{1,4}(?:(?:default|async|abstract|declare)\s{1,4}){0,3}(?:function\s{0,4}\*?|class|const\s{1,4}enum|const|let|var|type|interface|enum"
     r"|namespace|module)\s{1,4}([A-Za-z_$][\w$]{0,120})"
 )
 _EXPORT_ALL = re.compile(

@@ -49,12 +49,12 @@ def files(
 ) -> Iterator[Found]:
     """The regular files below ``root``, sorted by path; ``endings`` like ``.py``: only these (None: all).
 
-    ``also`` says of other paths whether they are wanted too. Inside a git repository those that git tracks or would
-    add, so that what ``.gitignore`` names is left out; submodules and repositories inside are entered, other
-    worktrees of a repository are not, for they hold the same once more. Where git refuses or ignores the whole root,
-    those that a walk finds. Links are not followed, names that are not UTF-8 are left out. OSError when the root
-    cannot be read. ``unseen`` takes what lies there and was not looked into: links, directories that cannot be read,
-    repositories that are not entered.
+    ``also`` says of other paths whether they are wanted too. Inside a git repository those that git tracks or
+    would add, so that what ``.gitignore`` names is left out; submodules that ``.gitmodules`` names and
+    repositories that git does not track are entered, other worktrees of a repository are not, for they hold the
+    same once more. Where git refuses or ignores the whole root, those that a walk finds. Links are not followed,
+    names that are not UTF-8 are left out. OSError when the root cannot be read. ``unseen`` takes what lies there
+    and was not looked into: links, directories that cannot be read, repositories that are not entered.
     """
     over: list[str] = [] if unseen is None else unseen
     os.close(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))  # git would call it an empty one
