@@ -4,8 +4,9 @@ import pytest
 
 from orchestrator.errors import BadRequest
 from orchestrator.gsd.graph.kinds import is_critical, is_test
-from orchestrator.gsd.graph.protocol import Affected
+from orchestrator.gsd.graph.protocol import Affected, Located
 from orchestrator.gsd.model import Decision, Intel, MustHaves, Phase, Plan, Planning, ProjectFile, Summary
+from orchestrator.gsd.ranked import patterns
 from orchestrator.gsd.ranked.kept import Kept
 from orchestrator.gsd.ranked.past import NO_PLANNING, similar_past_work
 from orchestrator.gsd.ranked.patterns import codebase_patterns
@@ -193,6 +194,36 @@ def test_what_is_kept_of_an_object_is_not_given_for_another():
     assert kept(new) == "new"
 
 
+def test_a_directory_called_planning_is_a_projects_own(tmp_path):
+    plans = Planning(
+        past=(phase("1", "Plan routes", created=("planning/route.py", "./.planning/x.md", "`.planning/y.md`")),)
+    )
+    found = similar_past_work(snapshot(tmp_path, plans), current_goal="plan a route")["similar_phases"][0]
+    assert (found["files_created"], found["files_created_total"]) == (["planning/route.py"], 1)
+
+
+@pytest.mark.parametrize("head", ["#####", "**1.", "**[Rule 1]", "- ", "| "])
+def test_a_line_of_spaces_in_a_summary_is_read_in_no_time(tmp_path, head):
+    """Tried in every way, the expression for a title would take days."""
+    body = {"Issues": f"x\n{head}{' ' * 19_000}*x\n{head} Lock was lost {' ' * 900}\n"}
+    plans = Planning(past=(phase("1", "Take locks", body=body),))
+    found = similar_past_work(snapshot(tmp_path, plans), current_goal="take a lock")["similar_phases"][0]
+    assert "Lock was lost" in found["lessons"][-1] or found["lessons"] == ["x"]
+
+
+def test_of_very_many_patterns_the_best_are_compared_and_none_is_lost(tmp_path, monkeypatch):
+    """Each with each, a summary of 300 KB would take minutes."""
+    monkeypatch.setattr(patterns, "_COMPARED", 4)
+    monkeypatch.setattr(patterns, "_TOLD", 1)
+    plans = Planning(
+        past=(phase("1", "x", patterns=("Auth tokens rotate",)), phase("2", "y", patterns=("auth token rotates",))),
+        phases=(phase("3", "z", patterns=tuple(f"Auth thing {'x' * n}" for n in range(20))),),
+    )
+    found = codebase_patterns(snapshot(tmp_path, plans), query="auth tokens")
+    assert found["total"] == 21
+    assert (found["patterns"][0]["name"], found["patterns"][0]["frequency"]) == ("Auth tokens rotate", 2)
+
+
 def test_what_is_left_out_when_not_asked_for(tmp_path):
     found = phase_relevant_files(
         snapshot(tmp_path, PAST, many()), phase_goal="payments", include_purposes=False, include_blast_radius=False
@@ -213,6 +244,39 @@ def test_the_phases_own_plan_names_files_that_are_not_there_yet(tmp_path):
     plans = Planning(phases=(Phase(number="7", goal="Write something new", plans=(plan,)),))
     found = phase_relevant_files(snapshot(tmp_path, plans), phase_goal="7")
     assert [(one["path"], one["exists"]) for one in found["relevant_files"]] == [("src/new.ts", False)]
+
+
+class ByItsEnd(Counted):
+    """A plain graph that knows files by the end of their path too, in any case, as the real one does."""
+
+    def locate(self, text):
+        found = [node for node in self.nodes.values() if f"/{node.path}".lower().endswith(f"/{text}".lower())]
+        return Located(found[0] if found else None)
+
+
+def named(tmp_path, *files):
+    plan = Plan(id="7-01", file="p", phase="7", files_modified=files, must_haves=MustHaves())
+    plans = Planning(phases=(Phase(number="7", goal="Write something new", plans=(plan,)),))
+    graph = ByItsEnd([Node("l", "src/lib/login.ts"), Node("t", "src/app.ts")], [("t", "l")])
+    found = phase_relevant_files(snapshot(tmp_path, plans, graph), phase_goal="7")["relevant_files"]
+    return {one["path"]: (one["exists"], one["score"], one["why"], one["blast_radius"] is not None) for one in found}
+
+
+def test_a_file_that_a_plan_names_in_several_ways_is_one_file_and_counts_once(tmp_path):
+    write(tmp_path, {"src/lib/login.ts": ""})
+    assert named(tmp_path, "lib/login.ts", "./src/lib/login.ts", "SRC/lib/login.ts") == {
+        "src/lib/login.ts": (True, 40, ["plan 7-01 as lib/login.ts"], True)
+    }
+
+
+def test_a_file_that_is_there_is_not_taken_for_one_whose_path_only_ends_so(tmp_path):
+    write(tmp_path, {"src/lib/login.ts": "", "lib/login.ts": ""})
+    assert named(tmp_path, "lib/login.ts") == {"lib/login.ts": (True, 40, ["plan 7-01"], False)}
+
+
+def test_a_name_with_a_space_is_whole_where_there_is_such_a_file_and_else_ends_before_the_remark(tmp_path):
+    write(tmp_path, {"docs/my file.md": ""})
+    assert list(named(tmp_path, "docs/my file.md", "docs/other.md (new)")) == ["docs/my file.md", "docs/other.md"]
 
 
 def test_an_unknown_phase_is_refused(tmp_path):

@@ -41,11 +41,12 @@ _NESTED = 2
 _CELLS = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"^Rule \d{1,2} - [\w ]{1,40}:\s*")
 # GSD's template: "**1. [Rule 3 - Blocking] What was wrong**", then bullets of who found it and how it was mended.
-_TITLE = re.compile(r"^(?:#{3,5}\s+|\*\*)(?:\d{1,3}[.)]\s*)?(?:\[[^\]\n]{1,60}\]\s*)?([^*\n]{4,400})(?:\*\*)?\s*$")
+_TITLE = re.compile(r"^(?:#{3,5}\s+|\*\*)(?:\d{1,3}[.)]\s*)?(?:\[[^\]\n]{1,60}\]\s*)?([^*\n]{4,400})(?:\*\*)?$")
 _FIELD = re.compile(
     r"^\*{0,2}(?:found during|issue|fix|files? modified|verification|verified|commit\w*|impact|rationale)\b",
     re.IGNORECASE,
 )
+_SPACES = re.compile(r"\s+")
 _BULLET = re.compile(r"^\s{0,12}(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 
 
@@ -152,7 +153,12 @@ def _shown(planning: Planning | None, phase: Phase, score: float, goal: str, sum
     every = _summaries(phase)
     inside = f"{planning.directory if planning is not None else '.planning'}/"
     created = list(
-        dict.fromkeys(path for one in every for path in one.created if not path.strip("`./").startswith(inside[1:]))
+        dict.fromkeys(
+            path
+            for one in every
+            for path in one.created
+            if not path.strip("` ").removeprefix("./").removeprefix("/").startswith(inside)
+        )
     )
     approach = _items([text for one in every for text in [*one.decisions, *one.patterns]])
     approach = approach or _items([one.one_liner or one.title for one in every])
@@ -217,7 +223,7 @@ def _told(lines: list[str]) -> list[str]:
             cells = [cell.strip() for cell in _CELLS.split(line.strip().strip("|"))]
             if not head and set(line) - set("|-: ") and not (cells[0].isdigit() and len(cells) == 1):
                 rows.append(" — ".join(cell for cell in cells if cell and not cell.isdigit()))
-        elif (title := _TITLE.match(line)) is not None:
+        elif (title := _TITLE.match(_SPACES.sub(" ", line.rstrip()))) is not None:
             titled.append(_whole(title[1], lines[place + 1 :], 0))
             went_well = False
         elif (bullet := _BULLET.match(line)) is None:

@@ -20,6 +20,9 @@ _PAGES = ("CONVENTIONS", "TESTING", "ARCHITECTURE", "STRUCTURE", "STACK")
 _FILES = 8
 _DEEP = 4
 _SAME = 0.8
+_COMPARED = 2000
+_TOLD = 200
+"""So many of the best are looked at for such as say the same, and each is held against so many others."""
 _WEAK = 0.3
 # Words that fit a row of conventions by what it is, not by what it is about.
 _GENERIC = "file files class classes test tests directory directories naming name function module"
@@ -81,17 +84,19 @@ def _merged(every: list[Pattern]) -> list[Pattern]:
     """Patterns of summaries that say nearly the same as one: the better one's words, the files of all."""
     kept: list[Pattern] = []
     told: list[tuple[int, frozenset[str]]] = []
-    for one in every:
-        own = stems(one.name) if one.source == "summaries" else frozenset()
+    compared = every[:_COMPARED]
+    known = sentences([one.name if one.source == "summaries" else "" for one in compared])
+    for one, sentence in zip(compared, known, strict=True):
+        own = frozenset(sentence.stems)
         same = next((at for at, other in told if own and len(own & other) >= _SAME * len(own | other)), None)
         if same is None:
-            if own:
+            if own and len(told) < _TOLD:
                 told.append((len(kept), own))
             kept.append(one)
         else:
             files = tuple(dict.fromkeys([*kept[same].files, *one.files]))[:_FILES]
             kept[same] = replace(kept[same], frequency=kept[same].frequency + one.frequency, files=files)
-    return kept
+    return kept + every[_COMPARED:]
 
 
 def _telling(wanted: Sentence) -> Sentence:

@@ -136,16 +136,27 @@ def _candidates(
             if names:
                 found[path] = _Candidate(path, None, 10 * len(names), 0, [f"path: {word}" for word in names])
 
+    counted: set[tuple[str, str]] = set()
+
     def name(path: str, points: int, why: str) -> None:
-        plain = path.strip("`").removeprefix("./").split(" ")[0]
+        plain, told = path.strip("`").removeprefix("./"), why
+        if " " in plain and source.what(plain) != "file":
+            plain = plain.split(" ")[0]  # behind it stands a remark
         if not plain or ".." in plain.split("/") or plain.startswith((".planning/", "/")):
             return
         if plain not in found:
             node = graph.locate(plain).node
-            found[plain] = _Candidate(plain, node, 0, graph.dependents_count(node.id) if node is not None else 0)
-        if why not in found[plain].why:
+            if node is not None and node.path != plain:
+                if source.what(plain) != "file":
+                    plain, told = node.path, f"{why} as {plain}"
+                elif not node.path.startswith("/") and source.what(node.path) == "file":
+                    node = None  # both are there: the graph has the other one
+            if plain not in found:
+                found[plain] = _Candidate(plain, node, 0, graph.dependents_count(node.id) if node is not None else 0)
+        if (plain, why) not in counted:
+            counted.add((plain, why))
             found[plain].score += points
-            found[plain].why.append(why)
+            found[plain].why.append(told)
 
     for plan in planned:
         for path in [
