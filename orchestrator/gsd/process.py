@@ -60,33 +60,33 @@ class _Serving:
     def take(self, line: bytes) -> None:
         asked = orjson.loads(line)
         if asked["op"] == "ping":  # answered by this thread: whether the process lives, however much it has to do
-            self._write({"id": asked["id"], "ok": {}})
+            self._write(encoded({"id": asked["id"], "ok": {}}))
         else:
             self._pool.submit(self._answer, asked)
 
     def _answer(self, asked: Mapping[str, Any]) -> None:
         try:
-            told = {"id": asked["id"], "ok": self._intelligence.answer(asked["op"], _asking(asked), asked["args"])}
+            answer = self._intelligence.answer(asked["op"], _asking(asked), asked["args"])
+            line = encoded({"id": asked["id"], "ok": answer})
         except OrchestratorError as error:
-            told = {"id": asked["id"], "error": error.as_dict()}
+            line = encoded({"id": asked["id"], "error": error.as_dict()})
         except Exception:  # noqa: BLE001  (a bug of ours must neither end the process nor leave a caller waiting)
             sys.stderr.write(f"gsd-reader: bug in {asked['op']}\n{traceback.format_exc()}")
             bug = Environment("internal", f"{asked['op']} failed for a reason nobody foresaw")
-            told = {"id": asked["id"], "error": bug.as_dict()}
-        self._write(told)
-
-    def _changed(self, root: Path) -> None:
-        self._write({"changed": str(root)})
-
-    def _write(self, told: dict[str, Any]) -> None:
-        line = encoded(told)
+            line = encoded({"id": asked["id"], "error": bug.as_dict()})
         if len(line) > MAX_LINE:
-            error = Environment(
+            long = Environment(
                 "gsd_failed",
                 f"the answer would have {len(line)} bytes",
                 "ask for less: a narrower query, fewer results",
             )
-            line = encoded({"id": told["id"], "error": error.as_dict()})
+            line = encoded({"id": asked["id"], "error": long.as_dict()})
+        self._write(line)
+
+    def _changed(self, root: Path) -> None:
+        self._write(encoded({"changed": str(root)}))
+
+    def _write(self, line: bytes) -> None:
         with self._writing:
             try:
                 self._out.write(line)

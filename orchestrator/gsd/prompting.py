@@ -20,6 +20,7 @@ from orchestrator.gsd.planning import phases, plan_answers
 from orchestrator.gsd.planning.phase_answers import phase_of, requirements_of
 from orchestrator.gsd.planning.phase_numbers import plan_key
 from orchestrator.gsd.ranked import relevant
+from orchestrator.gsd.shown import ASKED_CHARS, clip
 from orchestrator.gsd.snapshot import Snapshot
 
 WHO = ("planner", "executor", "verifier")
@@ -49,7 +50,7 @@ def prompt(
         "project": _name(snapshot),
         "vision": _lowered(plan_answers.vision(snapshot)),
         "phase": _phase(meant),
-        "goal": goal or "No goal is stated.",
+        "goal": _cut(goal) or "No goal is stated.",
         "summary": _lowered(code_answers.summary_page(snapshot)),
         "conventions": _conventions(snapshot),
         "relevant_files": _relevant(snapshot, goal),
@@ -133,7 +134,10 @@ def _conventions(snapshot: Snapshot) -> str:
 def _relevant(snapshot: Snapshot, goal: str) -> str:
     if not goal.strip():
         return ""
-    found = relevant.phase_relevant_files(snapshot, phase_goal=goal)["relevant_files"]
+    try:
+        found = relevant.phase_relevant_files(snapshot, phase_goal=clip(goal, ASKED_CHARS))["relevant_files"]
+    except BadRequest as error:  # a goal that is no words, or the number of no phase
+        return error.message
     lines = []
     for one in found:
         reach = one.get("blast_radius") or {}
@@ -178,6 +182,8 @@ def _blast(snapshot: Snapshot, plan: Plan | None) -> str:
         # None that are known is not none: there the recommendation alone says how it is.
         told = f"{_depend(direct)}, {total} with those behind them. " if total else ""
         lines.append(f"- `{file}`: {told}{found['recommendation']}")
+    if len(plan.files_modified) > FILES_MAX:
+        lines.append(f"- and {len(plan.files_modified) - FILES_MAX} more files, which are not looked at here")
     return _cut("\n".join(lines))
 
 

@@ -49,6 +49,11 @@ def acted(do):
             return {"text": "x" * (process.MAX_LINE + 1)}
         case "strange":
             return {"half": "\ud800", "path": Path("/p"), "set": {2, 1}, "mapping": os.environ, "nan": float("nan")}
+        case "deep":
+            told = {}
+            for _ in range(100_000):
+                told = {"in": told}
+            return told
         case "garbage":
             process.encoded = lambda _told: b"garbage\n"
         case "endless":

@@ -161,6 +161,12 @@ def test_what_json_cannot_carry_is_told_as_well_as_can_be(begun):
     assert found["mapping"]["PATH"] == os.environ["PATH"]
 
 
+def test_what_no_json_can_carry_at_all_is_an_error_and_keeps_nobody_waiting(begun):
+    raw = begun()
+    assert raw.ask("odd", do="deep")["error"]["code"] == "internal"
+    assert "RecursionError" in raw.errors.read_text()
+
+
 def test_an_answer_longer_than_a_message_may_be_is_an_error(begun):
     assert begun().ask("odd", do="huge")["error"]["code"] == "gsd_failed"
 

@@ -17,7 +17,9 @@ from orchestrator.gsd.intel import entity_files, graph_db
 from orchestrator.gsd.intel import files as intel_source
 from orchestrator.gsd.intel import reading as intel
 from orchestrator.gsd.intel.reading import IntelStore
+from orchestrator.gsd.intelligence import Intelligence
 from orchestrator.gsd.model import FileFacts, Trouble
+from orchestrator.gsd.place import Asking
 from tests.gsd_trees import unpack, write
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -352,6 +354,21 @@ def test_entities_that_are_no_files_are_told(tmp_path):
     found = {each.file.rpartition("/")[2]: each.what for each in store.read()[1].troubles}
     assert sorted(found) == ["bad\ufffd.md", "big.md", "dir.md", "pipe.md", "secret.md"]
     assert "leads out" in found["secret.md"]
+
+
+@pytest.mark.parametrize(("levels", "known"), [(90, True), (120, False), (900, False)])
+def test_conventions_that_no_answer_could_carry_are_told_and_the_rest_is_answered(tmp_path, levels, known):
+    write(
+        tmp_path,
+        {".planning/intel/conventions.json": f'{{"naming": {{}}, "x": {"[" * levels}{"]" * levels}}}'},
+    )
+    intelligence = Intelligence()
+    found = intelligence.snapshot(tmp_path).intel
+    assert (bool(found.conventions), bool(found.troubles)) == (known, not known)
+    asking = Asking(str(tmp_path))
+    text = intelligence.answer("page", asking, {"uri": "gsd://intel/conventions"})["text"]
+    assert isinstance(json.loads(text), dict)
+    intelligence.close()
 
 
 def test_a_store_that_is_a_link_out_of_the_project_is_not_read(tmp_path):

@@ -61,3 +61,40 @@ def test_an_executor_is_told_how_many_depend_on_a_file_only_where_some_are_known
     assert "- `src/db.ts`: 1 file depends on it, 1 with those behind them. " in text
     assert "- `src/new.ts`: Nothing is known of src/new.ts" in text
     assert "- `src/db.ts` (1 file depends on it): " in text
+
+
+ROADMAP = """# Roadmap
+
+- [ ] **Phase 1: Auth** - login
+
+## Phase Details
+
+### Phase 1: Auth
+**Goal**: {}
+"""
+
+
+def told(root: Path, who: str, goal: str, plan: str = "", **asked: str) -> str:
+    files = {".planning/ROADMAP.md": ROADMAP.format(goal)}
+    if plan:
+        files[".planning/phases/01-auth/01-01-PLAN.md"] = plan
+    known = Intelligence()
+    try:
+        return str(prompting.prompt(known.snapshot(write(root, files)), who=who, **asked)["text"])
+    finally:
+        known.close()
+
+
+@pytest.mark.parametrize("goal", ["Users log in " * 400, "2", "\u202e"])
+@pytest.mark.parametrize("who", prompting.WHO)
+def test_whatever_the_roadmap_or_the_caller_states_as_goal_there_is_a_prompt(
+    tmp_path: Path, goal: str, who: str
+) -> None:
+    assert goal[:100].strip() in told(tmp_path, who, goal)
+    assert goal[:100].strip() in told(tmp_path, who, "Another one", phase_goal=goal)
+
+
+def test_of_a_plan_with_very_many_files_it_is_said_how_many_are_left_out(tmp_path: Path) -> None:
+    files = "\n".join(f"  - src/f{n}.ts" for n in range(23))
+    text = told(tmp_path, "executor", "Users log in", f"---\nphase: 01-auth\nfiles_modified:\n{files}\n---\n")
+    assert "`src/f19.ts`" in text and "- and 3 more files" in text

@@ -19,6 +19,9 @@ SUMMARIES = ("summary.md", "arch.md")
 APIS = ("apis.json", "api-map.json")
 STACK = ("stack.json", "arch-decisions.json")
 
+DEEP = 100
+"""Conventions are answered as they are written, and what writes JSON gives up at some 250 levels."""
+
 
 @dataclass
 class Beside:
@@ -38,7 +41,10 @@ def read(root: Path, intel: Path) -> Beside:
     beside = Beside()
     for name in CONVENTIONS:
         value = intel_source.json(root, intel / name, MAX_JSON, beside.troubles)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and _too_deep(value):
+            what = f"is nested deeper than {DEEP} levels"
+            beside.troubles.append(Trouble(relative(root, intel / name), 0, what, "unreadable"))
+        elif isinstance(value, dict):
             beside.conventions, beside.conventions_from = value, relative(root, intel / name)
             beside.found[name] = 1
         elif value is not None:
@@ -61,6 +67,18 @@ def read(root: Path, intel: Path) -> Beside:
             beside.troubles.append(Trouble(relative(root, intel / name), 0, "has no object of entries", "unreadable"))
     beside.apis = apis
     return beside
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEP):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
 
 
 def _text(root: Path, path: Path, troubles: list[Trouble]) -> str | None:
