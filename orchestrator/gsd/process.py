@@ -4,7 +4,8 @@ It exists so that a graph of 100,000 files is neither loaded nor searched in the
 work. It reads projects and writes nothing but its answers; what nobody foresaw it tells on stderr, the daemon's log.
 
 A line in: ``{"id", "op", "place": {cwd, named, variable, roots}, "args"}``. A line out: ``{"id", "ok": answer}``,
-``{"id", "error": {kind, code, message, next_step, ...}}``, or unasked ``{"changed": root}``.
+``{"id", "error": {kind, code, message, next_step, ...}}``, or unasked ``{"changed": root}``. The op ``forget`` takes
+the question of that id back: one that nobody has begun with is answered with nothing, and never begun with.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,13 +57,20 @@ class _Serving:
         self._writing = threading.Lock()
         self._intelligence = Intelligence(self._changed)
         self._pool = ThreadPoolExecutor(THREADS, "answer")
+        self._taken: dict[int, Future[None]] = {}
 
     def take(self, line: bytes) -> None:
-        asked = orjson.loads(line)
+        asked = json.loads(line)  # orjson takes no name of a directory that is no UTF-8
+        key = asked["id"]
         if asked["op"] == "ping":  # answered by this thread: whether the process lives, however much it has to do
-            self._write(encoded({"id": asked["id"], "ok": {}}))
+            self._write(encoded({"id": key, "ok": {}}))
+        elif asked["op"] == "forget":
+            taken = self._taken.get(key)
+            if taken is not None and taken.cancel():
+                self._write(encoded({"id": key, "ok": {}}))
         else:
-            self._pool.submit(self._answer, asked)
+            self._taken[key] = answering = self._pool.submit(self._answer, asked)
+            answering.add_done_callback(lambda _: self._taken.pop(key, None))
 
     def _answer(self, asked: Mapping[str, Any]) -> None:
         try:

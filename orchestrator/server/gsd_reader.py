@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import socket
 import subprocess
 import time
@@ -20,7 +21,7 @@ import orjson
 import structlog
 
 from orchestrator.clock import call_off
-from orchestrator.errors import CODES, Environment, OrchestratorError
+from orchestrator.errors import CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.project import own_command
 from orchestrator.server.traffic import BUFFER, Incoming, TooLong
 
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 
 MAX_LINE = 33 << 20
 """A little above what the process itself lets a line be."""
+QUESTION_MAX = 1 << 20
+"""Far above any question that is one, and below what ends the process, with the questions of all others."""
 IDLE_S = 600.0
 """So long without a question, and the process is ended to give its memory back."""
 SUSPECT_S = 10.0
@@ -73,8 +76,9 @@ class Reader:
     async def ask(self, question: str, place: Facts, arguments: Facts, within_s: float) -> Any:
         """The process's answer.
 
-        Raises what answered the question there, and Environment ``gsd_failed`` when it took longer than ``within_s``,
-        when two processes died of it, or while too many have died in a row.
+        Raises what answered the question there, BadRequest ``bad_argument`` for one that is too long, and Environment
+        ``gsd_failed`` when it took longer than ``within_s``, when two processes died of it, or while too many have
+        died in a row.
         """
         self._used = time.monotonic()
         try:
@@ -192,6 +196,9 @@ class _Child:
 
     async def ask(self, question: str, place: Facts, arguments: Facts) -> Any:
         key = next(self._ids)
+        line = _line(key, question, place, arguments)
+        if len(line) > QUESTION_MAX:
+            raise BadRequest("bad_argument", f"the question has {len(line)} bytes, over the limit of {QUESTION_MAX}")
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = waiter
         if question != "ping":
@@ -199,11 +206,12 @@ class _Child:
         try:
             if self.over:
                 raise _Gone
-            line = orjson.dumps({"id": key, "op": question, "place": place, "args": arguments})
-            self._writer.write(line + b"\n")
+            self._writer.write(line)
             return await waiter
         finally:
             self._waiting.pop(key, None)
+            if key in self._working and not self.over:  # nobody waits any more: it need not be begun
+                self._writer.write(_line(key, "forget", {}, {}))
 
     def suspect(self) -> None:
         """Somebody waits for long: find out whether it still lives, and end it if it does not."""
@@ -278,6 +286,11 @@ class _Child:
                 waiter.set_result(told["ok"])
             else:
                 waiter.set_exception(error_of(told["error"]))
+
+
+def _line(key: int, question: str, place: Facts, arguments: Facts) -> bytes:
+    """A question as its line; half a character, of a path that is no UTF-8, passes as it is."""
+    return json.dumps({"id": key, "op": question, "place": place, "args": arguments}).encode() + b"\n"
 
 
 def error_of(told: Mapping[str, Any]) -> OrchestratorError:

@@ -36,6 +36,8 @@ def acted(do):
             threading.Event().wait()  # the system may let this thread go on for a moment
         case "hang":
             threading.Event().wait()
+        case _ if do.startswith("fifo "):
+            os.close(os.open(do.removeprefix("fifo "), os.O_RDONLY))
         case "spin":
             while True:
                 pass

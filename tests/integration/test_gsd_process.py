@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.gsd import process
 from orchestrator.project import own_command
 from orchestrator.server import gsd_reader
 from orchestrator.server.gsd_reader import Reader, error_of
@@ -257,6 +258,44 @@ async def test_who_stops_waiting_keeps_nobody_else_waiting(read, tmp_path):
     await met((tmp_path / "once").exists)
     hanging.cancel()
     assert (await ask(reader, "tell"))["pid"] == reader.pid
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(read, tmp_path):
+    reader, fifo, ran = read(), tmp_path / "fifo", tmp_path / "ran"
+    os.mkfifo(fifo)
+    await ask(reader, "tell")
+    busy = [asyncio.create_task(ask(reader, f"fifo {fifo}")) for _ in range(process.THREADS)]
+    await asyncio.wait(busy, timeout=0)
+    behind = [asyncio.create_task(ask(reader, "tell", once=str(ran))) for _ in range(3)]
+    await asyncio.wait(behind, timeout=0)
+    assert len(reader._child._waiting) == process.THREADS + len(behind), "all of them have been sent"
+    for one in behind:
+        one.cancel()
+    await asyncio.wait(behind)
+    await reader._child.ask("ping", {}, {})  # answered behind what was said before
+    end = await asyncio.to_thread(os.open, fifo, os.O_WRONLY)
+    await asyncio.gather(*busy)
+    os.close(end)
+    await ask(reader, "tell")
+    assert not ran.exists()
+    assert not reader._child._working
+
+
+async def test_a_question_that_is_too_long_costs_its_asker_alone(read):
+    reader = read()
+    pid = (await ask(reader, "tell"))["pid"]
+    for _ in range(gsd_reader.DEATHS):
+        assert await code_of(ask(reader, "tell", more="x" * gsd_reader.QUESTION_MAX)) == "bad_argument"
+    assert (await ask(reader, "tell"))["pid"] == pid
+
+
+async def test_a_directory_whose_name_is_no_text_is_asked_about_as_any_other(read, tmp_path):
+    place = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(place)  # noqa: PTH102  (a name that is no text)
+    root = write(Path(os.fsdecode(place)), {".planning/PROJECT.md": "# Odd\n"})
+    reader = read(own_command("gsd-reader"))
+    there = {**NOWHERE, "cwd": str(root)}
+    assert "Odd" in (await reader.ask("page", there, {"uri": "gsd://project/vision"}, LONG_S))["text"]
 
 
 async def test_questions_that_never_end_cost_the_process_its_life(read, monkeypatch):
