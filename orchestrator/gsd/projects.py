@@ -6,6 +6,7 @@ files only says sooner what to look at. Reads projects, starts a thread per held
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from watchfiles import watch
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.gsd.index import stale
+from orchestrator.gsd.intel.files import inside
 from orchestrator.gsd.intel.reading import IntelStore
 from orchestrator.gsd.planning.tree import PlanningStore
 from orchestrator.gsd.snapshot import Snapshot
@@ -102,7 +104,9 @@ class _Held:
 
     def _watch(self, changed: Changed) -> None:
         """See to it that what there is to watch is watched; called under the lock."""
-        there = tuple(path for path in (self.root / name for name in WATCHED) if path.is_dir())
+        there = tuple(
+            path for path in (self.root / name for name in WATCHED) if path.is_dir() and inside(self.root, path)
+        )
         alive = self._watching is not None and self._watching.is_alive()
         now = time.monotonic()
         if (alive and there == self._watched) or (not alive and now - self._watched_at < AGAIN_S):
@@ -119,8 +123,10 @@ class _Held:
 
     def _follow(self, paths: Iterable[Path], stop: threading.Event, changed: Changed) -> None:
         try:
+            watched, with_all_below = _to_watch(paths)
             for changes in watch(
-                *paths,
+                *watched,
+                recursive=with_all_below,
                 watch_filter=None,
                 debounce=DEBOUNCE_MS,
                 step=STEP_MS,
@@ -132,3 +138,13 @@ class _Held:
                 changed(self.root)
         except Exception as error:  # noqa: BLE001  (no inotify left, the directory gone: what stands on the disk counts)
             sys.stderr.write(f"gsd-reader: {self.root} is not watched: {error}\n")
+
+
+def _to_watch(paths: Iterable[Path]) -> tuple[list[Path], bool]:
+    """What to watch, and whether with all below it: that way the watcher follows links, also to ``/``."""
+    paths, found, linked = list(paths), list[Path](), False
+    for path in paths:
+        for at, below, _ in os.walk(path):
+            found.append(Path(at))
+            linked = linked or any(Path(at, name).is_symlink() for name in below)
+    return (found, False) if linked else (paths, True)

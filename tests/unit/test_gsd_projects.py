@@ -195,4 +195,34 @@ def test_what_cannot_be_watched_is_read_all_the_same_and_tried_again_seldom(held
     assert tries == [(tmp_path / ".planning",)]
     monkeypatch.setattr(projects, "AGAIN_S", -1.0)
     one.snapshot(tmp_path)
+    for thread in watching(tmp_path):
+        thread.join(BOUND_S)
     assert len(tries) == 2
+
+
+def test_no_watch_follows_a_link(held, tmp_path, monkeypatch):
+    """One to ``/`` would have the whole disk watched."""
+    asked = []
+    monkeypatch.setattr(
+        projects, "watch", lambda *paths, recursive, **_: asked.append(({*paths}, recursive)) or iter(())
+    )
+    outside = tmp_path / "outside"
+    write(outside, {"PROJECT.md": "", "deep/x": ""})
+    plain, linked, out = tmp_path / "plain", tmp_path / "linked", tmp_path / "out"
+    for root in (plain, linked):
+        write(root, {".planning/phases/01/01-PLAN.md": "", ".agents/gsd/index.db": ""})
+    (linked / ".planning" / "phases" / "all").symlink_to(outside)
+    out.mkdir()
+    (out / ".planning").symlink_to(outside)
+    one = held(changed=lambda _root: None)
+    for root in (plain, linked, out):
+        one.snapshot(root)
+        for thread in watching(root):
+            thread.join(BOUND_S)
+    assert asked == [
+        ({plain / ".planning", plain / ".agents" / "gsd"}, True),
+        (
+            {linked / name for name in (".planning", ".planning/phases", ".planning/phases/01", ".agents/gsd")},
+            False,
+        ),
+    ]
