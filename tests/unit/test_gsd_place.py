@@ -232,3 +232,25 @@ def test_a_worktree_with_planning_of_its_own_is_a_project(worktree):
     project(main)
     project(other)
     assert find(Asking(str(other / "src"))) == other
+
+
+def test_a_file_that_only_says_it_is_a_worktree_leads_nowhere(worktree, home):
+    main, other = worktree
+    project(main)
+    root = project(home / "p")
+    names = f"gitdir: {main}/.git/worktrees/other\n"  # one that is there, of another directory
+    made_up = {"commondir": f"{main}/.git\n", "gitdir": f"{root}/b/.git\n"}
+    write(root / "a", {".git": names})
+    write(root / "b", {".git": "gitdir: own\n", **{f"own/{name}": text for name, text in made_up.items()}})
+    for name in ("a", "b"):
+        assert find(Asking(str(root), name)) == find(Asking(str(root / name))) == root
+    assert find(Asking(str(other))) == main
+
+
+def test_a_worktree_may_name_its_repository_by_a_relative_path(worktree):
+    main, other = worktree
+    project(main)
+    mark, own = other / ".git", main / ".git" / "worktrees" / "other"
+    mark.write_text(f"gitdir: {os.path.relpath(own, other)}\n")
+    (own / "gitdir").write_text(f"{os.path.relpath(mark, own)}\n")
+    assert find(Asking(str(other / "src"))) == main
