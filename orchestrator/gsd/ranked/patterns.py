@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from orchestrator.gsd.model import Planning
@@ -20,6 +21,8 @@ _PAGES = ("CONVENTIONS", "TESTING", "ARCHITECTURE", "STRUCTURE", "STACK")
 _FILES = 8
 _DEEP = 4
 _SAME = 0.8
+_CONVENTIONS = 2000
+"""So many of a file of conventions are looked at; no real one has more than some dozens."""
 _COMPARED = 2000
 _TOLD = 200
 """So many of the best are looked at for such as say the same, and each is held against so many others."""
@@ -67,7 +70,7 @@ def collect(snapshot: Snapshot, source: Source, query: str, *, code: bool = True
     (wanted,) = sentences([query])
     wanted = _telling(wanted)
     said = [
-        *_of_conventions(snapshot.intel.conventions),
+        *islice(_of_conventions(snapshot.intel.conventions), _CONVENTIONS),
         *_of_summaries(snapshot.planning),
         *_of_pages(snapshot, source),
     ]
