@@ -24,6 +24,10 @@ FA = "from fastapi import FastAPI, APIRouter\napp = FastAPI()\n"
 
 SERVED = [
     (
+        {"a.ts": EX + "app.get('/u', a).post('/u', b)\n  .use('/v1', r)\nconst r = express.Router()\nr.route('/t')\n  .get((q, s) => { s.send(db('t').put(q)); })\n  .post(h)\n"},
+        {("GET", "/u", 3, True), ("POST", "/u", 3, True), ("GET", "/v1/t", 7, True), ("POST", "/v1/t", 8, True)},
+    ),
+    (
         {"u.controller.ts": "import { Controller, Get } from '@nestjs/common'\n@Controller('users')\nexport class U {\n  @UseGuards(A)\n  @Get(':id')\n  one() {}\n}\n"},
         {("GET", "/users/:id", 5, True)},
     ),
@@ -348,6 +352,7 @@ NOT_SERVED = {
     "a method that its handler decides": ({"main.go": 'package main\nimport "net/http"\nfunc main() {\n\thttp.HandleFunc("/login", h)\n}\n'}, "POST /login"),
     "one method of two": ({"a.ts": EX + "app.get('/login', h)\n"}, "GET and POST /login"),
     "middleware of that name": ({"a.ts": EX + "app.use('/login', requireAuth)\n"}, "GET /login"),
+    "a call in a handler of a whole route": ({"a.ts": EX + "app.route('/login').get((req, res) => knex('t').del().then(() => res.end()))\n"}, "DELETE /login"),
     "in a string": ({"a.ts": EX + "const help = \"app.get('/login', h)\"\n"}, "GET /login"),
     "in text of many lines": ({"a.ts": EX + "const help = `\napp.get('/login', h)\n`\n"}, "GET /login"),
     "in python's text": ({"a.py": FA + 'HELP = """\n@app.get("/login")\n"""\n'}, "GET /login"),

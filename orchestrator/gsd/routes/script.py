@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from orchestrator.gsd.routes import handed
-from orchestrator.gsd.routes.found import ANY, METHODS, Route, Scan, bounded, join
+from orchestrator.gsd.routes.found import ANY, CALLS, METHODS, Route, Scan, bounded, join
 from orchestrator.gsd.routes.mounts_script import Resolve, middleware_of, mounted
 from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, keyword, literal
 from orchestrator.gsd.sources.code import Text, ending
@@ -16,7 +17,8 @@ _VERBS = "get|post|put|patch|delete|del|head|options|all|any"
 _CALL = re.compile(
     rf"(?<![\w$.])(?P<owner>[A-Za-z_$][\w$]{{0,80}})\s{{0,40}}\.\s{{0,8}}(?P<verb>{_VERBS}|use|route|register|mount|on)\s{{0,8}}(?P<open>\()"
 )
-_CHAIN = re.compile(rf"\)\s{{0,80}}\.\s{{0,8}}(?P<verb>{_VERBS})\s{{0,8}}(?P<open>\()")
+_LINK = re.compile(rf"\s{{0,200}}\.\s{{0,8}}(?P<verb>{_VERBS}|use|route|register|mount|on)\s{{0,8}}(?P<open>\()")
+"""A call on what the one before gave back."""
 _MADE = re.compile(
     r"\b(?:const|let|var)\s{1,8}(?P<name>[\w$]{1,80})\s{0,8}(?::[^=\n]{1,80})?=\s{0,8}(?:await\s{1,4})?(?:new\s{1,4})?"
     r"(?P<made>(?:express\.Router|express|Router|fastify|Fastify|Hono|OpenAPIHono|Koa|KoaRouter|polka|restify\.createServer|Elysia|App|"
@@ -151,24 +153,46 @@ def _calls(found: Scan, text: Text, resolve: Resolve) -> None:
         likely = owner in made or (known and (owner in _USUAL or owner in found.names))
         if not (likely or owner in {"app", "router", "fastify"}):
             continue
-        given = arguments(code, one.start("open"))
-        line = text.line_of(one.start())
-        path = literal(given[0]) if given else None
-        if verb in {"use", "register", "mount"} or (verb == "route" and len(given) > 1 and path is not None):
-            if likely:
-                mounted(found, owner, given, line, resolve)
-        elif verb == "route":
-            _whole(found, text, owner, one.start("open"))
-        elif verb == "on" and len(given) > 2:
-            first, second = literal(given[0]), literal(given[1])
-            if first is not None and second is not None:
-                found.routes.append(_route(found, owner, (first, second), line, given[2:]))
-            else:
-                found.dynamic.append(line)
-        elif path is not None and len(given) > 1 and (likely or path.startswith(("/", "*", ":"))):
-            found.routes.append(_route(found, owner, (verb, path), line, given[1:]))
-        elif path is None and len(given) > 1 and likely:
+        opening, line = one.start("open"), text.line_of(one.start())
+        _call(found, text, (owner, verb, likely, line), opening, resolve)
+        for link in _links(text, opening) if verb != "route" and owner in made else ():
+            line = text.line_of(link.start("verb"))
+            _call(found, text, (owner, link["verb"], likely, line), link.start("open"), resolve)
+            if link["verb"] == "route":
+                break
+
+
+def _call(found: Scan, text: Text, called: tuple[str, str, bool, int], opening: int, resolve: Resolve) -> None:
+    """One call on a router: a route, something that is put on it, or what cannot be told."""
+    owner, verb, likely, line = called
+    given = arguments(text.code, opening)
+    path = literal(given[0]) if given else None
+    if verb in {"use", "register", "mount"} or (verb == "route" and len(given) > 1 and path is not None):
+        if likely:
+            mounted(found, owner, given, line, resolve)
+    elif verb == "route":
+        _whole(found, text, owner, opening)
+    elif verb == "on" and len(given) > 2:
+        first, second = literal(given[0]), literal(given[1])
+        if first is not None and second is not None:
+            found.routes.append(_route(found, owner, (first, second), line, given[2:]))
+        else:
             found.dynamic.append(line)
+    elif path is not None and len(given) > 1 and (likely or path.startswith(("/", "*", ":"))):
+        found.routes.append(_route(found, owner, (verb, path), line, given[1:]))
+    elif path is None and len(given) > 1 and likely:
+        found.dynamic.append(line)
+
+
+def _links(text: Text, opening: int) -> Iterator[re.Match[str]]:
+    """The calls that are chained to one: those behind its closing bracket, not those among its arguments."""
+    for _ in range(CALLS):
+        end = closing(text.bare, opening, CALL_CHARS)
+        link = _LINK.match(text.bare, end + 1) if end >= 0 else None
+        if link is None:
+            return
+        yield link
+        opening = link.start("open")
 
 
 def _route(found: Scan, owner: str, served: tuple[str, str], line: int, rest: list[str]) -> Route:
@@ -193,15 +217,13 @@ def _whole(found: Scan, text: Text, owner: str, opening: int) -> None:
         elif given[0].startswith("{"):
             found.dynamic.append(line)
         return
-    at = opening
-    end = min(len(text.code), opening + 8000)
-    while at < end:
-        chained = _CHAIN.search(text.code, at, end)
-        if chained is None or re.search(r";|\n[ \t]*\n|\n\w", text.code[at : chained.start()]):
+    for link in _links(text, opening):
+        line = text.line_of(link.start("verb"))
+        if link["verb"] in {"use", "route", "register", "mount", "on"}:
+            found.dynamic.append(line)
             break
-        rest = arguments(text.code, chained.start("open"))
-        found.routes.append(_route(found, owner, (chained["verb"], path), text.line_of(chained.start("verb")), rest))
-        at = chained.end()
+        rest = arguments(text.code, link.start("open"))
+        found.routes.append(_route(found, owner, (link["verb"], path), line, rest))
 
 
 def _nest(found: Scan, text: Text) -> None:
