@@ -235,6 +235,20 @@ HIDDEN = {
             "a required package": "require('lib')(app)\n",
         }.items()
     },
+    **{
+        f"a server of {what}": (files, "GET /overview")
+        for what, files in {
+            "python for a package's way to bind": {"a.py": FA + "import dashboard\ndashboard.bind(app)\n"},
+            "python for a package's way to register": {"a.py": FA + "import lib\nlib.register(app)\n"},
+            "python for an object made elsewhere": {"a.py": FA + "from ext import thing\nthing.setup(app)\n", "ext.py": "from lib import Thing\nthing = Thing()\n"},
+            "python in a class": {"a.py": "from fastapi import FastAPI\nfrom lib import attach\nclass S:\n    def __init__(self):\n        self.app = FastAPI()\n        attach(self.app)\n"},
+            "python by another name": {"a.py": FA + "from lib import attach\napplication = app\nattach(application)\n"},
+            "python from its maker": {"a.py": FA + "def create_app(): return app\n", "b.py": "from a import create_app\nfrom lib import attach\nserver = create_app()\nattach(server)\n"},
+            "javascript in a file without a framework": {"a.js": EX + "require('./b')(app)\n", "b.js": "const panel = require('panel')\nmodule.exports = (app) => {\n  panel.attach(app)\n}\n"},
+            "javascript in a class": {"a.ts": "import express from 'express'\nimport { attach } from 'lib'\nclass S {\n  constructor() {\n    this.app = express()\n    attach(this.app)\n  }\n}\n"},
+            "javascript by another name": {"a.ts": EX + "import { attach } from 'lib'\nconst server = app\nattach(server)\n"},
+        }.items()
+    },
     "an imported server handed on": ({"a.ts": EX + "export { app }\n", "b.ts": "import { app } from './a'\nimport { attach } from 'lib'\nattach(app)\n"}, "GET /metrics"),
     "routes of a package": ({"a.ts": EX + "import { auth } from 'express-openid-connect'\napp.use(auth(config))\n"}, "GET /callback"),
     "a handler below a prefix": ({"a.ts": EX + "app.use('/graph', (req, res) => res.end())\n"}, "POST /graph/q"),
@@ -313,6 +327,16 @@ DENIED = [
             "class A:\n    def run(self):\n        self.attach(app)\n",
             "from starlette.middleware.gzip import GZipMiddleware\nwrapped = GZipMiddleware(app)\n",
             "if (app):\n    kept = {'of': app}\n",
+            "from tortoise.contrib.fastapi import register_tortoise\nregister_tortoise(app, db_url=U)\n",
+            "from lib import Instrumentator\nInstrumentator().instrument(app)\n",
+            "import aiohttp_jinja2\naiohttp_jinja2.setup(app, loader=L)\n",
+        )
+    ),
+    *(
+        ({"a.py": FA, "cli.py": text}, "GET /refunds")
+        for text in (
+            "import typer\napp = typer.Typer()\nother.add_typer(app, name='x')\n",
+            "from PyQt6.QtWidgets import QApplication\napp = QApplication([])\nloop = QEventLoop(app)\n",
         )
     ),
     *(
@@ -321,6 +345,10 @@ DENIED = [
             "import http from 'http'\nhttp.createServer(app).listen(1)\n",
             "import { attach } from './b'\nattach(app)\n",
             "require('./b')(app)\n",
+            "require('http').createServer(app).listen(1)\n",
+            "const server = require('http').Server(app)\n",
+            "const server = new http.Server(app)\n",
+            "app.get('/x', async (req, res) => {\n  const app = await App.one(1)\n  res.json(app)\n  res.status(200).send(app)\n})\n",
             "const attach = (app) => { app.listen(1) }\nattach(app)\n",
             "function attach(app) {\n  return app\n}\nexport { app }\nmodule.exports = { app, attach }\n",
             "class A {\n  attach(app) {\n    this.kept = [app]\n  }\n}\n",

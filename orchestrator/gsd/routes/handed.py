@@ -20,7 +20,7 @@ _CALLED = re.compile(
 )
 _CHAINED = re.compile(r"\)\s{0,80}\.\s{0,8}(?P<name>[\w$]{1,80})\s{0,4}$")
 _REQUIRED = re.compile(
-    r"""\brequire\s{0,4}\(\s{0,8}["'](?P<spec>[^"'\n]{1,300})["']\s{0,8}\)(?:\.[\w$]{1,80})?\s{0,4}$"""
+    r"""\brequire\s{0,4}\(\s{0,8}["'](?P<spec>[^"'\n]{1,300})["']\s{0,8}\)(?:\.(?P<name>[\w$]{1,80}))?\s{0,4}$"""
 )
 _DEFINES = re.compile(r"\b(?:def|class|function\*?)\s{1,8}[\w$]{1,80}\s{0,4}$")
 _BODY = re.compile(r"\s{0,8}(?:\{|=>|:[^\n{]{1,80}(?:\{|=>))")
@@ -39,17 +39,26 @@ _QUIET = re.compile(
     r"|s?print|str|repr|isinstance|type|id|len|hash|hasattr|getattr|setattr|vars|dir|list|tuple|set|dict|bool|callable|cast"
     r"|partial|wraps|run|run_app|run_simple|run_sync|serve|make_server|wsgiserver|gunicorn\w*|mangum|apprunner|config|server_close"
     r"|\w*testclient|\w*testserver|asyncclient|a?sgitransport|wsgitransport|asgiclient|lifespanmanager|celery|make_celery"
-    r"|instrument_app|add_pagination|init_sentry|get_openapi|use_route_names_as_operation_ids|simplify_operation_ids|create_engine"
-    r"|mount|host|create(?:secure)?server|serve|listen|request|supertest|handle|exports?|promisify|tonodelistener"
+    r"|instrument_app|instrument|add_pagination|register_tortoise|bootstrap[45]?|init_sentry|get_openapi|use_route_names_as_operation_ids|simplify_operation_ids|create_engine"
+    r"|create(?:secure)?server|serve|listen|request|supertest|handle|exports?|promisify|tonodelistener"
     r"|getrequestlistener|serverless\w*|setupexpresserrorhandler|closewithgrace|gracefulshutdown|createlightship|createdocument"
     r"|__init__|is\w{1,40}|\w*lifespan|wrap_app_handling_exceptions|run_asgi|create_task|generate_?specs?"
 )
 _QUIET_METHOD = re.compile(
-    r"(?i)include_router|register_blueprint|blueprint|add_subapp|add_routes|use|register|routes?|nest|inject|ready|close"
-    r"|log|info|debug|warn|error|exception|resolve|stringify|keys|assign|freeze|push|append|extend|add|decorate|bind|call"
-    r"|apply|emit|once"
+    r"(?i)include_router|register_blueprint|add_subapp|add_routes|ready|close|json|send|render"
+    r"|log|info|debug|warn|error|exception|resolve|stringify|keys|assign|freeze|push|append|extend|add|emit|once"
 )
+_PUTS = re.compile(r"(?i)use|register|routes?|nest|mount|host|blueprint|inject|decorate|bind|call|apply")
+"""What a router does with another; of anything else it may be a package's way to take a server."""
+_QUIET_WHOLE = re.compile(r"(?:https?|http2|spdy)\.Server|aiohttp_(?:jinja2|session|cors|security)\.setup|app\.mount")
 _INIT = re.compile(r"init_app|initApp")
+_ALSO = re.compile(
+    r"(?m)^[ \t]{0,80}(?:(?:export|const|let|var)[ \t]{1,4}){0,2}(?P<name>[A-Za-z_$][\w$]{0,80})[ \t]{0,8}"
+    r"(?::[^=\n]{1,80})?=[ \t]{0,8}"
+    r"(?:(?P<of>[A-Za-z_$][\w$]{0,80})[ \t]{0,8};?[ \t]{0,8}$"
+    r"|(?:await[ \t]{1,4})?(?P<by>[A-Za-z_$][\w$]{0,80})(?P<last>\.[\w$]{1,80})?[ \t]{0,4}\()"
+)
+_FACTORY = re.compile(r"(?i)(?:create|make|build|get|init|setup)_?(?:\w{0,20}_)?(?:app|application|server)")
 _QUIET_OBJECT = re.compile(
     r"(?i)_?(?:db|database|\w*sqlalchemy|migrate|ma|marshmallow|bcrypt|mail|login_?manager|login|lm|jwt\w*|cors|\w*cache|\w*limiter|csrf\w*"
     r"|babel|sess|session|talisman|compress|celery\w*|oauth|\w*redis\w*|sentry|moment|mongo\w*|argon2|ldap|principals?|executor)"
@@ -61,17 +70,30 @@ def handed(found: Scan, text: Text, routers: AbstractSet[str]) -> int:
 
     What a call of the project's own does with it stands in a file that is read as well.
     """
+    bare = text.bare
+    routers = routers | _also(found, bare, routers)
     names = sorted(re.escape(one) for one in routers if re.fullmatch(r"[A-Za-z_$][\w$]{0,80}", one))
     if not names:
         return 0
-    bare = text.bare
-    whole = re.compile(rf"(?<=[(,={{\[:])\s{{0,40}}(?<![\w$.])(?P<name>{'|'.join(names)})(?=\s{{0,40}}[,)}}\]])")
-    own: dict[str, bool] = {}
+    whole = re.compile(
+        rf"(?<=[(,={{\[:])\s{{0,40}}(?<![\w$.])(?P<name>(?:(?:self|this)\.)?(?:{'|'.join(names)}))(?=\s{{0,40}}[,)}}\]])"
+    )
+    own: dict[str, bool] = {}  # by the first name of what is called
     for count, one in enumerate(whole.finditer(bare)):
         opening = _opening(bare, one.start("name"))
-        if count >= CALLS or (opening >= 0 and not _is_known(found, text, opening, one.end(), own)):
+        if count >= CALLS or (opening >= 0 and not _is_known(found, text, (opening, one.end()), own, routers)):
             return text.line_of(one.start("name"))
     return 0
+
+
+def _also(found: Scan, bare: str, routers: AbstractSet[str]) -> set[str]:
+    """Other names of the routers in this file, and what the project's own makers of servers gave it."""
+    return {
+        one["name"]
+        for one in _ALSO.finditer(bare)
+        if one["of"] in routers
+        or (one["by"] in found.names and _FACTORY.fullmatch((one["last"] or one["by"]).lstrip(".")))
+    }
 
 
 def _opening(bare: str, at: int) -> int:
@@ -91,16 +113,23 @@ def _opening(bare: str, at: int) -> int:
     return -1
 
 
-def _is_known(found: Scan, text: Text, opening: int, argument_end: int, own: dict[str, bool]) -> bool:
+def _is_known(
+    found: Scan, text: Text, place: tuple[int, int], own: dict[str, bool], routers: AbstractSet[str]
+) -> bool:
+    opening, argument_end = place
     before = text.code[max(0, opening - 400) : opening]
     if _DEFINES.search(before):
         return True
     required = _REQUIRED.search(before)
     if required:
-        return required["spec"].startswith((".", "/", "@/", "~/"))
+        return bool(
+            required["spec"].startswith((".", "/", "@/", "~/"))
+            or _QUIET.fullmatch(required["name"] or "")
+            or _QUIET_WHOLE.fullmatch(f"{required['spec']}.{required['name']}")
+        )
     chained = _CHAINED.search(before)
     if chained:
-        return bool(_QUIET.fullmatch(chained["name"]) or _QUIET_METHOD.fullmatch(chained["name"]))
+        return any(one.fullmatch(chained["name"]) for one in (_QUIET, _QUIET_METHOD, _PUTS))
     called = _CALLED.search(before)
     if called is None:
         return True  # brackets without a call
@@ -113,9 +142,13 @@ def _is_known(found: Scan, text: Text, opening: int, argument_end: int, own: dic
     *objects, last = name.split(".")
     if _INIT.fullmatch(last):
         return bool(objects) and bool(_QUIET_OBJECT.fullmatch(objects[-1]))
-    if _QUIET.fullmatch(last) or (objects and _QUIET_METHOD.fullmatch(last)):
+    if _QUIET.fullmatch(last) or _QUIET_WHOLE.fullmatch(name) or (objects and _QUIET_METHOD.fullmatch(last)):
         return True
     root = name.partition(".")[0]
+    if _PUTS.fullmatch(last) and (not routers.isdisjoint(objects) or root == "app"):
+        return True
+    if objects and found.names.get(root, ("", ""))[1][:1].islower():
+        return False  # an object that a file of the project made, of a class that may be a package's
     if root not in own:
         own[root] = _is_own(found, text.code, root, _DEEP)
     return own[root]

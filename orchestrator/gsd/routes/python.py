@@ -64,6 +64,11 @@ _MORE = re.compile(r"[ \t]{0,80}\\?\s{0,80}\+\s{0,80}|[ \t]{0,80}(?=[^\s)])")
 _CALLED = re.compile(
     r"(?<![@\w.])(?P<owner>[A-Za-z_]\w{0,80})\.(?:get|post|put|patch|delete|route|api_route)\s{0,4}\("
 )
+_OTHER_APP = re.compile(
+    r"(?m)^[ \t]{0,40}app[ \t]{0,8}(?::[^=\n]{1,80})?=[ \t]{0,8}"
+    r"(?:\w{1,80}\.){0,3}(?:Typer|Celery|C?Tk|Q\w{0,30}Application)\s{0,4}\("
+)
+"""An ``app`` that answers no requests."""
 _CONVERTER = re.compile(r"\(\?P<(\w{1,80})>[^)]{0,200}\)")
 
 Module = Callable[[str, str], str]
@@ -76,7 +81,7 @@ def scan(text: Text, module: Module) -> Scan:
     code = text.code
     found.frameworks |= {one[1] for one in _FRAMEWORK.finditer(code)}
     if not found.frameworks and not re.search(
-        r"urlpatterns|ROOT_URLCONF|@|\.(?:add_|register_|include_)|\b(?:router|blueprint|api|app|bp)\b", code
+        r"urlpatterns|ROOT_URLCONF|@|\.(?:add_|register_|include_)|_app\b|\b(?:router|blueprint|api|app|bp)\b", code
     ):
         return found
     for one in bounded(_IMPORTED.finditer(code), found, text):
@@ -93,7 +98,8 @@ def scan(text: Text, module: Module) -> Scan:
             _include(found, one["owner"], given, text.line_of(one.start()))
     _added(found, text)
     _listed(found, text, module)
-    routers = (found.apps | set(made) | {"app"}) - {"urlpatterns"}  # also one that a function was given
+    came = set() if _OTHER_APP.search(code) else {"app"}  # also one that a function was given
+    routers = (found.apps | set(made) | came) - {"urlpatterns"}
     found.handed = handed.handed(found, text, routers)
     root = _ROOT.search(code)
     if root:

@@ -59,6 +59,13 @@ _EITHER = frozenset({"Hono", "OpenAPIHono", "Elysia"})
 _USUAL = frozenset({"app", "router", "server", "fastify", "api", "routes"})
 _BASED = re.compile(r"\s{0,40}\.\s{0,8}basePath\s{0,4}\(")
 _PREFIXED = re.compile(r"(?<![\w$.])(?P<name>[\w$]{1,80})\.prefix\s{0,4}(?P<open>\()")
+_GIVEN = re.compile(
+    r"[(,]\s{0,40}app\s{0,8}(?::[^,()=]{1,80})?(?:,[^()]{0,200})?\)\s{0,4}(?::[^{=\n]{1,60})?(?:=>|\{)"
+)
+"""A function that is given a server."""
+_PAGES = re.compile(
+    r"""(?:from\s{0,8}|require\(\s{0,8})["'](?:@?vue|react|preact|svelte|solid-js|@angular|pinia|nuxt)\b"""
+)
 _COMPUTED_CALL = re.compile(r"(?<![\w$.])(?P<owner>[A-Za-z_$][\w$]{0,80})\s{0,4}\[[^\]\n]{1,100}\]\s{0,4}\(")
 
 
@@ -84,7 +91,9 @@ def scan(text: Text, resolve: Resolve) -> Scan:
     _routers(found, text)
     _calls(found, text, resolve)
     _nest(found, text)
-    came = _USUAL & found.names.keys() | ({"app"} if found.frameworks else set())  # also one a function was given
+    # Also one that a function was given, whatever else its file imports.
+    given = found.frameworks or found.apps or (_GIVEN.search(text.bare) and not _PAGES.search(code))
+    came = _USUAL & found.names.keys() | ({"app"} if given else set())
     found.handed = handed.handed(found, text, {one["name"] for one in _MADE.finditer(code)} | came)
     return found
 
