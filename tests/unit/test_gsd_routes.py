@@ -21,6 +21,8 @@ def served(root, files):
 
 EX = "import express from 'express'\nconst app = express()\n"
 FA = "from fastapi import FastAPI, APIRouter\napp = FastAPI()\n"
+SPRING = 'import org.springframework.web.bind.annotation.*;\n@RestController\nclass C {\n  @GetMapping("/x") void x() {}\n}\n'
+NEST = "import { NestFactory } from '@nestjs/core'\nimport { Controller, Get } from '@nestjs/common'\nconst app = await NestFactory.create(M)\n@Controller('u')\nclass U {\n  @Get() x() {}\n}\n"
 
 SERVED = [
     (
@@ -249,6 +251,20 @@ HIDDEN = {
             "javascript by another name": {"a.ts": EX + "import { attach } from 'lib'\nconst server = app\nattach(server)\n"},
         }.items()
     },
+    **{
+        f"what a framework serves by itself: {asked}": (files, asked)
+        for asked, files in {
+            "GET /docs": {"a.py": FA},
+            "GET /v1/openapi.json": {"a.py": FA},
+            "GET /static/site.css": {"a.py": "from flask import Flask\napp = Flask(__name__)\n"},
+            "GET /actuator/health": {"C.java": SPRING},
+            "POST /login": {"C.java": SPRING, "S.java": "class S { Chain c(HttpSecurity h) { return h.formLogin(defaults()).build(); } }\n"},
+            "GET /rails/info": {"config/routes.rb": "Rails.application.routes.draw do\n  resources :a\nend\n"},
+            "GET /sanctum/csrf-cookie": {"routes/web.php": "<?php\nRoute::get('/a', h);\n"},
+            "GET /api-json": {"m.ts": NEST + "SwaggerModule.setup('api', app, made)\n"},
+            "GET /api/x": {"m.ts": NEST + "SwaggerModule.setup('api', app, made)\n"},
+        }.items()
+    },
     "an imported server handed on": ({"a.ts": EX + "export { app }\n", "b.ts": "import { app } from './a'\nimport { attach } from 'lib'\nattach(app)\n"}, "GET /metrics"),
     "routes of a package": ({"a.ts": EX + "import { auth } from 'express-openid-connect'\napp.use(auth(config))\n"}, "GET /callback"),
     "a handler below a prefix": ({"a.ts": EX + "app.use('/graph', (req, res) => res.end())\n"}, "POST /graph/q"),
@@ -354,6 +370,7 @@ DENIED = [
             "class A {\n  attach(app) {\n    this.kept = [app]\n  }\n}\n",
         )
     ),
+    ({"m.ts": NEST + "SwaggerModule.setup('api', app, made)\n"}, "GET /refunds"),
     ({**EXPRESS, "README.md": "POST /api/refunds", "tests/r.test.ts": "post('/api/refunds')\n"}, "POST /api/refunds"),
 ]  # fmt: skip
 

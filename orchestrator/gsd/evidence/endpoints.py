@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.gsd.evidence.verify import Confidence
+from orchestrator.gsd.routes import built_in
 from orchestrator.gsd.routes.found import (
     ANY,
     UNTOLD,
@@ -38,8 +39,8 @@ def seek(asked: Asked, found: Routes) -> Sought:
     True/high: a route of that path and method whose prefixes were followed from a server, or that needs none; nothing
     less is True. Null/medium with its place: such a route on a router whose mounting was not found, whole or as the
     end of the path; or one whose handler decides about methods. False/medium: after a complete search in which every
-    sign of a route was understood, no route has that path or could take it, and no text, file or directory has its
-    last word. Null/low otherwise, with what could be meant.
+    sign of a route was understood, no route has that path or could take it, the framework is not known to serve such
+    a path by itself, and no text, file or directory has its last word. Null/low otherwise, with what could be meant.
     """
     wanted = segments(asked.path)
     whole = [one for one in found.endpoints if not one.opaque and same(segments(one.path), wanted)]
@@ -97,6 +98,9 @@ def _denied(asked: Asked, found: Routes, wanted: tuple[str, ...], whole: list[En
         return Sought(None, "low", reason, None, seen)
     if near:
         return Sought(None, "low", "No route has this path; some could still take it.", None, seen)
+    if not whole and (framework := built_in.serves(found.frameworks, asked.path)):
+        reason = f"No route has this path, but {framework} or a package for it may serve such a one by itself."
+        return Sought(None, "low", reason, None, seen)
     told = next((part for part in reversed(wanted) if part not in {"*", "**"}), "")
     if not told or "**" in wanted:
         return Sought(None, "low", "No route has this path, which says too little to deny it.", None, seen)

@@ -50,7 +50,9 @@ _QUIET_METHOD = re.compile(
 )
 _PUTS = re.compile(r"(?i)use|register|routes?|nest|mount|host|blueprint|inject|decorate|bind|call|apply")
 """What a router does with another; of anything else it may be a package's way to take a server."""
-_QUIET_WHOLE = re.compile(r"(?:https?|http2|spdy)\.Server|aiohttp_(?:jinja2|session|cors|security)\.setup|app\.mount")
+_QUIET_WHOLE = re.compile(
+    r"(?:https?|http2|spdy)\.Server|SwaggerModule\.\w{1,40}|aiohttp_(?:jinja2|session|cors|security)\.setup|app\.mount"
+)
 _INIT = re.compile(r"init_app|initApp")
 _ALSO = re.compile(
     r"(?m)^[ \t]{0,80}(?:(?:export|const|let|var)[ \t]{1,4}){0,2}(?P<name>[A-Za-z_$][\w$]{0,80})[ \t]{0,8}"

@@ -49,6 +49,7 @@ _METHOD_TEST = re.compile(
 _CONTROLLER = re.compile(r"@Controller\s{0,4}(?P<open>\()")
 _DECORATED = re.compile(r"@(?P<verb>Get|Post|Put|Patch|Delete|Head|Options|All)\s{0,4}(?P<open>\()")
 _GLOBAL = re.compile(r"(?P<what>\.setGlobalPrefix|\.enableVersioning|\bRouterModule\.register)\s{0,4}(?P<open>\()")
+_SWAGGER = re.compile(r"\bSwaggerModule\.setup\s{0,4}(?P<open>\()")
 _GUARDS = re.compile(r"@Use(?:Guards|Interceptors|Pipes)\s{0,4}\(([^)\n]{1,200})\)")
 _PLUGIN = re.compile(
     r"\b(?:export\s{1,4}default\s{1,4})?(?:async\s{1,4})?function\s{1,4}(?P<name>[\w$]{1,80})?\s{0,4}\(\s{0,4}(?P<owner>fastify|app|server|instance|router)\b"
@@ -92,7 +93,9 @@ def scan(text: Text, resolve: Resolve) -> Scan:
     _calls(found, text, resolve)
     _nest(found, text)
     # Also one that a function was given, whatever else its file imports.
-    given = found.frameworks or found.apps or (_GIVEN.search(text.bare) and not _PAGES.search(code))
+    given = (
+        found.frameworks or found.apps or found.everywhere or (_GIVEN.search(text.bare) and not _PAGES.search(code))
+    )
     came = _USUAL & found.names.keys() | ({"app"} if given else set())
     found.handed = handed.handed(found, text, {one["name"] for one in _MADE.finditer(code)} | came)
     return found
@@ -246,6 +249,14 @@ def _nest(found: Scan, text: Text) -> None:
         else:
             found.dynamic.append(text.line_of(one.start()))
             found.everywhere.add(("nestjs", "**"))
+    for one in bounded(_SWAGGER.finditer(code), found, text):
+        path = literal(given[0]) if (given := arguments(code, one.start("open"))) else None
+        line = text.line_of(one.start())
+        if path is None:
+            found.dynamic.append(line)
+            continue
+        for below in (join(path, "**"), join("", f"{path}-json"), join("", f"{path}-yaml")):
+            found.routes.append(Route(ANY, below, found.file, line, framework="swagger", opaque=True))
     if len(re.findall(r"\bNestFactory\.create\b", code)):
         found.apps.add("#nest")
     heads = [(one.start(), one) for one in bounded(_CONTROLLER.finditer(code), found, text)]
