@@ -10,9 +10,10 @@ import bisect
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from orchestrator.gsd.routes.found import ANY, UNTOLD, Mount, Route, Scan, bounded, join
-from orchestrator.gsd.sources.call_text import arguments, literal
+from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, literal
 from orchestrator.gsd.sources.code import Text
 
 _VERB = re.compile(r"(?<![\w:])(?:[\w]{1,40}::){0,3}(get|post|put|patch|delete|head|options|any)\s{0,4}\(")
@@ -54,7 +55,7 @@ def rust(text: Text) -> Scan:
             if path is None:
                 found.dynamic.append(line)
                 continue
-            verbs = list(dict.fromkeys(verb.upper() for verb in _VERB.findall(given[1]))) or [UNTOLD]
+            verbs = list(dict.fromkeys(verb.upper() for verb in _VERB.findall(_outside(given[1])))) or [UNTOLD]
             layers = tuple(re.findall(r"\.(?:route_)?layer\(\s{0,8}([^()\n]{1,80})", given[1]))
             found.routes += [
                 Route(ANY if v == "ANY" else v, path, text.path, line, owner, layers, "axum") for v in verbs
@@ -104,6 +105,16 @@ def rust(text: Text) -> Scan:
     return found
 
 
+def _outside(code: str) -> str:
+    """A chain of calls without their arguments."""
+    kept, depth = [], 0
+    for char in code:
+        depth -= char in ")]}"
+        kept.append(char if depth <= 0 else " ")
+        depth += char in "([{"
+    return "".join(kept)
+
+
 def _rust_servers(found: Scan, code: str, places: list[tuple[int, str]]) -> None:
     """What is given to ``axum::serve``, or made in ``main``, is the server; what they call gives it its routes."""
     names = Counter(name for _, name in places)
@@ -128,30 +139,64 @@ _CLASS = re.compile(r"\b(?:class|interface)\s{1,4}\w")
 _SPRING = re.compile(r"@(?P<verb>Get|Post|Put|Patch|Delete|Request)Mapping\b\s{0,4}(?P<open>\()?")
 
 
+@dataclass(frozen=True)
+class _Class:
+    """A class of Java or Kotlin: where its name stands, its body; whether it is said to answer requests."""
+
+    start: int
+    opens: int
+    end: int
+    serves: bool
+
+
+def _classes(text: Text) -> list[_Class]:
+    """Every class of a file, in order of the text."""
+    bare = text.bare
+    ends: dict[int, int] = {}
+    open_ones: list[int] = []
+    for brace in re.finditer(r"[{}]", bare):
+        if brace[0] == "{":
+            open_ones.append(brace.start())
+        elif open_ones:
+            ends[open_ones.pop()] = brace.start()
+    found = []
+    for one in _CLASS.finditer(bare):
+        opens = bare.find("{", one.end())
+        before = re.sub(r"\([^()]{0,400}\)", "", bare[max(0, one.start() - 1000) : one.start()])
+        head = re.split(r"[;}]", before)[-1]
+        serves = bool(re.search(r"@\w{0,80}(?:Controller|Endpoint)\b", head))
+        found.append(_Class(one.start(), opens, ends.get(opens, len(bare)), serves))
+    return found
+
+
 def spring(text: Text) -> Scan:
     """Spring: the class's ``@RequestMapping`` in front of its methods' mappings; ``@PreAuthorize`` as middleware."""
     found = Scan(text.path)
     code = text.code
     if re.search(r"@(?:FeignClient|HttpExchange)\b", code):
         return found  # such an interface asks, it does not answer
-    prefixes, owner = [""], ""
-    body = 0
+    if re.search(r"\baddPathPrefix\b|\bsetPathPrefix", code):
+        found.everywhere.add(("spring", "**"))
+    if "Mapping" not in code:
+        return found
+    classes = _classes(text)
+    prefixes: dict[int, list[str]] = {}
     for one in bounded(_SPRING.finditer(code), found, text):
         found.frameworks.add("spring")
-        for _ in _CLASS.finditer(code, body, one.start()):
-            prefixes, owner = [""], ""  # another class: what stood before the one above is over
-        body = one.start()
         given = arguments(code, one.start("open")) if one["open"] else []
         told = " ".join(given)
         paths = _spring_paths(given)
         line = text.line_of(one.start())
-        before_class = re.match(r"[^{;]{0,600}?\b(?:class|interface)\s", code[one.end() : one.end() + 600])
+        end = closing(text.bare, one.start("open"), CALL_CHARS) + 1 if one["open"] else one.end()
+        before_class = re.match(r"[^{;]{0,600}?\b(?:class|interface)\s", text.bare[max(end, one.end()) :][:600])
         if before_class:
-            prefixes, owner = paths or [""], "" if paths else "#class"
-            body = one.end() + before_class.end()
+            prefixes[max(end, one.end()) + before_class.end()] = paths
             if not paths:
                 found.dynamic.append(line)
             continue
+        inside = next((c for c in reversed(classes) if c.start < one.start() < c.end), None)
+        above = next((p for at, p in prefixes.items() if inside and inside.start <= at <= inside.opens), [""])
+        owner = "" if inside is not None and inside.serves and above else "#class"
         if not paths:
             found.dynamic.append(line)
             continue
@@ -165,7 +210,7 @@ def spring(text: Text) -> Scan:
         found.routes += [
             Route(m, join(prefix, path), text.path, line, owner, guards, "spring")
             for m in methods or [ANY]
-            for prefix in prefixes
+            for prefix in above or [""]
             for path in paths
         ]
     return found
@@ -195,10 +240,12 @@ _RB_LINE = re.compile(
 _RB_PATH = re.compile(
     r"""^\(?\s{0,4}(?:"(?P<double>[^"\n]{0,300})"|'(?P<single>[^'\n]{0,300})'|:(?P<symbol>\w{1,80}))"""
 )
-_RB_OPENS = re.compile(r"\bdo\b(?:\s*\|[^|]*\|)?\s*$")
+_RB_OPENS = re.compile(r"(?:\bdo\b|\{)(?:\s*\|[^|]*\|)?\s*$")
 _RB_ONLY = re.compile(r"\bonly:\s{0,4}(%i\[[^\]]{0,200}\]|\[[^\]]{0,200}\]|:\w{1,20})")
 _RB_EXCEPT = re.compile(r"\bexcept:\s{0,4}(%i\[[^\]]{0,200}\]|\[[^\]]{0,200}\]|:\w{1,20})")
 _UP = "^"
+_UNTOLD = "\0"
+"""Around lines whose prefix is not known."""
 _RB_QUIET = re.compile(
     r"^(?:$|Rails\.application\.routes\.draw\b|require\b|default_url_options\b|resolve\b|direct\b|\]|\)|\}|root\b)"
 )
@@ -215,11 +262,15 @@ def rails(text: Text) -> Scan:
     if "routes.draw" not in code and not sinatra and "/routes/" not in text.path:
         return found
     found.frameworks.add("sinatra" if sinatra else "rails")
+    engine = re.search(r"\bEngine\.routes\.draw\b", code)
     if re.search(r"require\s{1,4}[\"']sinatra[\"']", code):
         found.apps.add("#sinatra")  # a class of Sinatra::Base may be mounted anywhere
-    around: list[str] = []
+    around: list[str] = [_UNTOLD] if engine else []  # where an engine is mounted stands elsewhere
     for number, raw in enumerate(code.split("\n"), 1):
         line = raw.strip()[:800]
+        if line == "}" and around:
+            around.pop()
+            continue
         opens = bool(_RB_OPENS.search(line)) or bool(re.match(r"^(?:if|unless|case|def|class|module|begin)\b", line))
         if line == "end" or line.startswith(("end ", "end.")):
             if around:
@@ -244,10 +295,10 @@ def _rails_line(found: Scan, one: re.Match[str], around: list[str], number: int,
     own = re.search(r"\bpath:\s{0,4}[\"']([^\"'\n]{0,200})", rest)
     if (path and "#{" in path) or (re.search(r"\bpath(?:_names)?:|\bshallow", rest) and not own):
         found.dynamic.append(number)
-        return ""
+        return _UNTOLD
     prefix = _below(around + ([_UP] if re.search(r"\bon:\s{0,4}:collection\b", rest) else []))
     framework = next(iter(found.frameworks))
-    owner = "#sinatra" if sinatra else ""
+    owner = "#sinatra" if sinatra else "#scope" if _UNTOLD in around else ""
 
     def put(method: str, at: str) -> None:
         found.routes.append(Route(method, join(prefix, at), found.file, number, owner, (), framework))
@@ -259,6 +310,9 @@ def _rails_line(found: Scan, one: re.Match[str], around: list[str], number: int,
             and not re.match(r"^\(?\s{0,4}(?:module|path|as|controller|constraints):", rest)
         ):
             found.dynamic.append(number)
+            return _UNTOLD
+        if re.search(r"^\(?\s{0,4}path:|,\s{0,8}path:", rest) and not own:
+            return _UNTOLD
         return own[1] if own else path or ""
     if verb == "root":
         put("GET", "/")
@@ -291,7 +345,7 @@ def _rails_line(found: Scan, one: re.Match[str], around: list[str], number: int,
 def _below(around: list[str]) -> str:
     path = ""
     for part in around:
-        path = path.rpartition("/")[0] if part == _UP else join(path, part)
+        path = path.rpartition("/")[0] if part == _UP else path if part == _UNTOLD else join(path, part)
     return path
 
 

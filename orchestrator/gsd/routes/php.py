@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
-from orchestrator.gsd.routes.found import ANY, METHODS, UNTOLD, Route, Scan, bounded, join
+from orchestrator.gsd.routes.found import ANY, METHODS, UNTOLD, Mount, Route, Scan, bounded, join
 from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, literal
 from orchestrator.gsd.sources.code import Text
 
 _ROUTE = re.compile(r"\bRoute::(?P<first>\w{1,40})\s{0,4}(?P<open>\()")
+_TAKEN = re.compile(
+    r"\b(?:require|include)(?:_once)?\s{0,4}\(?\s{0,4}__DIR__\s{0,4}\.\s{0,4}['\"]/(?P<file>[\w./-]{1,200}\.php)['\"]"
+)
+_FILE = "#file"
+"""What the routes of a file belong to that another takes in."""
 _NEXT = re.compile(r"\s{0,80}->\s{0,8}(?P<verb>\w{1,40})\s{0,4}(?P<open>\()")
 _VERBS = frozenset({"get", "post", "put", "patch", "delete", "options", "any"})
 _RESOURCES = frozenset({
@@ -32,7 +38,8 @@ def scan(text: Text) -> Scan:
     found = Scan(text.path)
     code = text.code
     groups: list[tuple[int, int, str | None]] = []
-    base = "/api" if text.path.endswith("routes/api.php") else ""
+    # The framework itself takes in these files; any other is given its prefix by the one that takes it in.
+    base = {"web.php": "", "api.php": "/api"}.get(text.path.rpartition("routes/")[2])
     if "withRouting" in code and "apiPrefix" in code:
         found.everywhere.add(("laravel", "**"))  # bootstrap/app.php changes what stands before routes/api.php
     if "RouteServiceProvider" in text.path and "Route::" in code:
@@ -50,6 +57,15 @@ def scan(text: Text) -> Scan:
         if serving is None:
             continue
         _served(found, text, serving, [*around, *_prefixes(code, calls)], base)
+    for one in bounded(_TAKEN.finditer(code), found, text):
+        around = [prefix for start, end, prefix in groups if start < one.start() < end]
+        if None not in around:
+            child = f"require {one['file']}"
+            found.names[child] = (posixpath.normpath(f"{posixpath.dirname(text.path)}/{one['file']}"), _FILE)
+            prefix = join(base or "", "/".join(part for part in around if part))
+            found.mounts.append(
+                Mount("" if base is not None else _FILE, prefix, child, text.path, text.line_of(one.start()))
+            )
     return found
 
 
@@ -89,14 +105,14 @@ def _group(
     groups.append((at, end if end >= 0 else len(code), prefix))
 
 
-def _served(found: Scan, text: Text, serving: tuple[str, int], around: list[str | None], base: str) -> None:
+def _served(found: Scan, text: Text, serving: tuple[str, int], around: list[str | None], base: str | None) -> None:
     verb, at = serving
     line = text.line_of(at)
     given = arguments(text.code, at)
     told = given[1] if verb == "match" and len(given) > 1 else given[0] if given else ""
     path = literal(told)
-    owner = "#group" if None in around else ""
-    whole = join(base, "/".join(one for one in around if one))
+    owner = "#group" if None in around else _FILE if base is None else ""
+    whole = join(base or "", "/".join(one for one in around if one))
     if path is None or verb not in _VERBS | _RESOURCES | {"match"} or path.startswith("http"):
         found.dynamic.append(line)
     elif verb in _RESOURCES:

@@ -54,7 +54,7 @@ _BELONGS = re.compile(
     r"|^[ \t]{0,80}(?P<more>\w{1,80})\.(?:append|extend|insert|add_routes|router\.add_routes)\s{0,4}\("
 )
 _ROOT = re.compile(r"(?m)^[ \t]{0,40}ROOT_URLCONF[ \t]{0,8}=[ \t]{0,8}[\"']([\w.]{1,200})[\"']")
-_COMPUTED = re.compile(r"^(?:url_)?prefix\s{0,8}=\s{0,8}(?![rRbBuU]?[\"'])")
+_COMPUTED = re.compile(r"^(?:\*\*|(?:url_)?prefix\s{0,8}=\s{0,8}(?![rRbBuU]?[\"']))")
 _PATTERNS = re.compile(
     r"(?m)^[ \t]{0,40}urlpatterns[ \t]{0,8}"
     r"(?:(?::[^=\n]{1,80})?\+?=(?!=)|\.(?P<call>append|extend|insert)\s{0,4}(?P<open>\())\s{0,80}"
@@ -101,6 +101,8 @@ def scan(text: Text, module: Module) -> Scan:
     came = set() if _OTHER_APP.search(code) else {"app"}  # also one that a function was given
     routers = (found.apps | set(made) | came) - {"urlpatterns"}
     found.handed = handed.handed(found, text, routers)
+    if "DispatcherMiddleware" in code:
+        found.everywhere |= {(framework, "**") for framework in found.frameworks}  # it may put a prefix before all
     root = _ROOT.search(code)
     if root:
         found.apps.add("#django")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from orchestrator.gsd.routes import handed
-from orchestrator.gsd.routes.found import ANY, CALLS, METHODS, Route, Scan, bounded, join
+from orchestrator.gsd.routes.found import ANY, CALLS, METHODS, UNTOLD, Route, Scan, bounded, join
 from orchestrator.gsd.routes.mounts_script import Resolve, middleware_of, mounted
 from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, keyword, literal
 from orchestrator.gsd.sources.code import Text, ending
@@ -42,6 +42,9 @@ _OWN_EXPORT = re.compile(
     r"\bexport\s{1,4}(?:async\s{1,4})?(?:function\s{1,4}|const\s{1,4})(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|ALL)\b"
 )
 _LISTED_EXPORT = re.compile(r"\bexport\s{0,4}(?:const\s{0,4})?\{([^}]{0,1000})\}")
+_OWN_HANDLER = re.compile(
+    r"\bexport\s{1,4}default\s{1,4}(?:async\b|function\b|\()|\bmodule\.exports\s{0,4}=\s{0,4}(?:async\b|function\b|\()"
+)
 _PASSED_ON = re.compile(r"\bexport\s{0,4}\*")
 _METHOD_TEST = re.compile(
     r"""\bmethod\s{0,4}(?:===?|!==?)\s{0,4}["'](GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS)["']|\bcase\s{1,4}["'](GET|POST|PUT|PATCH|DELETE)["']"""
@@ -49,6 +52,9 @@ _METHOD_TEST = re.compile(
 _CONTROLLER = re.compile(r"@Controller\s{0,4}(?P<open>\()")
 _DECORATED = re.compile(r"@(?P<verb>Get|Post|Put|Patch|Delete|Head|Options|All)\s{0,4}(?P<open>\()")
 _GLOBAL = re.compile(r"(?P<what>\.setGlobalPrefix|\.enableVersioning|\bRouterModule\.register)\s{0,4}(?P<open>\()")
+_INNER = re.compile(
+    r"(?:async\s{1,8})?(?:function\s{0,8}[\w$]{0,80}\s{0,8})?\(?\s{0,40}(?P<name>[A-Za-z_$][\w$]{0,80})\s{0,8}[,):=]"
+)
 _SWAGGER = re.compile(r"\bSwaggerModule\.setup\s{0,4}(?P<open>\()")
 _GUARDS = re.compile(r"@Use(?:Guards|Interceptors|Pipes)\s{0,4}\(([^)\n]{1,200})\)")
 _PLUGIN = re.compile(
@@ -181,6 +187,8 @@ def _call(found: Scan, text: Text, called: tuple[str, str, bool, int], opening: 
     path = literal(given[0]) if given else None
     if verb in {"use", "register", "mount"} or (verb == "route" and len(given) > 1 and path is not None):
         if likely:
+            if verb == "register" and (inner := _INNER.match(given[0] if given else "")) and inner["name"] == owner:
+                found.mixed.add(owner)  # a function's own router by the same name
             mounted(found, owner, given, line, resolve)
     elif verb == "route":
         _whole(found, text, owner, opening)
@@ -299,9 +307,13 @@ def _by_place(text: Text) -> list[Route] | None:
     path = text.path
     parts = path.split("/")
     name = parts[-1]
+    if _is_inside(parts):
+        return None
     if ending(path) not in {".ts", ".js", ".tsx", ".jsx", ".mjs"}:
         return None
     if name.startswith("route.") and "app" in parts[:-1]:
+        if any(part.startswith(("_", "(.")) for part in parts[parts.index("app") :]):
+            return None  # a private folder, or a route that stands in for another
         return _exported(text, _url(parts[parts.index("app") + 1 : -1]), "next")
     if name.startswith("+server.") and "routes" in parts[:-1]:
         return _exported(text, _url(parts[parts.index("routes") + 1 : -1]), "sveltekit")
@@ -311,12 +323,12 @@ def _by_place(text: Text) -> list[Route] | None:
             own = _exported(text, _url([*below[:-1], _plain(name)]), "astro")
             if own:
                 return own
-            methods = dict.fromkeys(one[1] or one[2] for one in _METHOD_TEST.finditer(text.code))
+            methods = _tested(text)
             line = _default_line(text)
             if not line:
                 return None
             url = _url([*below[:-1], _plain(name)])
-            return [Route(method, url, path, line, framework="next") for method in methods or [ANY]]
+            return [Route(method, url, path, line, framework="next") for method in methods]
     if "server" in parts[:-1]:
         below = parts[parts.index("server") + 1 :]
         if (
@@ -329,6 +341,21 @@ def _by_place(text: Text) -> list[Route] | None:
             url = _url([*(below[:-1] if below[0] == "api" else below[1:-1]), pieces[0]])
             return [Route(verb, url, path, _default_line(text) or 1, framework="nuxt")]
     return None
+
+
+def _is_inside(parts: list[str]) -> bool:
+    """Whether a path is one below a source directory that is not its own: ``src/lib/app/…``."""
+    at = next((at for at, part in enumerate(parts) if part in {"app", "pages", "server", "routes"}), 0)
+    return "src" in parts[: max(0, at - 1)] or "components" in parts[:at]
+
+
+def _tested(text: Text) -> list[str]:
+    """The methods a handler asks about; `UNTOLD` as well where it may answer others, `ANY` where it asks for none."""
+    tests = list(_METHOD_TEST.finditer(text.code))
+    methods = list(dict.fromkeys(one[1] or one[2] for one in tests))
+    if methods:
+        return methods if all("!=" in one[0] for one in tests) else [*methods, UNTOLD]
+    return [ANY] if _OWN_HANDLER.search(text.code) and not re.search(r"\bmethod\b", text.code) else [UNTOLD]
 
 
 def _plain(name: str) -> str:

@@ -30,7 +30,7 @@ _LIKELY = (
     "@Get", "@Post", "@Put", "@Patch", "@Delete", "Controller", "Mapping", "HandleFunc",
     "axum", "actix", "rocket", "gin", "chi", "echo", "app.", "GET", "POST", "PUT", "PATCH", "DELETE", "ventHandler",
     "export default", "module.exports", "add_", "sinatra", "aiohttp", "Nest", "export *", "lobalPrefix",
-    "(app", "app)", "app,", "app }", "_app", "App(",
+    "(app", "app)", "app,", "app }", "_app", "App(", "PathPrefix",
 )  # fmt: skip
 """A text without any of these has no route that is read here."""
 _ENDINGS = (
