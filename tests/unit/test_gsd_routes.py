@@ -470,6 +470,13 @@ def test_a_file_with_endless_calls_is_read_in_part_and_denies_nothing(tmp_path):
     assert found.dynamic
 
 
+def test_blocks_of_rails_without_an_end_are_read_in_part_and_deny_nothing(tmp_path):
+    text = "Rails.application.routes.draw do\n" + "  scope '/a' do\n  get 'x', to: 'a#b'\n" * 60_000
+    found = routes(Source(write(tmp_path, {"config/routes.rb": text[:900_000]})))
+    assert len(found.endpoints) < 200
+    assert found.dynamic
+
+
 def test_routers_that_mount_each_other_end(tmp_path):
     files = {"a.ts": EX + "const a = express.Router()\nconst b = express.Router()\na.use('/b', b)\nb.use('/a', a)\na.get('/x', h)\n"}  # fmt: skip
     assert all(not sure for _, _, _, sure in served(tmp_path, files))

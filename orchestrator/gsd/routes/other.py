@@ -244,6 +244,7 @@ _RB_OPENS = re.compile(r"(?:\bdo\b|\{)(?:\s*\|[^|]*\|)?\s*$")
 _RB_ONLY = re.compile(r"\bonly:\s{0,4}(%i\[[^\]]{0,200}\]|\[[^\]]{0,200}\]|:\w{1,20})")
 _RB_EXCEPT = re.compile(r"\bexcept:\s{0,4}(%i\[[^\]]{0,200}\]|\[[^\]]{0,200}\]|:\w{1,20})")
 _UP = "^"
+_RB_DEEP = 100
 _UNTOLD = "\0"
 """Around lines whose prefix is not known."""
 _RB_QUIET = re.compile(
@@ -284,6 +285,9 @@ def rails(text: Text) -> Scan:
             found.dynamic.append(number)
         if opens:
             around.append(piece)
+        if len(around) > _RB_DEEP:
+            found.dynamic.append(number)  # nobody's routes: what follows is not read
+            break
     return found
 
 
