@@ -477,6 +477,13 @@ def test_blocks_of_rails_without_an_end_are_read_in_part_and_deny_nothing(tmp_pa
     assert found.dynamic
 
 
+def test_groups_of_laravel_without_an_end_are_read_in_part_and_deny_nothing(tmp_path):
+    text = "<?php\n" + "Route::prefix('a')->group(function () {\nRoute::get('x', h);\n" * 10_000
+    found = routes(Source(write(tmp_path, {"routes/web.php": text})))
+    assert len(found.endpoints) < 10
+    assert found.dynamic
+
+
 def test_routers_that_mount_each_other_end(tmp_path):
     files = {"a.ts": EX + "const a = express.Router()\nconst b = express.Router()\na.use('/b', b)\nb.use('/a', a)\na.get('/x', h)\n"}  # fmt: skip
     assert all(not sure for _, _, _, sure in served(tmp_path, files))

@@ -52,6 +52,9 @@ def scan(text: Text) -> Scan:
         around = [prefix for start, end, prefix in groups if start < one.start() < end]
         if any(verb == "group" for verb, _ in calls):
             _group(found, code, calls, groups, line)
+            if groups[-1][1] == len(code):
+                found.dynamic.append(line)  # without an end: what follows is not read
+                break
             continue
         serving = next(((verb, at) for verb, at in calls if verb not in _QUIET), None)
         if serving is None:
@@ -72,8 +75,8 @@ def scan(text: Text) -> Scan:
 def _chain(code: str, one: re.Match[str]) -> list[tuple[str, int]]:
     """The calls of one statement, each with where its bracket opens."""
     calls = [(one["first"], one.start("open"))]
-    while len(calls) < 20:
-        end = closing(code, calls[-1][1])
+    while len(calls) < 20 and calls[-1][0] != "group":
+        end = closing(code, calls[-1][1], CALL_CHARS)
         following = _NEXT.match(code, end + 1) if end >= 0 else None
         if following is None:
             break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 CALL_CHARS = 4000
+_PAIRS = {"(": re.compile(r"[()]"), "[": re.compile(r"[\[\]]"), "{": re.compile(r"[{}]")}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _TOKEN = re.compile(
     r"""\"(?:[^"\\\n]|\\[\s\S])*+"?|'(?:[^'\\\n]|\\[\s\S])*+'?|`(?:[^`\\]|\\[\s\S])*+`?|[()\[\]{},]"""
@@ -40,15 +41,11 @@ def arguments(code: str, opening: int) -> list[str]:
 def closing(code: str, opening: int, most: int = 200_000) -> int:
     """The offset of the bracket that closes the one at ``opening``; quotes are not looked at; -1 beyond ``most``."""
     mark = code[opening]
-    other = {"(": ")", "[": "]", "{": "}"}[mark]
     depth = 0
-    for at in range(opening, min(len(code), opening + most)):
-        if code[at] == mark:
-            depth += 1
-        elif code[at] == other:
-            depth -= 1
-            if depth == 0:
-                return at
+    for found in _PAIRS[mark].finditer(code, opening, min(len(code), opening + most)):
+        depth += 1 if found[0] == mark else -1
+        if depth == 0:
+            return found.start()
     return -1
 
 
