@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from orchestrator.gsd.routes.found import ANY, METHODS, UNTOLD, Mount, Route, Scan, bounded, join
-from orchestrator.gsd.sources.call_text import arguments, closing, literal, name_of
+from orchestrator.gsd.sources.call_text import CALL_CHARS, arguments, closing, literal, name_of
 from orchestrator.gsd.sources.code import Text
 
 _FUNC = re.compile(
@@ -208,7 +208,7 @@ def _calls(found: Scan, text: Text, around: object) -> None:
 
 
 def _put(found: Scan, text: Text, route: Route, opening: int, given: list[str]) -> None:
-    end = closing(text.code, opening)
+    end = closing(text.code, opening, CALL_CHARS)
     chained = _METHODS.match(text.code[end + 1 : end + 300]) if end >= 0 else None
     methods = [route.method]
     if chained:
