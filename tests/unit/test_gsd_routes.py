@@ -46,9 +46,10 @@ SERVED = [
             "pages/api/one.ts": "export default function h(req, res) {\n  if (req.method !== 'POST') return\n}\n",
             "pages/api/two.ts": "export default function h(req, res) {\n  if (req.method === 'POST') return\n  list(res)\n}\n",
             "pages/api/any.ts": "export default function h(req, res) {}\n",
+            "pages/api/named.ts": "const h = async (req, res) => {}\nexport default h\n",
             "pages/api/lib.ts": "import h from 'lib'\nexport default h\n",
         },
-        {("POST", "/api/one", 1, True), ("POST", "/api/two", 1, True), ("?", "/api/two", 1, True), ("ANY", "/api/any", 1, True), ("?", "/api/lib", 2, True)},
+        {("POST", "/api/one", 1, True), ("POST", "/api/two", 1, True), ("?", "/api/two", 1, True), ("ANY", "/api/any", 1, True), ("ANY", "/api/named", 2, True), ("?", "/api/lib", 2, True)},
     ),
     (
         {"u.controller.ts": "import { Controller, Get } from '@nestjs/common'\n@Controller('users')\nexport class U {\n  @UseGuards(A)\n  @Get(':id')\n  one() {}\n}\n"},

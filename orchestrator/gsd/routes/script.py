@@ -355,7 +355,13 @@ def _tested(text: Text) -> list[str]:
     methods = list(dict.fromkeys(one[1] or one[2] for one in tests))
     if methods:
         return methods if all("!=" in one[0] for one in tests) else [*methods, UNTOLD]
-    return [ANY] if _OWN_HANDLER.search(text.code) and not re.search(r"\bmethod\b", text.code) else [UNTOLD]
+    named = _DEFAULT.search(text.code)
+    name = re.escape(named[1] or named[2]) if named else "(?!)"
+    own = _OWN_HANDLER.search(text.code) or re.search(
+        rf"\bfunction\s{{1,4}}{name}\s{{0,4}}\(|\bconst\s{{1,4}}{name}\b[^=\n]{{0,80}}=\s{{0,4}}(?:async\s{{0,4}})?\(",
+        text.code,
+    )
+    return [ANY] if own and not re.search(r"\bmethod\b", text.code) else [UNTOLD]
 
 
 def _plain(name: str) -> str:
