@@ -288,6 +288,16 @@ def test_conventions_of_any_shape(raw):
     assert json.dumps(answer)
 
 
+def test_long_conventions_are_cut_and_say_so():
+    long = {f"k{number}": "x" * 1_000 for number in range(1_000)}
+    intel = Intel(conventions={"naming": long, "directories": {"src": "all"}}, conventions_from="x")
+    for type_ in ("all", "naming"):
+        answer = code_answers.get_conventions(snapshot(intel=intel), type=type_)
+        assert (list(answer["naming"]), answer["truncated"]) == ([f"k{number}" for number in range(19)], True)
+    assert answer.get("raw", {}) == {}
+    assert "truncated" not in code_answers.get_conventions(snapshot(intel=intel), type="directories")
+
+
 def test_hotspots():
     shop = snapshot(*SHOP)
     assert code_answers.hotspots(shop, 2) == [

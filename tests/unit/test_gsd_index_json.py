@@ -111,6 +111,30 @@ def test_two_machines_wrote_it(tmp_path):
     assert sorted(found.files) == ["src/a.ts", "src/b.ts", "src/c.ts"]
 
 
+def test_of_two_machines_that_wrote_of_one_file_the_later_counts(tmp_path):
+    write(tmp_path, {"src/a.ts": "", "src/b.ts": ""})
+    late = {"exports": ["now"], "imports": ["./b"], "indexed": 2}
+    for files in (
+        {"/home/one/p/src/a.ts": late, "/home/two/p/src/a.ts": {"exports": ["old"], "indexed": 1}},
+        {"/home/one/p/src/a.ts": {"exports": ["old"], "indexed": "1"}, "/home/two/p/src/a.ts": late},
+    ):
+        found = told(tmp_path, {**files, "/home/one/p/src/b.ts": {}, "/home/two/p/src/b.ts": {}}).files["src/a.ts"]
+        assert (found.exports, found.targets) == (("now",), ("src/b.ts",))
+
+
+def test_roots_are_not_looked_for_without_end(tmp_path, monkeypatch):
+    write(tmp_path, {"src/a.ts": ""})
+    asked = []
+    monkeypatch.setattr(
+        foreign, "_root", lambda root, paths, ids: asked.append(paths) or paths[0].partition("src/")[0]
+    )
+    found = told(tmp_path, {f"/r{number}/src/a.ts": {} for number in range(2_000)})
+    assert (list(found.files), len(asked)) == (["src/a.ts"], foreign.MOST)
+    assert [each.what for each in found.troubles] == [
+        f"{2_000 - foreign.MOST} paths are not of this project, as far as can be told"
+    ]
+
+
 def test_without_files_here_the_name_of_the_directory_tells_then_what_they_share(tmp_path):
     named = tmp_path / "shop"
     named.mkdir()
@@ -180,3 +204,11 @@ def test_v3_under_both_names(tmp_path):
         assert found.files["src/a.ts"].targets == ("src/index.ts",)
         assert found.files["src/index.ts"].source == "files.json"
         assert (found.updated, found.facts["packages"]) == ("2026-02-01T00:00:00Z", 1)
+
+
+@pytest.mark.parametrize("imports", [True, 5, "./c", {"./c": 1}, None, ["./index"]])
+def test_v3_with_imports_of_any_shape_keeps_what_its_graph_says(tmp_path, imports):
+    (tmp_path / "files.json").write_text(json.dumps({"entries": {"a.ts": {"imports": imports}, "index.ts": {}}}))
+    (tmp_path / "deps.json").write_text(json.dumps({"entries": {"a.ts": {"imports": ["./index.js"]}}}))
+    found = index_json.read_v3(tmp_path, tmp_path / "files.json", tmp_path / "deps.json")
+    assert found.files["a.ts"].targets == ("index.ts",)

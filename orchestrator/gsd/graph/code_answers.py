@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.errors import BadRequest
@@ -29,7 +29,7 @@ FEW_OWN = 10
 MAX_LISTED = 70
 MAX_PURPOSE = 240
 MAX_EXPORTS = 50
-MAX_CONVENTIONS = 20_000  # characters of the file as written
+MAX_CONVENTIONS = 20_000  # characters of the file as written, and of each part of it
 NO_FILES = "No file of the code is known. Run /gsd:analyze-codebase, or: orchestrator gsd index"
 NO_SUMMARY = "No intelligence summary available. Run /gsd:analyze-codebase."
 
@@ -162,7 +162,7 @@ def get_conventions(snapshot: Snapshot, *, type: str = "all", directory: str = "
 
     Both dialects of ``conventions.json`` in one form, with the file as it is written in ``raw``; our own index's
     where the project has none. ``directory`` keeps what says something of that directory. ``source`` is empty where
-    there are none.
+    there are none; ``truncated`` is true where a part, or ``raw``, was too long and lost its last entries, or all.
     """
     _one_of("type", type, conventions_read.TYPES)
     _text("directory", directory, MAX_QUERY)
@@ -172,7 +172,10 @@ def get_conventions(snapshot: Snapshot, *, type: str = "all", directory: str = "
         found["directories"] = conventions_read.within(found["directories"], directory)
     if type != "all":
         found = {type: found[type]}
-    answer: dict[str, Any] = {"source": intel.conventions_from, **found}
+    kept = {name: _fitting(part) for name, part in found.items()}
+    answer: dict[str, Any] = {"source": intel.conventions_from, **kept}
+    if any(len(kept[name]) < len(part) for name, part in found.items()):
+        answer["truncated"] = True
     if type == "all" and not directory.strip():
         answer["raw"] = dict(intel.conventions)
         if len(str(answer["raw"])) > MAX_CONVENTIONS:
@@ -341,6 +344,18 @@ def _unparsed(snapshot: Snapshot, node: Node) -> list[str]:
 def _stale(snapshot: Snapshot, paths: list[str]) -> dict[str, Any]:
     found = snapshot.stale(paths)
     return {"stale": found} if found else {}
+
+
+def _fitting(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The first entries of a part of the conventions that there is room for."""
+    room = MAX_CONVENTIONS
+    kept = {}
+    for key, value in part.items():
+        room -= len(key) + len(str(value))
+        if room < 0:
+            break
+        kept[key] = value
+    return kept
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,8 @@ from orchestrator.gsd.graph.slugs import clean, is_absolute, slug
 SAMPLE = 40
 """So many paths are tried against the disk."""
 DEEPEST = 24
+MOST = 30
+"""So many roots are looked for: each costs a look at all paths, and a team has no more machines than that."""
 _SOURCE_DIRECTORIES = frozenset({
     "app", "apps", "backend", "bin", "client", "cmd", "frontend", "internal", "lib", "libs", "packages", "pkg",
     "scripts", "server", "services", "src", "test", "tests", "tools",
@@ -37,7 +39,9 @@ class Roots:
         foreign = sorted(
             {posix(path) for path in paths if is_absolute(path) and not posix(path).startswith(tuple(self.known))}
         )
-        while foreign:
+        for _ in range(MOST):
+            if not foreign:
+                break
             found = _root(root, foreign, ids)
             if not found:
                 break

@@ -104,9 +104,12 @@ def json(root: Path, path: Path, limit: int, troubles: list[Trouble]) -> object:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        if "surrogate" in error.msg:  # half a character, which other JSON readers let through
+        if (
+            "surrogate" in error.msg
+        ):  # half a character, which other JSON readers let through; no answer could carry it
             with contextlib.suppress(ValueError, RecursionError):
-                return stdlib_json.loads(data)
+                text = stdlib_json.dumps(stdlib_json.loads(data), ensure_ascii=False)
+                return orjson.loads(text.encode(errors="replace"))
         troubles.append(Trouble(where, error.lineno, f"is not JSON: {error.msg}", "unreadable"))
         return None
 

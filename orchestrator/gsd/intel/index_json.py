@@ -53,7 +53,8 @@ def read_v3(root: Path, files: Path, deps: Path | None) -> Told:
             ends = next((each for name in ("imports", "depends_on", "dependencies")
                          if isinstance(entry, dict) and isinstance(each := entry.get(name), list)), None)  # fmt: skip
             if ends is not None and key in merged and isinstance(merged[key], dict):
-                merged[key] = {**merged[key], "imports": [*(merged[key].get("imports") or []), *ends]}
+                own = merged[key].get("imports")
+                merged[key] = {**merged[key], "imports": [*(own if isinstance(own, list) else ()), *ends]}
     _fill(told, root, (relative(root, files), "files.json"), merged, "")
     return told
 
@@ -85,6 +86,8 @@ def _fill(told: Told, root: Path, what: tuple[str, str], files: dict[str, Any], 
             outside += 1
         elif not isinstance(entry, dict):
             bad += 1
+        elif path in found:  # of two machines, say: the one that looked last knows what is there
+            found[path] = max(entry, found[path], key=_indexed)
         elif len(found) < MAX_FILES:
             found[path] = entry
     if len(files) > MAX_FILES:
@@ -100,6 +103,11 @@ def _fill(told: Told, root: Path, what: tuple[str, str], files: dict[str, Any], 
             source, "", path, said.text(purpose, said.MAX_PURPOSE), said.text(entry.get("type"), 60).lower(),
             said.exports(entry.get("exports")), "", _targets(names, path, entry.get("imports")), by_path=True,
         )  # fmt: skip
+
+
+def _indexed(entry: dict[str, Any]) -> float:
+    when = entry.get("indexed")
+    return float(when) if isinstance(when, int | float) else 0.0
 
 
 def _targets(names: Names, path: str, imports: object) -> tuple[str, ...]:
