@@ -81,3 +81,39 @@ def test_what_a_file_exports_is_what_any_source_says_of_it() -> None:
     node = merging.graph.locate("r.py").node
     assert node is not None and node.exports == ("router", "start")
     assert exports(["async", "type Status", "run", "Status"]) == ("Status", "run")
+
+
+def test_a_path_never_means_another_of_the_same_slug() -> None:
+    paths = ("src/日本.ts", "src/lib/db.ts", "src/a-b.ts", "c-d.ts", "src/größe.ts")
+    graph = _merged(*(_imports(path) for path in paths)).graph
+    for text in (
+        "src/中文.ts",
+        "src/中文",
+        "中文.ts",
+        "src/lib-db.ts",
+        "src/lib_db",
+        "src/a_b.ts",
+        "c_d.ts",
+        "gröse.ts",
+    ):
+        assert graph.locate(text).node is None, text
+    assert graph.locate("src/lib-db.ts").candidates == ("src/lib/db.ts",)
+    for text, path in (
+        ("src/日本.ts", "src/日本.ts"),
+        ("SRC/Lib/DB.js", "src/lib/db.ts"),
+        ("src-lib-db.ts", "src/lib/db.ts"),
+        ("src/gro\u0308ße.ts", "src/größe.ts"),
+    ):
+        node = graph.locate(text).node
+        assert node is not None, text
+        assert node.path == path
+
+
+def test_a_link_never_means_another_of_the_same_slug() -> None:
+    merging = _merged(
+        _links("a.ts", "src/日本", "src/中文.ts", "src-größe"),
+        _imports("src/日本.ts"),
+        _imports("src/größe.ts"),
+    )
+    assert _ends(merging, "a.ts") == {"src/日本.ts": "entity", "src/größe.ts": "entity"}
+    assert merging.graph.dangling == 1

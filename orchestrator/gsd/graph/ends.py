@@ -5,6 +5,7 @@ Keeps in mind what was looked for by name, so that it can be told whose edges a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from posixpath import basename, dirname, join, normpath
 from typing import Protocol
@@ -12,12 +13,14 @@ from typing import Protocol
 from orchestrator.gsd.graph.protocol import Node, Via
 from orchestrator.gsd.graph.said import RANK, Said
 from orchestrator.gsd.graph.slugs import SCRIPT, extension, plain, readings, slug, tails, without_extension
+from orchestrator.gsd.graph.words import fold
 
 End = tuple[int, int]
 """The number of a node, and of how it is known that an edge ends there."""
 _AMBIGUOUS, _UNKNOWN = -1, -2
 _PLAIN = SCRIPT | {""}
 _FEW = 40
+_SIGNS = re.compile(r"[\W_]+")
 _ANYWHERE = frozenset({"index", "index-md", "init", "mod"})
 """Names that a file may have in any directory: that one lies beside does not tell that it is meant."""
 
@@ -120,6 +123,8 @@ class Ends:
                     end = self._by_path(known, number, target)
                 elif end is None:
                     end, by_suffix = self._by_name(known, number, target, imports)
+                    if end is not None and not target.isascii() and not _spelled(known.node(end), target):
+                        end = None
                 if end is None:
                     if each.by_path:
                         imports.unmet.add(slug(basename(target)))
@@ -210,6 +215,13 @@ class Ends:
 def _ends_in(node: Node | None, word: str) -> bool:
     """Whether the node's id ends in the word; the directory's name stands for its index."""
     return node is not None and node.id.endswith((f"-{word}", f"-{word}-index"))
+
+
+def _spelled(node: Node | None, target: str) -> bool:
+    """Whether the node's path or id ends in a name that is not ASCII: its slug has lost what tells it from others."""
+    wanted = _SIGNS.sub("-", fold(without_extension(target))).strip("-")
+    names = (node.id, _SIGNS.sub("-", fold(without_extension(node.path))).strip("-")) if node is not None else ()
+    return any(f"-{name}".endswith(f"-{wanted}") for name in names)
 
 
 def _by_path_first(said: Said) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from unicodedata import normalize
 
 from orchestrator.gsd.graph.foreign import posix
 from orchestrator.gsd.graph.layers import Layers
@@ -35,7 +36,9 @@ def locate(graph: Layers, text: str) -> Located:
     if not text or len(text) > MAX_TEXT or "\0" in text:
         return Located(None)
     path = _relative(graph, text)
-    for number in (graph.at(path) if path else None, graph.named(text), graph.named(text.lower())):
+    # One machine composes an accented letter, the next takes it apart.
+    forms = [path] if path.isascii() else [path, normalize("NFC", path), normalize("NFD", path)]
+    for number in (*map(graph.at, forms), graph.named(text), graph.named(text.lower())):
         if number is not None:
             return Located(graph.node(number))
     wanted = path or posix(text).lstrip("/")
@@ -73,8 +76,16 @@ def _relative(graph: Layers, text: str) -> str:
 
 
 def _fits(graph: Layers, number: int, wanted: str) -> bool:
+    """Whether the node of such a slug may be meant: a slug drops what many a path differs in."""
     node = graph.node(number)
     assert node is not None
+    is_id = has_ending(wanted) and graph.named(without_extension(wanted).lower()) == number
+    if "/" in wanted or not wanted.isascii() or (has_ending(wanted) and not is_id):
+        stem, there = (f"/{fold(without_extension(each))}" for each in (wanted, node.path))
+        if node.path != node.id and not (stem.endswith(there) or there.endswith(stem)):
+            return False
+        if node.path == node.id and not wanted.isascii():
+            return False
     if not has_ending(wanted):
         return True
     asked, there = extension(wanted).lower(), extension(node.path).lower()
