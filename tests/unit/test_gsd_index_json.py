@@ -212,3 +212,10 @@ def test_v3_with_imports_of_any_shape_keeps_what_its_graph_says(tmp_path, import
     (tmp_path / "deps.json").write_text(json.dumps({"entries": {"a.ts": {"imports": ["./index.js"]}}}))
     found = index_json.read_v3(tmp_path, tmp_path / "files.json", tmp_path / "deps.json")
     assert found.files["a.ts"].targets == ("index.ts",)
+
+
+def test_a_dependency_graph_that_is_none_is_told(tmp_path):
+    (tmp_path / "files.json").write_text(json.dumps({"entries": {"a.ts": {}}}))
+    (tmp_path / "deps.json").write_text("[]")
+    (trouble,) = index_json.read_v3(tmp_path, tmp_path / "files.json", tmp_path / "deps.json").troubles
+    assert (trouble.file, trouble.kind) == ("deps.json", "unreadable")

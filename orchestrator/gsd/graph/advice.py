@@ -81,6 +81,11 @@ def unparsed(files: Sequence[str]) -> str:
     return f"What {', '.join(files[:5])}{more} import{'s' * (len(files) == 1)} could not be read: look there by hand."
 
 
+def unclear(file: str) -> str:
+    """What to say of a file that a link may mean, by a name that others have as well."""
+    return f"Who depends on {file} is not clear: links name it and other files alike. Search its importers by hand."
+
+
 def _run(tests: Sequence[str], count: int) -> str:
     if not count:
         return "No test is among them: look for the tests that cover it."

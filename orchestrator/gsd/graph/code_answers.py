@@ -20,8 +20,9 @@ MAX_RESULTS = 100
 MAX_DEPTH = 10
 _STORES = frozenset({
     ".agents/gsd/index.db", ".planning/intel/graph.db", ".planning/intel/index.json", ".planning/intel/files.json",
-    ".planning/intel/file-roles.json",
+    ".planning/intel/file-roles.json", ".planning/intel/deps.json", ".planning/intel/dependency-graph.json",
 })  # fmt: skip
+_ENTITIES = ".planning/intel/entities/"
 FEW = 2
 """A graph with fewer edges than one for so many files does not tell who imports what."""
 FEW_OWN = 10
@@ -118,7 +119,8 @@ def pre_edit_check(
     """``{safe, blast_radius, breaking_files, recommendation, example?}`` (A3, the sibling document).
 
     ``safe`` is false where something depends on the file, true only where nothing does, its importers would be
-    known (`_followed`) and every store and source file could be read, as of ``as_of``; else null. ``blast_radius``
+    known (`_followed`), no link may mean it or another, and every store and source file could be read, as of
+    ``as_of``; else null, with ``notes``. ``blast_radius``
     counts all that is affected within ten steps, ``breaking_files`` are direct dependents, ``example`` one, with what
     it may use.
     """
@@ -134,6 +136,8 @@ def pre_edit_check(
     unread = _unread(snapshot)
     found = snapshot.graph.affected(node.id, MAX_DEPTH, MAX_LISTED)
     unseen = [] if found.direct else _unparsed(snapshot, node)
+    if not found.direct and snapshot.graph.may_be_meant(node.id):
+        unread = {"notes": [*unread.get("notes", ()), advice.unclear(node.path)]}
     if unseen:
         unread = {"notes": [*unread.get("notes", ()), advice.unparsed(unseen)]}
     words = set(_NAME.findall(planned_change))
@@ -327,6 +331,12 @@ def _unread(snapshot: Snapshot) -> dict[str, Any]:
         for one in snapshot.intel.troubles
         if one.kind == "unreadable" and one.file in _STORES
     ]
+    entities = [
+        one for one in snapshot.intel.troubles if one.kind == "unreadable" and f"{one.file}/".startswith(_ENTITIES)
+    ]
+    if entities:
+        more = f", and {len(entities) - 1} more like it" if len(entities) > 1 else ""
+        found.append(f"{entities[0].file} could not be read: {entities[0].what}{more}")
     return {"notes": found} if found else {}
 
 

@@ -12,6 +12,8 @@ from orchestrator.gsd.graph import locating, search
 from orchestrator.gsd.graph.layers import Base, Layers
 from orchestrator.gsd.graph.protocol import Affected, Hit, Located, Node, Reached, Via
 from orchestrator.gsd.graph.reach import Reaching, levels_of
+from orchestrator.gsd.graph.said import BY_PATH
+from orchestrator.gsd.graph.slugs import slug, tails
 
 _KEPT = 100  # answers about one file come in twos and threes: blast radius, check before an edit, entity
 _WIDE = 12  # a twelfth of all nodes: so many are put in order by going through all paths, not by sorting theirs
@@ -80,6 +82,18 @@ class CodeGraph(Layers):
     def dependents_count(self, node_id: str) -> int:
         """How many files depend on it, one step away."""
         return len(self.ins(self._number(node_id)))
+
+    def may_be_meant(self, node_id: str) -> bool:
+        """Whether there is an edge by name that may end in it, or as well in another file of such a name."""
+        number = self._number(node_id)
+        name = slug(self.known(number).path)
+        if not self.unclear.isdisjoint((*tails(node_id), *tails(name))):
+            return True
+        other = self.named(name)
+        if other is None or other == number:
+            return False
+        # Two files of one slug, say a.ts and a.py: a link of this name was given to the one of them.
+        return any(not BY_PATH.issuperset(self._via(source, other).split(", ")) for source in self.ins(other))
 
     def reach(self, node_id: str, max_depth: int) -> list[Reached]:
         """The files that depend on it within so many steps, each once at its least depth, by depth and path."""

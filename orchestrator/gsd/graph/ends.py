@@ -34,6 +34,7 @@ class _Imports:
     def __init__(self) -> None:
         self.met: set[int] = set()
         self.unmet: set[str] = set()
+        self.unclear: set[str] = set()  # names of links that fit several nodes
 
 
 class Known(Protocol):
@@ -78,11 +79,17 @@ class Ends:
         self._suffixes: dict[str, int] = {}  # what a suffix means: a number, ambiguous, unknown
         self._missing: set[str] = set()  # suffixes of which that is not known yet
         self._dangling: dict[int, int] = {}
+        self._unclear: dict[int, set[str]] = {}
 
     @property
     def dangling(self) -> int:
         """How many edges end in nothing that is known."""
         return sum(self._dangling.values())
+
+    @property
+    def unclear(self) -> frozenset[str]:
+        """The ends of ids by which links name several nodes, so that each of those may be meant."""
+        return frozenset().union(*self._unclear.values())
 
     def of(self, known: Known, said: Mapping[int, Sequence[Said]]) -> dict[int, list[End]]:
         """The ends of the edges of some nodes, by what is said of each."""
@@ -105,10 +112,12 @@ class Ends:
     def forget(self, number: int) -> None:
         """A node that is gone."""
         self._dangling.pop(number, None)
+        self._unclear.pop(number, None)
 
     def renumber(self, new: Sequence[int]) -> None:
         """The nodes have other numbers now."""
         self._dangling = {new[old]: times for old, times in self._dangling.items()}
+        self._unclear = {new[old]: words for old, words in self._unclear.items()}
         self._wanted = {word: {new[old] for old in who} for word, who in self._wanted.items()}
         self._suffixes = {word: new[old] if old >= 0 else old for word, old in self._suffixes.items()}
 
@@ -140,6 +149,10 @@ class Ends:
             self._dangling[number] = len(lost)
         else:
             self._dangling.pop(number, None)
+        if imports.unclear:
+            self._unclear[number] = imports.unclear
+        else:
+            self._unclear.pop(number, None)
         return [(end, self._via(ways)) for end, ways in found.items()]
 
     def _by_path(self, known: Known, number: int, target: str) -> int | None:
@@ -182,6 +195,8 @@ class Ends:
                 self._missing.add(word)
             elif meant >= 0:
                 return meant, True
+            elif meant == _AMBIGUOUS:
+                imports.unclear.add(word)
         return None, False
 
     def _learn(self, known: Known) -> None:

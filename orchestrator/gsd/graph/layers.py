@@ -90,6 +90,7 @@ class Layers:
         self.touched: set[int] = set()
         self.edge_count = sum(map(len, base.outs))
         self.dangling_count = 0
+        self.unclear: frozenset[str] = frozenset()
 
     def draft(self) -> Self:
         """The next graph, to be changed by `merging` before it is given out; the same base below it."""
@@ -184,6 +185,6 @@ class Layers:
         self.edge_count += len(now) - len(before)
         self.touched.add(number)
 
-    def set_dangling(self, count: int) -> None:
-        """How many edges end in nothing that is known."""
-        self.dangling_count = count
+    def set_dangling(self, count: int, unclear: frozenset[str]) -> None:
+        """How many edges end in nothing that is known, and the ends of ids that name several nodes."""
+        self.dangling_count, self.unclear = count, unclear

@@ -177,7 +177,7 @@ class Merging:
             Base([nodes[old] for old in order], outs, kinds, [tuple(each) for each in ins], names),
             self._vias, self._all_roots(),
         )  # fmt: skip
-        graph.set_dangling(self._ends.dangling)
+        graph.set_dangling(self._ends.dangling, self._ends.unclear)
         return graph
 
     # -- a few at a time ---------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Merging:
         said_again = {number: self._members[number] for number in again if draft.node(number) is not None}
         for number, found in self._ends.of(draft, said_again).items():
             draft.set_outs(number, found)
-        draft.set_dangling(self._ends.dangling)
+        draft.set_dangling(self._ends.dangling, self._ends.unclear)
         if len(draft.touched) > max(MOST_CHANGED, draft.total // 5):
             self.graph = self._build()
         else:

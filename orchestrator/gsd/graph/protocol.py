@@ -103,6 +103,9 @@ class Graph(Protocol):
     def dependents_count(self, node_id: str) -> int:
         """How many files depend on it, one step away."""
 
+    def may_be_meant(self, node_id: str) -> bool:
+        """Whether there is an edge by name that may end in it, or as well in another file of such a name."""
+
     def reach(self, node_id: str, max_depth: int) -> list[Reached]:
         """The files that depend on it within so many steps, each once at its least depth, by depth and path."""
 

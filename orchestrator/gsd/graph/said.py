@@ -11,6 +11,8 @@ from orchestrator.gsd.model import Trouble
 SOURCES = ("graph.db", "entity", "index.json", "files.json", "index")
 """Where facts come from, the one that wins first (issue 7)."""
 RANK: Mapping[str, int] = {source: rank for rank, source in enumerate(SOURCES)}
+BY_PATH = frozenset({"index.json", "files.json", "index"})
+"""Those that say by path what a file depends on; the others by name."""
 
 MAX_PURPOSE = 4_000
 MAX_NAME = 1_000  # characters of an id or a path

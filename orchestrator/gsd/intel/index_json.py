@@ -47,7 +47,10 @@ def read_v3(root: Path, files: Path, deps: Path | None) -> Told:
         told.updated = moment(meta.get("updated_at"))
     merged: dict[str, Any] = dict(found or {})
     if deps is not None:
-        edges = entries(intel_source.json(root, deps, MAX_BYTES, told.troubles)) or {}
+        value = intel_source.json(root, deps, MAX_BYTES, told.troubles)
+        edges = entries(value) or {}
+        if value is not None and entries(value) is None:
+            told.troubles.append(Trouble(relative(root, deps), 0, "has no object of entries", "unreadable"))
         told.facts["packages"] = sum(1 for key in edges if "/" not in key or key.startswith("@"))
         for key, entry in edges.items():
             ends = next((each for name in ("imports", "depends_on", "dependencies")
