@@ -117,3 +117,33 @@ def test_a_link_never_means_another_of_the_same_slug() -> None:
     )
     assert _ends(merging, "a.ts") == {"src/日本.ts": "entity", "src/größe.ts": "entity"}
     assert merging.graph.dangling == 1
+
+
+def _ids(merging: Merging) -> dict[str, str]:
+    return {node.path: node.id for node in merging.graph.nodes.values()}
+
+
+def test_what_has_no_path_is_changed_where_it_went_though_a_file_is_called_so() -> None:
+    merging = _merged(*(_imports(f"f{number}.ts") for number in range(30)), _imports("x.ts"), _links("a.ts", "x"))
+    merging.replace("graph.db", {"x": Said("graph.db", "x", "src/deep.ts")})
+    for purpose in ("one", "two"):
+        merging.change([("entity", "x", Said("entity", "x", "", purpose))])
+        node = merging.graph.locate("src/deep.ts").node
+        assert node is not None
+        assert node.purpose == purpose
+
+
+def test_ids_of_one_slug_do_not_hang_on_who_came_first() -> None:
+    rest = [_imports(f"f{number}.ts") for number in range(30)]
+    merging = _merged(*rest, _imports("src/a.py"), _links("b.ts", "src-a"))
+    assert _ends(merging, "b.ts") == {"src/a.py": "entity"}
+    merging.change([("index.json", "src/a.ts", _imports("src/a.ts"))])
+    assert _ids(merging) == _ids(_merged(*rest, _imports("src/a.py"), _imports("src/a.ts"), _links("b.ts", "src-a")))
+    assert _ends(merging, "b.ts") == {"src/a.ts": "entity"}
+    base = merging.graph.base
+    merging.change([("index.json", "src/a.css", _imports("src/a.css"))])
+    assert merging.graph.base is base, "one more of the name, behind the others, is no reason to build all anew"
+    assert merging.graph.nodes["src-a-css"].path == "src/a.css"
+    merging.change([("index.json", "src/a.ts", None)])
+    assert _ids(merging)["src/a.css"] == "src-a"
+    assert _ends(merging, "b.ts") == {"src/a.css": "entity"}

@@ -9,7 +9,7 @@ alone (A2); an end that fits several, or none, dangles.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 
 from orchestrator.gsd.graph.codegraph import CodeGraph
@@ -126,7 +126,7 @@ class Merging:
                         self._contested.add(each.id.lower())
                 elif each.id:
                     loose.append(each)
-        homes, names = _ids(groups, claims)
+        homes, names = self._ids(groups, claims)
         order = list(homes)
         for each in loose:
             low = each.id.lower()
@@ -136,7 +136,7 @@ class Merging:
             found = groups.get(home, ())
             groups[home] = tuple(sorted((*found, each), key=lambda one: RANK[one.source]))
             if home not in homes:
-                names[_free(low, "", names.get)] = len(order)
+                names[self._free(low, "", names.get)] = len(order)
                 order.append(home)
                 homes[home] = low
         numbers = {home: number for number, home in enumerate(homes)}
@@ -145,6 +145,30 @@ class Merging:
                 if each.id and names.setdefault(each.id.lower(), numbers[home]) != numbers[home]:
                     self._contested.add(each.id.lower())
         return homes, names, {home: groups[home] for home in homes}
+
+    def _ids(self, groups: Iterable[str], claims: Mapping[str, str]) -> tuple[dict[str, str], dict[str, int]]:
+        """An id for each path: its slug; for a second of one slug with its ending (``a-py``), then a number."""
+        homes: dict[str, str] = {}
+        names: dict[str, int] = {}
+        for number, path in enumerate(sorted(groups, key=lambda path: _first(path, claims))):
+            homes[path] = self._free(slug(path), path, names.get)
+            names[homes[path]] = number
+        return homes, names
+
+    def _free(self, wanted: str, path: str, taken: Callable[[str], int | None]) -> str:
+        """An id that nobody has; those that others have are contested from now on: who comes first gets them."""
+        wanted = wanted or "file"
+        if taken(wanted) is None:
+            return wanted
+        self._contested.add(wanted)
+        if ending := extension(path):
+            wanted = f"{wanted}-{ending[1:].lower()}"
+        found, times = wanted, 1
+        while taken(found) is not None:
+            self._contested.add(found)
+            times += 1
+            found = f"{wanted}-{times}"
+        return found
 
     def _ordered(self, nodes: list[Node], names: dict[str, int], ends: dict[int, list[tuple[int, int]]]) -> CodeGraph:
         """The graph with its nodes in the order of hotspots; everything that holds numbers is told the new ones."""
@@ -184,7 +208,9 @@ class Merging:
 
     def _apply(self, changes: Sequence[Change]) -> bool:
         """Make the next graph out of this one; False, with nothing done, where only building it anew is right."""
-        if any(self._moves(self._files[source].get(key), now) for source, key, now in changes):
+        pairs = [(self._files[source].get(key), now) for source, key, now in changes]
+        changed = {each.path for pair in pairs for each in pair if each is not None}
+        if any(self._moves(before, now, changed) for before, now in pairs):
             return False
         draft = self.graph.draft()
         edited: dict[str, list[Said]] = {}
@@ -197,10 +223,12 @@ class Merging:
                 if home not in edited:
                     number = draft.at(home)
                     edited[home] = [] if number is None else list(self._members[number])
-                if gone:
+                if not gone:
+                    edited[home].append(each)
+                elif each in edited[home]:
                     edited[home].remove(each)
                 else:
-                    edited[home].append(each)
+                    return False  # an id that several call their own: it had gone to another
         for source, key, now in changes:
             self._put(source, key, now)
         again: set[int] = set()
@@ -218,7 +246,7 @@ class Merging:
             self.graph = draft
         return True
 
-    def _moves(self, before: Said | None, now: Said | None) -> bool:
+    def _moves(self, before: Said | None, now: Said | None, changed: Container[str]) -> bool:
         """Whether the change could make one node of two or two of one, through names beyond its path."""
         if before is not None and now is not None and (before.id, before.path) == (now.id, now.path):
             return False
@@ -228,7 +256,24 @@ class Merging:
             low = each.id.lower()
             if not each.path or low in self._contested or low in self._pathless or slug(each.path) in self._pathless:
                 return True
+            called = self.graph.named(low) if low else None
+            if called is not None and self.graph.known(called).path != each.path:
+                return True
+            if self._takes_id(each.path, changed):
+                return True
         return False
+
+    def _takes_id(self, path: str, changed: Container[str]) -> bool:
+        """Whether a file that comes or goes changes the id of another: who comes first by `_first` has it."""
+        wanted, number = slug(path) or "file", self.graph.at(path)
+        if number is not None:
+            return wanted in self._contested or self.graph.known(number).id in self._contested
+        holder = self.graph.named(wanted)
+        if holder is None:
+            return False
+        node = self.graph.known(holder)
+        claims = {each.id.lower(): node.path for each in self._members[holder]}
+        return node.id != wanted or node.path in changed or _first(path, claims) < _first(node.path, claims)
 
     def _home(self, graph: CodeGraph, node_id: str) -> str:
         """The path of the node to which what is said without one was given; `_moves` has seen that it stays there."""
@@ -243,7 +288,7 @@ class Merging:
         """Put what is said of a path now into the draft; the nodes whose edges must be looked at again."""
         number = draft.at(path)
         before = None if number is None else draft.node(number)
-        node_id = before.id if before is not None else _free(slug(path), path, draft.named)
+        node_id = before.id if before is not None else self._free(slug(path), path, draft.named)
         if number is None or before is None:
             number = draft.put(None, path, _node(path, said, node_id))
         old = {node_id, *(each.id.lower() for each in self._members.get(number, ()) if each.id)} if before else set()
@@ -297,29 +342,6 @@ def _one(sources: tuple[str, ...]) -> tuple[str, ...]:
     return sources  # one object for all nodes that have the same
 
 
-def _ids(groups: Iterable[str], claims: Mapping[str, str]) -> tuple[dict[str, str], dict[str, int]]:
-    """An id for each path: its slug; for the second of one slug with its ending (``a-py``), for a third a number."""
-    homes: dict[str, str] = {}
-    names: dict[str, int] = {}
-    for number, path in enumerate(sorted(groups, key=lambda path: _first(path, claims))):
-        homes[path] = _free(slug(path), path, names.get)
-        names[homes[path]] = number
-    return homes, names
-
-
 def _first(path: str, claims: Mapping[str, str]) -> tuple[bool, bool, str]:
     """Who of one slug has it: whom a source calls so, then a script, as GSD would have it, then by path."""
     return (claims.get(slug(path)) != path, extension(path) not in SCRIPT, path)
-
-
-def _free(wanted: str, path: str, taken: Callable[[str], int | None]) -> str:
-    wanted = wanted or "file"
-    if taken(wanted) is None:
-        return wanted
-    if ending := extension(path):
-        wanted = f"{wanted}-{ending[1:].lower()}"
-    found, times = wanted, 1
-    while taken(found) is not None:
-        times += 1
-        found = f"{wanted}-{times}"
-    return found
