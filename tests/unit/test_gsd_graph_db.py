@@ -253,7 +253,7 @@ def test_threads_may_read_at_once(place):
 def test_the_connection_can_do_nothing_but_read_what_is_stored(place, sql):
     make(place, (*V1, "CREATE TABLE others (secret)", "CREATE VIEW seen AS SELECT body FROM nodes"), [body("a")])
     before = place.read_bytes()
-    with graph_db._opened(place, 0) as con:
+    with graph_db._opened(place.parent, place, 0) as con:
         graph_db._trust(con)
         assert con.execute("SELECT length(body) FROM nodes").fetchall()
         with pytest.raises(sqlite3.DatabaseError):

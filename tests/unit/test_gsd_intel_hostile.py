@@ -1,8 +1,15 @@
 """Intel stores that nobody's hook would write: each costs what could not be read, and an answer still stands."""
 
+import os
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from orchestrator.gsd import pages
+from orchestrator.gsd.intel import entity_files, graph_db
+from orchestrator.gsd.intel.entity_files import EntityFiles
+from orchestrator.gsd.intel.files import Unreadable
 from orchestrator.gsd.intel.reading import IntelStore
 from orchestrator.gsd.snapshot import Snapshot
 from tests.gsd_trees import write
@@ -26,3 +33,51 @@ def test_conventions_that_no_answer_could_carry_are_told(tmp_path, text, naming)
     assert len(told.troubles) == (naming is None)
     snapshot = Snapshot(tmp_path, None, graph, told, lambda _: None, lambda _: [])
     assert pages.page(snapshot, uri="gsd://intel/conventions")["mime"] == "application/json"
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_of_two_entities_that_differ_by_case_one_is_left_when_the_other_goes(tmp_path, many, monkeypatch):
+    monkeypatch.setattr(entity_files, "STAT_ALL", 1 if many else 3_000)
+    entities = write(tmp_path, {f"{INTEL}/entities/{name}.md": "# x" for name in ("Src-A", "src-a", "b")}) / INTEL
+    files = EntityFiles(tmp_path, entities / "entities")
+    assert len(files.changes()) == 3
+    for gone in ("Src-A", "src-a"):
+        (entities / f"entities/{gone}.md").unlink()
+        assert files.changes() == {f"{gone}.md": None}
+        assert files.file("src-a") == ("src-a.md" if gone == "Src-A" else None)
+    assert list(files.ids()) == ["b"]
+
+
+def test_entities_that_could_not_be_listed_are_looked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(entity_files, "STAT_ALL", 1)
+    at = write(tmp_path, {f"{INTEL}/entities/{name}.md": "# x" for name in "abc"}) / INTEL / "entities"
+    files = EntityFiles(tmp_path, at)
+    assert len(files.changes()) == 3
+    (at / "d.md").write_text("# x")
+
+    def failing(_path):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(entity_files.os, "scandir", failing)
+        assert files.changes() == {}
+        assert [each.what for each in files.troubles] == ["cannot be listed: Too many open files"]
+    assert list(files.changes()) == ["d.md"]
+    assert files.troubles == []
+
+
+def test_a_log_beside_the_database_is_one_of_this_project(tmp_path):
+    root, out = write(tmp_path / "p", {f"{INTEL}/summary.md": ""}), tmp_path / "out"
+    path = root / INTEL / "graph.db"
+    with closing(sqlite3.connect(path)) as con:
+        con.executescript("PRAGMA journal_mode=WAL; CREATE TABLE nodes(id, path); CREATE TABLE edges(source, target)")
+    with out.open("wb") as file:
+        os.truncate(file.fileno(), graph_db.MAX_BYTES + 1)
+    log = path.with_name("graph.db-wal")
+    log.symlink_to(out)
+    with pytest.raises(Unreadable, match="leads out of the project"):
+        graph_db.read(root, path)
+    log.unlink()
+    out.rename(log)
+    with pytest.raises(Unreadable, match="more than the"):
+        graph_db.read(root, path)

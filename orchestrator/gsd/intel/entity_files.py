@@ -57,7 +57,11 @@ class EntityFiles:
         if many and mark == self._directory_mark:
             changed, removed = [name for name in self._touched if name in self._marks], list[str]()
         else:
-            changed, removed = self._scanned(many)
+            scanned = self._scanned(many)
+            if scanned is None:  # for want of descriptors, say: the next look is for all of it
+                self._directory_mark = None
+                return {}
+            changed, removed = scanned
         self._touched.clear()
         self._directory_mark = mark
         return self._read(changed, removed)
@@ -70,8 +74,8 @@ class EntityFiles:
         """The ids there are files for."""
         return self._names.keys()
 
-    def _scanned(self, many: bool) -> tuple[list[str], list[str]]:
-        """The names of the files that are new or have changed, and of those that have gone."""
+    def _scanned(self, many: bool) -> tuple[list[str], list[str]] | None:
+        """The names of the files that are new or have changed, and of those that have gone; None: nobody knows."""
         now: dict[str, Mark] = {}
         self.troubles = []
         try:
@@ -93,7 +97,7 @@ class EntityFiles:
                         now[entry.name] = mark
         except OSError as error:
             self.troubles.append(Trouble(self._where, 0, f"cannot be listed: {reason(error)}", "unreadable"))
-            return [], []
+            return None
         if not many and len(now) > STAT_ALL:  # from now on only the inodes are compared
             before: dict[str, Mark] = {}
         else:
@@ -121,7 +125,11 @@ class EntityFiles:
         for name in removed:
             found[name] = None
             self._bad.pop(name, None)
-            self._names.pop(name[:-3].lower(), None)
+            if self._names.get(name[:-3].lower()) == name:
+                del self._names[name[:-3].lower()]
+        for name in self._marks if removed else ():  # another may differ from it by case alone
+            if name not in self._bad:
+                self._names.setdefault(name[:-3].lower(), name)
         for name in changed:
             try:
                 content = read(self._root, self._directory / name, entities.MAX_BYTES)
@@ -138,7 +146,8 @@ class EntityFiles:
         self._know_roots(parsed)
         for name, entity in parsed.items():
             found[name] = self._said(name, entity)
-        self.troubles = [each for each in self.troubles if each.file not in {bad.file for bad in self._bad.values()}]
+        told = {bad.file for bad in self._bad.values()}
+        self.troubles = [each for each in self.troubles if each.file not in told]
         self.troubles += self._bad.values()
         return found
 

@@ -47,7 +47,7 @@ def read(root: Path, path: Path, *, wait_s: float = 1.0) -> Told:
     where = relative(root, path)
     _check(root, path)
     try:
-        with _opened(path, wait_s) as con:
+        with _opened(root, path, wait_s) as con:
             _trust(con)
             nodes = _nodes(con, where, told)
             targets = _edges(con, where, told)
@@ -86,7 +86,7 @@ def _check(root: Path, path: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, wait_s: float) -> Iterator[sqlite3.Connection]:
+def _opened(root: Path, path: Path, wait_s: float) -> Iterator[sqlite3.Connection]:
     """A connection that can change nothing, neither in the database nor in its directory."""
     with path.open("rb") as file:
         head = file.read(20)
@@ -102,6 +102,7 @@ def _opened(path: Path, wait_s: float) -> Iterator[sqlite3.Connection]:
         with closing(_connect(path, "mode=ro&immutable=1", wait_s)) as con:
             yield con
         return
+    _check(root, log)
     with tempfile.TemporaryDirectory(prefix="orchestrator-gsd-") as at:
         copy = Path(at) / "graph.db"
         shutil.copyfile(path, copy)
