@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from orchestrator.gsd import pages
+from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.intel import entity_files, graph_db
 from orchestrator.gsd.intel.entity_files import EntityFiles
 from orchestrator.gsd.intel.files import Unreadable
@@ -33,6 +34,10 @@ def test_conventions_that_no_answer_could_carry_are_told(tmp_path, text, naming)
     assert len(told.troubles) == (naming is None)
     snapshot = Snapshot(tmp_path, None, graph, told, lambda _: None, lambda _: [])
     assert pages.page(snapshot, uri="gsd://intel/conventions")["mime"] == "application/json"
+    notes = code_answers.get_conventions(snapshot).get("notes", [])
+    assert [note.split(":")[0] for note in notes] == [f"{INTEL}/conventions.json could not be read"] * (
+        naming is None
+    )
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -81,3 +86,34 @@ def test_a_log_beside_the_database_is_one_of_this_project(tmp_path):
     out.rename(log)
     with pytest.raises(Unreadable, match="more than the"):
         graph_db.read(root, path)
+
+
+def test_a_store_that_nobody_may_look_into_is_told(tmp_path, monkeypatch):
+    files = {
+        f"{INTEL}/index.json": '{"files": {"a.ts": {}, "b.ts": {"imports": ["./a"]}}}',
+        f"{INTEL}/entities/a.md": "# x",
+    }
+    root = write(tmp_path, files)
+    store = IntelStore(root)
+    looked = os.stat
+
+    def denied(path, *args, **more):
+        if (
+            isinstance(path, str | os.PathLike)
+            and f"{os.fspath(path)}/".startswith(f"{root / INTEL}/")
+            and (os.fspath(path) != str(root / INTEL))
+        ):
+            raise PermissionError(13, "Permission denied")
+        return looked(path, *args, **more)
+
+    with monkeypatch.context() as patch:  # root may look everywhere
+        patch.setattr(os, "stat", denied)
+        graph, told = store.read()
+        assert (len(graph.nodes), [(one.file, one.what) for one in told.troubles]) == (
+            0, [(INTEL, "cannot be opened: Permission denied")],
+        )  # fmt: skip
+        snapshot = Snapshot(root, None, graph, told, lambda _: None, lambda _: [])
+        (note,) = code_answers.blast_radius(snapshot, file="a.ts")["notes"]
+        assert note == f"{INTEL} could not be read: cannot be opened: Permission denied"
+    graph, told = store.read()
+    assert (len(graph.nodes), told.troubles) == (2, ())

@@ -18,11 +18,14 @@ TYPES = ("service", "api", "util", "component", "model", "config")
 _NAME = re.compile(r"[\w$]+(?:\.[\w$]+)*")
 MAX_RESULTS = 100
 MAX_DEPTH = 10
+_INTEL = ".planning/intel"
 _STORES = frozenset({
+    _INTEL,
     ".agents/gsd/index.db", ".planning/intel/graph.db", ".planning/intel/index.json", ".planning/intel/files.json",
     ".planning/intel/file-roles.json", ".planning/intel/deps.json", ".planning/intel/dependency-graph.json",
 })  # fmt: skip
-_ENTITIES = ".planning/intel/entities/"
+_CONVENTIONS = f"{_INTEL}/conventions.json"
+_ENTITIES = f"{_INTEL}/entities/"
 FEW = 2
 """A graph with fewer edges than one for so many files does not tell who imports what."""
 FEW_OWN = 10
@@ -184,6 +187,9 @@ def get_conventions(snapshot: Snapshot, *, type: str = "all", directory: str = "
         answer["raw"] = dict(intel.conventions)
         if len(str(answer["raw"])) > MAX_CONVENTIONS:
             answer["raw"], answer["truncated"] = {}, True
+    bad = [one for one in intel.troubles if one.kind == "unreadable" and one.file in {_INTEL, _CONVENTIONS}]
+    if bad:
+        answer["notes"] = [f"{one.file} could not be read: {one.what}" for one in bad]
     if not intel.conventions_from:
         answer["note"] = "No conventions are known. Run /gsd:analyze-codebase, or: orchestrator gsd index"
     return answer

@@ -112,8 +112,11 @@ class EntityFiles:
             if many and not entry.is_symlink():
                 return (entry.inode(),)
             found = entry.stat()
-        except OSError:
-            return None  # gone meanwhile, or a link to nothing
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):  # gone meanwhile, or a link to nothing
+                what = f"cannot be opened: {reason(error)}"
+                self.troubles.append(Trouble(f"{self._where}/{entry.name}", 0, what, "unreadable"))
+            return None
         if not stat.S_ISREG(found.st_mode):
             self.troubles.append(Trouble(f"{self._where}/{entry.name}", 0, "is not a regular file", "unreadable"))
             return None

@@ -61,6 +61,7 @@ class IntelStore:
         """The graph and what else is known, as the files are now. Never raises for what a file says."""
         with self._lock:
             changed = [
+                self._look(),
                 self._whole("graph.db", ("graph.db", "graph.db-wal"), self._read_graph_db),
                 self._read_entities(),
                 self._whole("index.json", ("index.json",), self._read_index_json),
@@ -102,6 +103,19 @@ class IntelStore:
                 directory, name = os.path.split(os.path.join(self._root, os.fspath(path)))  # noqa: PTH118
                 if directory == base:
                     self._entities.touch(name)
+
+    def _look(self) -> bool:
+        """Whether it has changed that nobody may look into the store: without a word it would seem empty."""
+        before = self._troubles.get("", [])
+        self._troubles[""] = []
+        try:
+            os.stat(os.path.join(self._intel_at, "."))  # noqa: PTH116, PTH118  (a Path drops the dot)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            what = f"cannot be opened: {intel_source.reason(error)}"
+            self._troubles[""] = [Trouble(INTEL, 0, what, "unreadable")]
+        return self._troubles[""] != before
 
     # -- the stores that are written whole ---------------------------------------------------------------------------
 
@@ -148,7 +162,7 @@ class IntelStore:
 
     def _read_v3(self) -> Told | None:
         files, deps = (
-            next((path for name in names if (path := self._intel_at / name).exists()), None)
+            next((path for name in names if intel_source.stamp(path := self._intel_at / name)), None)
             for names in (_FILES_V3, _DEPS_V3)
         )
         return None if files is None else index_json.read_v3(self._root, files, deps)
@@ -158,7 +172,7 @@ class IntelStore:
         if self._stamps.get("beside") == stamps:
             return False
         self._stamps["beside"] = stamps
-        self._beside = intel_files.read(self._root, self._intel_at)
+        self._beside = intel_files.read(self._root, self._intel_at) if any(stamps) else intel_files.Beside()
         return True
 
     # -- the stores that change a little at a time -------------------------------------------------------------------
@@ -228,7 +242,7 @@ class IntelStore:
         ):  # fmt: skip
             files = self._merging.said(source)
             path = self._intel_at / (
-                place or next((n for n in _FILES_V3 if (self._intel_at / n).exists()), "files.json")
+                place or next((n for n in _FILES_V3 if intel_source.stamp(self._intel_at / n)), "files.json")
             )
             mark = intel_source.stamp(path)
             if mark is None and not files:
