@@ -117,3 +117,11 @@ def test_a_store_that_nobody_may_look_into_is_told(tmp_path, monkeypatch):
         assert note == f"{INTEL} could not be read: cannot be opened: Permission denied"
     graph, told = store.read()
     assert (len(graph.nodes), told.troubles) == (2, ())
+
+
+def test_a_database_that_goes_while_it_is_looked_at_is_a_trouble(tmp_path, monkeypatch):
+    root = write(tmp_path, {f"{INTEL}/graph.db": "x"})
+    monkeypatch.setattr(graph_db, "inside", lambda *_: (root / INTEL / "graph.db").unlink() or True)
+    monkeypatch.setattr(graph_db.Path, "is_file", lambda _: True)
+    with pytest.raises(Unreadable, match="No such file"):
+        graph_db.read(root, root / INTEL / "graph.db")

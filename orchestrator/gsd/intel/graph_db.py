@@ -45,8 +45,8 @@ def read(root: Path, path: Path, *, wait_s: float = 1.0) -> Told:
     """What the database says. Raises `Locked` when it stays locked for ``wait_s``, `Unreadable` when it is none."""
     told = Told()
     where = relative(root, path)
-    _check(root, path)
     try:
+        _check(root, path)
         with _opened(root, path, wait_s) as con:
             _trust(con)
             nodes = _nodes(con, where, told)
