@@ -41,6 +41,9 @@ class PlainGraph:
     def dependents_count(self, node_id):
         return sum(1 for _ in self.dependents(node_id))
 
+    def may_be_meant(self, node_id):
+        return False  # its edges are given by id
+
     def reach(self, node_id, max_depth):
         found, edge, seen = [], [node_id], {node_id}
         for depth in range(1, max_depth + 1):
