@@ -75,7 +75,11 @@ def private_env(root: Path) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TMUX", "ORCHESTRATOR_", "XDG_"))}
     for name in ("home", "run"):
         (root / name).mkdir(exist_ok=True, mode=0o700)
-    env.update(HOME=str(root / "home"), ORCHESTRATOR_RUN_BASE=str(root / "run"))
+    env.update(
+        HOME=str(root / "home"),
+        ORCHESTRATOR_RUN_BASE=str(root / "run"),
+        ORCHESTRATOR_STATE_DIR=str(root / "state"),
+    )
     return env
 
 

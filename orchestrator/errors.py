@@ -115,6 +115,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "this connection is not the agent it names",
         "only the agent's own process may speak for it",
     ),
+    "origin_unknown": (
+        BadRequest,
+        "nothing shows that this process does not come from an agent: it has no terminal and its parent has ended",
+        "run the command in a terminal, or start the AI CLI there",
+    ),
+    "trust_refused": (
+        BadRequest,
+        "trust is given by a human at a terminal, not by an AI CLI or what it starts",
+        "run orchestrator trust in a terminal of your own",
+    ),
     "confirm_needed": (
         BadRequest,
         "force needs confirm='<agent_id>'",
@@ -294,6 +304,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         Environment,
         "the run directory belongs to somebody else or is open to others",
         "remove it, or fix owner and mode (0700)",
+    ),
+    "state_dir_unsafe": (
+        Environment,
+        "the state directory, where trust is kept, belongs to somebody else or is open to others",
+        "fix owner and mode (0700), or set ORCHESTRATOR_STATE_DIR to a directory of your own",
+    ),
+    "foreign_data": (
+        Environment,
+        "team data was not made on this machine, or was changed by something other than orchestrator",
+        "run orchestrator trust in a terminal: it shows what would come to life, and asks",
+    ),
+    "untrusted_setting": (
+        Environment,
+        "a file of the project sets something that can act, and nobody has allowed its content",
+        "run orchestrator trust in a terminal: it shows what the file sets, and asks",
     ),
     "home_unusable": (
         Environment,

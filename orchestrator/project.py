@@ -67,6 +67,9 @@ PER_CONNECTION = (
 # What tells a relay that it speaks for an agent; never passed on to the daemon's own environment.
 AGENT_ENV = ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_AGENT_EPOCH", "ORCHESTRATOR_AGENT_SECRET")
 
+# Say where the daemon and its facts are; an agent gets those of its daemon.
+PLACES = ("ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR")
+
 # Stands in the environment of every process of a squad member; such a process leads nobody.
 MEMBER_ENV = "ORCHESTRATOR_MEMBER_ID"
 

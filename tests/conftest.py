@@ -71,9 +71,10 @@ def own_world() -> Iterator[Path]:
         for name in [name for name in os.environ if name in OURS or name.startswith("ORCHESTRATOR_")]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
+        patch.setenv("ORCHESTRATOR_STATE_DIR", str(base / "state"))
         yield base
     left = processes_with(f"{MARK}={base}/")
-    stages = [path.name for path in base.iterdir() if path != home]
+    stages = [path.name for path in base.iterdir() if path.name not in ("home", "state")]
     shutil.rmtree(base, ignore_errors=True)
     assert not left, f"processes outlived the tests: {left}"
     assert not stages, f"stages were not closed: {stages}"

@@ -38,12 +38,17 @@ TERMINAL = {"result", "error", "canceled"}
 
 # What a CLI is to its MCP server: a parent with its own environment. Orphaned (init becomes its parent), because
 # the product looks for the master's pane among the relay's ancestors, and whoever runs the tests may sit in tmux.
+# With a terminal of its own, as a human's CLI has: an orphan without one is trusted with nothing.
 ORPHAN = """
-import os, sys
+import fcntl, os, sys, termios
 read, write = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
+        os.setsid()
+        for fd in (terminal := os.openpty()):
+            os.set_inheritable(fd, True)
+        fcntl.ioctl(terminal[1], termios.TIOCSCTTY, 0)
         os.close(read)
         os.set_inheritable(write, True)
         with open(sys.argv[1] + ".new", "w") as file:
@@ -282,6 +287,7 @@ class Stage:
             "TERM": "xterm-256color",
             "SHELL": "/bin/sh",
             MARK: str(self.run_base),
+            "ORCHESTRATOR_STATE_DIR": str(self.base / "state"),
         }
         self.wires: list[Wire] = []
         self.stopped: list[int] = []

@@ -26,7 +26,13 @@ from orchestrator.project import Project
 PYTHON = (3, 11)
 TMUX = (3, 2)
 FIX_S = 600.0
-OWN_ENV = {*project.AGENT_ENV, "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_AGENT_MCP", "ORCHESTRATOR_RUN_BASE"}
+OWN_ENV = {
+    *project.AGENT_ENV,
+    "ORCHESTRATOR_PROJECT",
+    "ORCHESTRATOR_AGENT_MCP",
+    "ORCHESTRATOR_RUN_BASE",
+    "ORCHESTRATOR_STATE_DIR",
+}
 
 
 def doctor(

@@ -147,7 +147,7 @@ def _environment_of(place: Place) -> Iterator[None]:
     """For a while this process is outside tmux, in the throw-away project, and without settings of its own."""
     before = dict(os.environ)
     for name in before:
-        if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name != "ORCHESTRATOR_RUN_BASE"):
+        if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name not in project.PLACES):
             del os.environ[name]
     os.environ["ORCHESTRATOR_PROJECT"] = str(place.repo)
     try:

@@ -19,7 +19,8 @@ from orchestrator.setup.entries import Cli, Part
 from orchestrator.setup.jsonc import Unreadable
 
 PASSED_ON = (
-    "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", *project.PER_CONNECTION,
+    "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
+    *project.PER_CONNECTION,
 )  # fmt: skip
 """What our server reads of its environment, for a CLI that hands on nothing by itself."""
 

@@ -39,8 +39,8 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
     ``Environment`` when the disk or a file of the user refuses, ``BadRequest`` when its role or the user's own
     settings for that CLI make no launch possible.
     """
-    if "ORCHESTRATOR_RUN_BASE" in os.environ:  # tests: the agent must find this daemon, not start another
-        base = {**base, "ORCHESTRATOR_RUN_BASE": os.environ["ORCHESTRATOR_RUN_BASE"]}
+    # The agent must find this daemon, not start another, nor one with another state directory.
+    base = {**base, **{name: os.environ[name] for name in project.PLACES if name in os.environ}}
     row = engines.engine(str(spec["engine"]))
     secret = secrets.token_hex(16)
     root = str(roster.root)

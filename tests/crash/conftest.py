@@ -102,6 +102,7 @@ class Stage:
             **kept,
             "HOME": str(base),
             "ORCHESTRATOR_RUN_BASE": str(base / "run"),
+            "ORCHESTRATOR_STATE_DIR": str(base / "state"),
             steps.VARIABLE: f"*={self.kills}",
             "PYTHONPATH": os.pathsep.join([*([str(HERE / "fake_agent")] if fake else []), str(ROOT)]),
             "FAKE_AGENT_PYTHON": sys.executable,

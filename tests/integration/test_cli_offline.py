@@ -83,6 +83,7 @@ class Shell:
             (base / name).mkdir(mode=0o700, exist_ok=True)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("ORCHESTRATOR_", "XDG_"))}
         own = {"HOME": str(base / "home"), "ORCHESTRATOR_RUN_BASE": str(base / "run"), "PYTHONUTF8": "1"}
+        own["ORCHESTRATOR_STATE_DIR"] = str(base / "state")
         self.env = {**kept, **own, "PYTHONPATH": str(Path(__file__).parents[2])}
         self.env.pop("TMUX", None)
         self.root = root

@@ -1,0 +1,151 @@
+"""The identity of a directory of team data: made at its birth, kept in it and in the user's state directory.
+
+What a directory holds counts only where it was made. The identity's key signs what the daemon writes, so that a
+file that came by ``git pull`` or ``tar`` is told from one of ours. Standard library only: the launch stub uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.trust import state_dir
+from orchestrator.trust.state_dir import StateDirUnsafe
+
+FILE = "identity.json"
+"""The identity's name in the directory that it identifies."""
+PROJECTS = "projects"
+_ID = re.compile(r"[0-9a-f]{32}")
+KEY_BYTES = 32
+
+
+class Identity(NamedTuple):
+    """A directory that was made here: its random id, its key, and where its facts lie in the state directory."""
+
+    id: str
+    key: bytes
+    place: Path
+
+
+class Birth(NamedTuple):
+    """What tells a directory from a copy of it; the device number does not count: it changes with a reboot."""
+
+    inode: int
+    born_ns: int | None  # None where the file system does not tell
+
+    def same(self, other: Birth) -> bool:
+        """Whether both are of one directory, as far as both are known."""
+        known = self.born_ns is not None and other.born_ns is not None
+        return self.inode == other.inode and (not known or self.born_ns == other.born_ns)
+
+
+def recognize(directory: Path) -> Identity | None:
+    """The identity of the directory if it was given here; None for one that came from elsewhere, or has none.
+
+    A directory that was moved is recognized (same inode), a copied or restored one is not.
+    """
+    claimed = _claimed(directory)
+    if claimed is None:
+        return None
+    try:
+        base = state_dir.state_dir()
+        place = base / PROJECTS / claimed
+        for step in (base, base / PROJECTS, place):
+            state_dir.check(step, step.lstat())
+        birth = birth_of(directory)
+    except (OSError, StateDirUnsafe):
+        return None
+    facts, key = _json(state_dir.read(place / FILE)), key_of(claimed)
+    if key is None or not isinstance(facts, dict) or facts.get("id") != claimed:
+        return None
+    inode, born = facts.get("inode"), facts.get("born_ns")
+    if not isinstance(inode, int) or not (born is None or isinstance(born, int)):
+        return None
+    return Identity(claimed, key, place) if Birth(inode, born).same(birth) else None
+
+
+def establish(directory: Path, *, anew: bool = False) -> Identity:
+    """The identity of the directory, a new one where it has none from here (or ``anew``).
+
+    Raises ``StateDirUnsafe``, and ``OSError`` as the disk does. A crash leaves at most an entry nobody refers to.
+    """
+    found = None if anew else recognize(directory)
+    if found is not None:
+        return found
+    made = secrets.token_hex(16)
+    place = state_dir.private_dir(PROJECTS, made)
+    key = secrets.token_bytes(KEY_BYTES)
+    birth = birth_of(directory)
+    facts = {"v": 1, "id": made, "inode": birth.inode, "born_ns": birth.born_ns, "path": os.fsencode(directory).hex()}
+    state_dir.write(place / "key", key.hex().encode())
+    state_dir.write(place / FILE, json.dumps(facts).encode())
+    state_dir.write(directory / FILE, json.dumps({"v": 1, "id": made}).encode() + b"\n")
+    return Identity(made, key, place)
+
+
+def claimed_id(directory: Path) -> str | None:
+    """The id that the directory names, whether or not it is true."""
+    return _claimed(directory)
+
+
+def key_of(identity: str) -> bytes | None:
+    """The key of an identity made here; None when there is none."""
+    if not _ID.fullmatch(identity):
+        return None
+    with suppress(StateDirUnsafe, ValueError):
+        text = state_dir.read(state_dir.state_dir() / PROJECTS / identity / "key", 4096)
+        key = bytes.fromhex((text or b"").decode())
+        return key if len(key) == KEY_BYTES else None
+    return None
+
+
+def birth_of(directory: Path) -> Birth:
+    """Inode and birth time of a directory; raises ``OSError``."""
+    found = directory.lstat()
+    born = getattr(found, "st_birthtime_ns", None)
+    return Birth(found.st_ino, born if born is not None else _born_ns(directory))
+
+
+def _claimed(directory: Path) -> str | None:
+    # Not private: a project may be shared, and the file is no secret. Only its form is insisted on.
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        fd = os.open(directory / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            claimed = json.loads(file.read(4096))["id"]
+        if isinstance(claimed, str) and _ID.fullmatch(claimed):
+            return claimed
+    return None
+
+
+def _json(data: bytes | None) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(data or b"null")
+    return None
+
+
+# linux/stat.h: struct statx has 256 bytes; the mask of what is known first, the birth time at byte 80.
+_STATX_BTIME = 0x800
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW = 0x100
+
+
+def _born_ns(path: Path) -> int | None:
+    """The birth time of a file in ns since the epoch; None where kernel or file system do not tell."""
+    import ctypes  # noqa: PLC0415 - os.statx comes with Python 3.15
+
+    buffer = ctypes.create_string_buffer(256)
+    try:
+        statx = ctypes.CDLL(None, use_errno=True).statx
+    except (OSError, AttributeError):
+        return None
+    if statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, buffer) != 0:
+        return None
+    if not int.from_bytes(buffer.raw[0:4], "little") & _STATX_BTIME:
+        return None
+    seconds = int.from_bytes(buffer.raw[80:88], "little", signed=True)
+    return seconds * 1_000_000_000 + int.from_bytes(buffer.raw[88:92], "little")
