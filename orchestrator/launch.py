@@ -17,6 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from orchestrator.trust import state_dir
+from orchestrator.trust.provenance import Provenance
+
 WAIT_S = 60.0
 LOOK_EVERY_S = 0.01  # a stat of one small file; a process per look, as with tmux wait-for, would cost more
 TAG = "@orchestrator_agent"
@@ -27,7 +30,9 @@ REFUSED = 78  # EX_CONFIG: the launch file or the pane is not the one this launc
 NOT_FOUND = 127
 NOT_STARTED = 126
 
-USAGE = "Usage: orchestrator launch AGENT_ID EPOCH --project DIR   (run by the daemon, in an agent's pane)"
+USAGE = (
+    "Usage: orchestrator launch AGENT_ID EPOCH --project DIR [--state DIR]   (run by the daemon, in an agent's pane)"
+)
 
 
 class Refusal(Exception):
@@ -43,9 +48,16 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) in (["-h"], ["--help"]):
         sys.stdout.write(USAGE + "\n")
         return 0
-    if len(arguments) != 4 or arguments[2] != "--project" or not arguments[1].isdecimal():
+    flags = list(arguments[2::2])
+    if (
+        len(arguments) not in (4, 6)
+        or flags not in (["--project"], ["--project", "--state"])
+        or not arguments[1].isdecimal()
+    ):
         sys.stderr.write(USAGE + "\n")
         return 2
+    if len(arguments) == 6:  # the pane has the environment of the tmux server, not the daemon's
+        os.environ[state_dir.VARIABLE] = arguments[5]
     agent_id, epoch, root = arguments[0], int(arguments[1]), Path(arguments[3])
     try:
         launch = read_launch(root, agent_id, epoch)
@@ -76,6 +88,8 @@ def read_launch(root: Path, agent_id: str, epoch: int) -> dict[str, Any]:
         raise Refusal(REFUSED, f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise Refusal(REFUSED, f"{path} is not JSON") from error
+    if not Provenance(root / ".agents").owns(launch, "agent", agent_id, "launch"):
+        raise Refusal(REFUSED, f"{path} was not written by a daemon of this machine")
     if not isinstance(launch, dict) or not _sound(launch):
         raise Refusal(REFUSED, f"{path} lacks epoch, argv, env or cwd, or has one of a wrong type")
     if launch["epoch"] != epoch:

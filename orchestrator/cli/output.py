@@ -132,7 +132,8 @@ def event_line(record: dict[str, Any]) -> str:
         at = "-"
     said = record.get("payload")
     if said is None:
-        known = {"v", "seq", "at", "type", "epoch", "task_id", "payload", "by", "req", "crc", "agent_id", "ref"}
+        stamps = {"v", "seq", "at", "epoch", "by", "req", "mac", "crc"}
+        known = stamps | {"type", "task_id", "payload", "agent_id", "ref"}
         rest = {key: value for key, value in record.items() if key not in known and value not in (None, [], {})}
         said = rest or ""
     head = [f"{record.get('seq', '?'):>5}", at, record.get("agent_id", ""), f"{record.get('type', '?'):<10}"]

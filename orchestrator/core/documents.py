@@ -10,6 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from orchestrator.core.events import BROADCAST, INBOX, OUTBOX, At
+from orchestrator.core.events import Mac as RecordMac
+
+Mac = Annotated[RecordMac, Field(description="seal of the machine that wrote the file")]
 
 
 class PathsOf(BaseModel):
@@ -93,6 +96,7 @@ class RunFile(BaseModel):
     changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None
     agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
     ended_at: At | None = None
+    mac: Mac = None
 
 
 class CollectedFile(BaseModel):
@@ -109,6 +113,7 @@ class CollectedFile(BaseModel):
     deleted_at: At | None = None
     ended_at: At | None = None
     finished: Annotated[dict[str, int], Field(description="how many tasks had which outcome")] = {}
+    mac: Mac = None
 
 
 class LaunchFile(BaseModel):
@@ -124,6 +129,7 @@ class LaunchFile(BaseModel):
         dict[str, str], Field(description="env before the engine and our identity: for the next")
     ] = {}
     session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
+    mac: Mac = None
 
 
 class ProcessFile(BaseModel):
@@ -134,6 +140,7 @@ class ProcessFile(BaseModel):
     start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
     boot_id: str
     epoch: int
+    mac: Mac = None
 
 
 class MemberFile(BaseModel):
@@ -169,6 +176,7 @@ class SquadFile(BaseModel):
     canceled: bool = False
     ended_at: At | None = None
     read_at: Annotated[At | None, Field(description="when all its results were last answered")] = None
+    mac: Mac = None
 
 
 SCHEMAS: dict[str, TypeAdapter[Any]] = {

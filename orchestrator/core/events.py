@@ -44,7 +44,7 @@ BROADCAST_PAYLOAD_BYTES = 2048
 
 
 class Draft(NamedTuple):
-    """A record a decision asks for, before the journal stamps ``v``, ``seq`` and ``crc``."""
+    """A record a decision asks for, before the journal stamps ``v``, ``seq``, ``mac`` and ``crc``."""
 
     log: Literal["inbox", "outbox"]
     type: str
@@ -53,6 +53,10 @@ class Draft(NamedTuple):
 
 At = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="RFC 3339 UTC, ms")]
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
+Mac = Annotated[
+    str | None,
+    Field(pattern=r"^[0-9a-f]{32}$", description="seal of the machine that wrote it, over the line before this key"),
+]
 Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the line before this key")]
 
 
@@ -63,6 +67,7 @@ class _Record(BaseModel):
     at: At
     epoch: Annotated[int, Field(ge=0, description="the agent's life that the record belongs to")]
     req: Annotated[str | None, Field(description="connection id:request id of the call that caused it")] = None
+    mac: Mac = None
     crc: Crc
 
 
@@ -342,6 +347,7 @@ class BroadcastRecord(BaseModel):
     reason: str | None = None
     kind: Annotated[str | None, Field(description="of blocked and unblocked: what blocks")] = None
     until: Annotated[str | None, Field(description="of blocked: when it ends, as the CLI shows it")] = None
+    mac: Mac = None
     crc: Crc
 
 

@@ -212,7 +212,7 @@ class Squads:
     # -- one squad ----------------------------------------------------------------------------------------------
 
     def _enter(self, file: SquadFile) -> Squad:
-        squad = Squad(records.Book(self._paths.squad_json(file.squad_id), file))
+        squad = Squad(records.Book(self._paths.squad_json(file.squad_id), file, self._paths.provenance))
         self._squads[file.squad_id] = squad
         self._by_req[file.req] = file.squad_id
         return squad

@@ -16,9 +16,10 @@ import structlog
 from pydantic import ValidationError
 
 from orchestrator.core.documents import SquadFile
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.store.files import Paths, confine, ensure_agents_dir, failure, make_dir, read_json, replace
 from orchestrator.store.removing import remove
+from orchestrator.trust.provenance import Provenance
 
 log = structlog.get_logger()
 PROMPT = "prompt.md"
@@ -31,9 +32,10 @@ HEAD_SHARE = 4
 class Book:
     """One squad's file, kept up to date: `write` returns once all that was changed before it is on the disk."""
 
-    def __init__(self, path: Path, file: SquadFile) -> None:
+    def __init__(self, path: Path, file: SquadFile, provenance: Provenance) -> None:
         self.path = path
         self.file = file
+        self._provenance = provenance
         self._asked = 0
         self._done = 0
         self._lock = asyncio.Lock()
@@ -46,7 +48,8 @@ class Book:
             if self._done >= wanted:
                 return
             now = self._asked
-            data = orjson.dumps(self.file.model_dump(mode="json"))
+            sealed = self._provenance.sealed(self.file.model_dump(mode="json"), "squad", self.file.squad_id)
+            data = orjson.dumps(sealed)
             await asyncio.to_thread(replace, self.path, data, mode=0o600)
             self._done = now
 
@@ -67,7 +70,7 @@ def known(paths: Paths) -> list[SquadFile]:
         return []
     for path in sorted(paths.squads.glob("*/squad.json")):
         try:
-            found.append(read(path))
+            found.append(read(path, paths.provenance))
         except OrchestratorError as error:
             log.warning("a squad's file cannot be used", file=str(path), reason=error.message)
     return found
@@ -75,7 +78,7 @@ def known(paths: Paths) -> list[SquadFile]:
 
 def clear(paths: Paths) -> None:
     """Remove what was laid out for squads whose beginning was never written down: nothing of them ran."""
-    if paths.squads.is_symlink():
+    if paths.squads.is_symlink() or paths.provenance.identity is None:
         return
     for place in paths.squads.glob("*"):
         try:
@@ -98,12 +101,15 @@ def _only_laid_out(place: Path) -> bool:
     )
 
 
-def read(path: Path) -> SquadFile:
-    """One squad's file; Corrupt or Environment."""
+def read(path: Path, provenance: Provenance) -> SquadFile:
+    """One squad's file; Corrupt or Environment, foreign_data for one that was not written on this machine."""
     if path.is_symlink() or not path.is_file():
         raise Corrupt("corrupt_log", f"{path} is no regular file", file=str(path))
+    content = read_json(path)
+    if not provenance.owns(content, "squad", path.parent.name):
+        raise Environment("foreign_data", f"{path} was not written on this machine", file=str(path))
     try:
-        found = SquadFile.model_validate(read_json(path))
+        found = SquadFile.model_validate(content)
     except ValidationError as error:
         raise Corrupt("corrupt_log", f"{path}: {error.error_count()} fields are wrong", file=str(path)) from None
     if found.squad_id != path.parent.name:

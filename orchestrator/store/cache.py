@@ -2,8 +2,8 @@
 
 A cache: the logs are the truth, and deleting the file while no daemon runs loses nothing. SQLite does not notice when
 a byte of its file changes, and an answer "never heard of it" may make a task run twice; so everything read here is
-proven. A checkpoint has a checksum. The archived keys of an owner form a chain: each row names the next key and has
-a checksum over both, so that the row before a missing key proves that the key is missing.
+proven. A checkpoint has a seal. The archived keys of an owner form a chain: each row names the next key and has
+a seal over both, so that the row before a missing key proves that the key is missing.
 
 One process at a time (the claim on the project's files sees to it). ``find`` belongs to the event loop, ``save`` may
 run in a thread, one at a time. Knows nothing of what it keeps.
@@ -18,7 +18,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
+
+from orchestrator.trust.seals import Seal
 
 __all__ = ["BrokenCache", "Cache", "Item", "discard"]
 
@@ -33,6 +34,8 @@ TABLES = (
     "CREATE TABLE era_of_file (era INTEGER NOT NULL)",
     "CREATE TABLE era_of_wal (era INTEGER NOT NULL, saves INTEGER NOT NULL)",
 )
+SIDES = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside the file; it would follow a link there, and write where that leads."""
 WAL_BYTES = 4 << 20
 """Behind this size the WAL is carried into the file."""
 
@@ -66,34 +69,39 @@ class _Row(NamedTuple):
 class Cache:
     """An open cache; make one with ``Cache.open``. Each method but ``close`` raises `BrokenCache`."""
 
-    def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection, seal: Seal) -> None:
         """Wrap two connections; use ``Cache.open``."""
         self.path = path
+        self._seal = seal
         self._writer = writer
         self._reader = reader
         self._broken: str | None = None
         self._saving = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, form: int) -> Cache:
+    def open(cls, path: Path, form: int, seal: Seal) -> Cache:
         """Open the cache, or a new one when there is none, or none of this ``form`` (31 bits), or a broken one.
 
+        What the ``seal`` does not hold counts as broken: a checkpoint that others wrote could say anything.
         `BrokenCache` when that fails too: then there is no room, or no right to write.
         """
         try:
-            return cls._open(path, form)
+            return cls._open(path, form, seal)
         except BrokenCache:
             discard(path)
-        return cls._open(path, form)
+        return cls._open(path, form, seal)
 
     @classmethod
-    def _open(cls, path: Path, form: int) -> Cache:
+    def _open(cls, path: Path, form: int, seal: Seal) -> Cache:
         made: list[sqlite3.Connection] = []
         try:
+            for suffix in SIDES:
+                if path.with_name(path.name + suffix).is_symlink():
+                    raise BrokenCache(f"{path}{suffix} is a link")  # noqa: TRY301 - one refusal for all ways of being wrong
             # SQLite would follow a link out of the project, and would make the file for everybody to read.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             made += [_connect(path), _connect(path)]
-            cache = cls(path, *made)
+            cache = cls(path, made[0], made[1], seal)
             cache._prepare(form)
         except (*BAD, OSError, BrokenCache) as error:
             for connection in made:
@@ -138,7 +146,7 @@ class Cache:
         if not found:
             return None
         ((body, crc),) = found
-        if not isinstance(body, bytes) or crc != crc32(owner.encode() + b"\0" + body):
+        if not isinstance(body, bytes) or crc != self._seal.number(owner.encode() + b"\0" + body):
             raise self._spoilt(f"the checkpoint of {owner} does not fit its checksum")
         return body
 
@@ -169,7 +177,7 @@ class Cache:
             ).fetchall()
             if found:
                 row = _Row(*found[0][:3])
-                if _sealed(owner, row) == found[0][3] and row.key <= key and (row.next > key or not row.next):
+                if self._sealed(owner, row) == found[0][3] and row.key <= key and (row.next > key or not row.next):
                     return row
         except BAD as error:
             raise self._spoilt(str(error)) from error
@@ -202,7 +210,7 @@ class Cache:
                 for item in items:
                     if item.anew:
                         self._forget(item.owner)
-                    crc = crc32(item.owner.encode() + b"\0" + item.body)
+                    crc = self._seal.number(item.owner.encode() + b"\0" + item.body)
                     writer.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (item.owner, item.body, crc))
                     if item.archived is not None:
                         self._archive(item.owner, item.archived)
@@ -234,8 +242,11 @@ class Cache:
             at = changed[key] = _Row(key, at.next, value)
         writer.executemany(
             "INSERT OR REPLACE INTO archived VALUES (?, ?, ?, ?, ?)",
-            [(owner, *row, _sealed(owner, row)) for row in changed.values()],
+            [(owner, *row, self._sealed(owner, row)) for row in changed.values()],
         )
+
+    def _sealed(self, owner: str, row: _Row) -> int:
+        return self._seal.number(f"{owner}\0{row.key}\0{row.next}\0".encode() + row.value)
 
     def _carry_over(self, behind: int) -> None:
         """Carry a WAL of more bytes into the file; what fails here fails again at the next save, or there works."""
@@ -263,7 +274,7 @@ class Cache:
 
 def discard(path: Path) -> None:
     """Remove the file and what SQLite keeps beside it; harmless when there is none. Only while nobody uses it."""
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", *SIDES):
         with contextlib.suppress(OSError):
             path.with_name(path.name + suffix).unlink()
 
@@ -289,7 +300,3 @@ def _no_room(error: Exception) -> bool:
     """Whether the system refused, and may grant it another time; else the file is not what it should be."""
     refused = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in refused
-
-
-def _sealed(owner: str, row: _Row) -> int:
-    return crc32(f"{owner}\0{row.key}\0{row.next}\0".encode() + row.value)

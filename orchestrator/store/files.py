@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import orjson
 from orchestrator.clock import rfc3339
 from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.trust.provenance import Provenance
+from orchestrator.trust.state_dir import StateDirUnsafe
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 IGNORE = """\
@@ -38,9 +41,14 @@ _COUNT = itertools.count()  # two replacements of one file at once must not shar
 
 @dataclass(frozen=True)
 class Paths:
-    """Where everything of one project lies (design §4); joins names, touches nothing."""
+    """Where everything of one project lies (design §4), and whether it was made here; joins names."""
 
     root: Path
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """Tells the files that were written here from those that came with a clone, a pull or an archive."""
+        return Provenance(self.home)
 
     @property
     def home(self) -> Path:
@@ -112,6 +120,14 @@ class Paths:
         """What gc leaves in the directory of an agent or run whose data it has removed."""
         return directory / "collected.json"
 
+    def is_collected(self, directory: Path) -> bool:
+        """Whether gc has begun to remove, or has removed, the data of that agent or run; a foreign note is none."""
+        path = self.collected(directory)
+        try:
+            return path.exists() and self.provenance.owns(read_json(path), "collected", directory.name)
+        except OrchestratorError:
+            return False
+
     def run_dir(self, run_id: str) -> Path:
         return self.runs / run_id
 
@@ -134,10 +150,11 @@ class Paths:
 
 
 def ensure_agents_dir(paths: Paths) -> None:
-    """Make `.agents/` with its agents and run directories and its generated .gitignore; harmless again.
+    """Make `.agents/` with its agents and run directories, its generated .gitignore and identity; harmless again.
 
     The two directories are the user's alone (0700). Raises ``BadRequest("path_escape")`` when one of them
-    is a link out of the project: a cloned repository must not choose where we write.
+    is a link out of the project: a cloned repository must not choose where we write. ``Environment``
+    state_dir_unsafe when the identity cannot be kept.
     """
     try:
         make_dir(paths.home, 0o755)
@@ -147,6 +164,9 @@ def ensure_agents_dir(paths: Paths) -> None:
         ignore = paths.home / ".gitignore"
         if not ignore.exists():
             replace(ignore, IGNORE.encode(), mode=0o644)
+        paths.provenance.establish()
+    except StateDirUnsafe as error:
+        raise Environment("state_dir_unsafe", str(error)) from error
     except OSError as error:
         raise failure(paths.home, error) from error
 

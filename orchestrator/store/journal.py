@@ -27,6 +27,7 @@ from orchestrator.store.scan import LogFile
 from orchestrator.store.segments import torn
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.trust.seals import Seal
 
 __all__ = ["Journal", "Mark", "Record", "Repair", "Syncer", "WrongMark", "read_all"]
 
@@ -50,6 +51,7 @@ class Journal:
         types: frozenset[str],
         syncs: bool,
         segment_bytes: int | None,
+        seal: Seal | None = None,
     ) -> None:
         """Wrap an opened log; use ``Journal.open``, which verifies it first."""
         self.path = path
@@ -61,6 +63,7 @@ class Journal:
         self._io = io
         self._types = types
         self._syncs = syncs
+        self._seal = seal
         self._segment_bytes = segment_bytes or 0
         self._rotate_at = self._segment_bytes  # the live file is full from this offset on
         self._written = found.end
@@ -93,6 +96,7 @@ class Journal:
         segment_bytes: int | None = SEGMENT_BYTES,
         start: Mark | None = None,
         rest: bool = False,
+        seal: Seal | None = None,
     ) -> Journal:
         """Open, verify and repair a log, passing each of its records to ``on_record`` once, in order.
 
@@ -103,16 +107,21 @@ class Journal:
         ``start``, the ``mark()`` of an earlier journal, lets everything before it be: only records behind it are
         verified and passed on. With ``rest`` a log that ends there is not even opened before it is used.
 
+        With a ``seal`` each line is written with its MAC, and only lines that carry it are read.
+
         Raises ``WrongMark`` when ``start`` does not fit (open it without), ``Corrupt`` at a bad complete line, with
         no content changed on the disk (what ``on_record`` got before is then to be thrown away), and
-        ``Environment`` when the system refuses.
+        ``Environment`` when the system refuses, or (foreign_data) at a line without the seal's MAC, with nothing
+        changed either.
         """
         syncs = durability == "fsync"
         found = open_log(
             io, path, types, clean=clean, syncs=syncs, create=create, start=start or START,
-            rest=rest and start is not None, on_record=on_record,
+            rest=rest and start is not None, on_record=on_record, seal=seal,
         )  # fmt: skip
-        return cls(path, found, syncer=syncer, io=io, types=types, syncs=syncs, segment_bytes=segment_bytes)
+        return cls(
+            path, found, syncer=syncer, io=io, types=types, syncs=syncs, segment_bytes=segment_bytes, seal=seal
+        )
 
     @property
     def last_seq(self) -> int:
@@ -179,7 +188,7 @@ class Journal:
         parts: list[bytes] = []
         for seq, record in enumerate(records, start.seq + 1):
             assert record["type"] in self._types, f"{record['type']!r} is no record type of this log"
-            done, line = encode(record, seq)
+            done, line = encode(record, seq, self._seal)
             stamped.append(done)
             parts.append(line)
         if not stamped:
@@ -249,7 +258,7 @@ class Journal:
         end = shown.offset if shown.segment == live.first else 0
         try:
             with live.awake() as fd:
-                last = LogFile(self._io, fd, live.path, self._types, live.first, end)
+                last = LogFile(self._io, fd, live.path, self._types, live.first, end, self._seal)
                 yield OpenLog(self.path, self._sealed, last)
         except OSError as error:
             raise failure(self.path, error) from error

@@ -15,41 +15,83 @@ from zlib import crc32
 import orjson
 from orjson import loads
 
-from orchestrator.errors import BadRequest, Corrupt
+from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.trust.seals import MAC_CHARS, Seal
 
 Record = dict[str, Any]
 
 VERSION = 1
-STAMPS = frozenset({"v", "seq", "crc"})
+STAMPS = frozenset({"v", "seq", "mac", "crc"})
 SEAL_BYTES = len(b',"crc":"00000000"}')
+MAC_START = b',"mac":"'
+MAC_BYTES = len(MAC_START) + MAC_CHARS + 1
 # Readers that search by byte offset read the seq from a line's first bytes, without the rest of the line.
 SEQ_AT_START = re.compile(rb'\{"v":1,"seq":(\d{1,19}),')
 HEAD_BYTES = len(b'{"v":1,"seq":,') + 19
 _SEALED = re.compile(rb',"crc":"[0-9a-f]{8}"\}\Z')
 
 
-def encode(record: Record, seq: int) -> tuple[Record, bytes]:
-    """The record with ``v``, ``seq`` first and ``crc`` last, and its line.
+def encode(record: Record, seq: int, seal: Seal | None = None) -> tuple[Record, bytes]:
+    """The record with ``v``, ``seq`` first, ``mac`` (with a ``seal``) and ``crc`` last, and its line.
 
     Raises ``BadRequest("bad_argument")`` for what JSON files cannot hold (integers beyond 64 bits, lone
     surrogates, nesting too deep): such values come from callers' payloads.
     """
-    assert STAMPS.isdisjoint(record), "v, seq and crc are stamped here"
+    assert STAMPS.isdisjoint(record), "v, seq, mac and crc are stamped here"
     stamped = {"v": VERSION, "seq": seq, **record}
     try:
         body = orjson.dumps(stamped)[:-1]
     except orjson.JSONEncodeError as error:
         raise BadRequest("bad_argument", f"the payload cannot be stored as JSON: {error}") from None
+    if seal is not None:
+        stamped["mac"] = mac = seal.mac(body)
+        body = b'%b,"mac":"%b"' % (body, mac.encode())
     crc = f"{crc32(body):08x}"
     stamped["crc"] = crc
     return stamped, b'%b,"crc":"%b"}\n' % (body, crc.encode())
 
 
-def decode(lines: list[bytes], seq: int, types: frozenset[str], path: Path, file_first: int = 1) -> Iterator[Record]:
+def is_sealed(line: bytes, seal: Seal) -> bool:
+    """Whether a line (without its newline) carries the MAC that the seal gives it."""
+    body = line[: -SEAL_BYTES - MAC_BYTES]
+    stamp = line[-SEAL_BYTES - MAC_BYTES : -SEAL_BYTES]
+    return stamp.startswith(MAC_START) and seal.fits(body, stamp[len(MAC_START) : -1].decode("ascii", "replace"))
+
+
+def foreign(path: Path, line: int) -> Environment:
+    """The error for an intact line that was not written here, or not as part of this log."""
+    return Environment(
+        "foreign_data", f"{path}, line {line}: this record was not written on this machine", file=str(path), line=line
+    )
+
+
+def resealed(lines: list[bytes], seal: Seal) -> list[bytes]:
+    """Intact lines (with their newlines), each as it is where the seal holds, else written anew with the seal."""
+    made: list[bytes] = []
+    for line in lines:
+        if is_sealed(line[:-1], seal):
+            made.append(line)
+        else:
+            record = loads(line)
+            plain = {key: value for key, value in record.items() if key not in STAMPS}
+            made.append(encode(plain, record["seq"], seal)[1])
+    return made
+
+
+def decode(
+    lines: list[bytes],
+    seq: int,
+    types: frozenset[str],
+    path: Path,
+    file_first: int = 1,
+    *,
+    seal: Seal | None = None,
+) -> Iterator[Record]:
     """The records of complete lines (without their newlines), the first of which must have ``seq``.
 
-    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote; ``file_first`` is
-    the seq that the file begins with. This is the inner loop of every start: one record at a time, so that the
+    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote, and ``Environment``
+    foreign_data at the first without the MAC of ``seal``, where one is given; ``file_first`` is the seq that the file
+    begins with. This is the inner loop of every start: one record at a time, so that the
     garbage collector has nothing to do.
     """
     for line in lines:
@@ -66,6 +108,8 @@ def decode(lines: list[bytes], seq: int, types: frozenset[str], path: Path, file
             good = False
         if not good:
             raise diagnose(line, seq, types, path, file_first)
+        if seal is not None and not is_sealed(line, seal):
+            raise foreign(path, seq - file_first + 1)
         yield record
         seq += 1
 

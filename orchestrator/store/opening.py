@@ -21,6 +21,7 @@ from orchestrator.store.marks import START, Mark, WrongMark, check
 from orchestrator.store.reading import OpenLog, all_records
 from orchestrator.store.scan import LogFile, last_newline, seq_at
 from orchestrator.store.sysio import SysIO
+from orchestrator.trust.seals import Seal
 
 # How much of the end of a log may be unsynced at once, and is written again after an unclean stop.
 TAIL_BYTES = 256 << 10
@@ -54,6 +55,7 @@ def open_log(
     start: Mark,
     rest: bool,
     on_record: Callable[[Record], None] | None,
+    seal: Seal | None = None,
 ) -> Found:
     """As ``Journal.open``, which names the arguments and the errors; leaves no descriptor open when it raises."""
     fd = -1
@@ -63,7 +65,8 @@ def open_log(
         if rest and (resting := _at_rest(io, path, sealed, start)) is not None:
             return Found(resting, sealed, start, None)
         fd, created = _live(io, path, sealed, create=create, start=start)
-        return _load(io, fd, OpenLog(path, sealed, LogFile(io, fd, path, types, 0, io.fstat(fd).st_size)), start,
+        last = LogFile(io, fd, path, types, 0, io.fstat(fd).st_size, seal)
+        return _load(io, fd, OpenLog(path, sealed, last), start,
                      clean=clean or created, created=created, syncs=syncs, on_record=on_record)  # fmt: skip
     except BaseException as error:
         if fd >= 0:

@@ -21,6 +21,7 @@ from orchestrator.store.files import failure
 from orchestrator.store.lines import Record
 from orchestrator.store.scan import LogFile, last_lines, last_newline, last_seq, line_blocks, lines_after, seq_at
 from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.trust.seals import Seal
 
 READ = os.O_RDONLY | os.O_NOFOLLOW
 NAMES_CHANGE = 5  # how often names are looked up again, that a rotation changes while they are looked up
@@ -53,7 +54,7 @@ def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
     except FileNotFoundError:
         raise segments.gone(name, first) from None
     try:
-        yield LogFile(io, fd, name, last.types, first, io.fstat(fd).st_size)
+        yield LogFile(io, fd, name, last.types, first, io.fstat(fd).st_size, last.seal)
     finally:
         io.close(fd)
 
@@ -162,14 +163,14 @@ def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -
 
 
 @contextmanager
-def _looked_at(path: Path, types: frozenset[str], io: SysIO) -> Iterator[OpenLog]:
+def _looked_at(path: Path, types: frozenset[str], io: SysIO, seal: Seal | None = None) -> Iterator[OpenLog]:
     """The log as it is now, for a reader without the daemon; what follows its last newline is ignored."""
     fd = -1
     try:
         fd, name, firsts = _newest(path, io)
         end = last_newline(io, fd, io.fstat(fd).st_size) if fd >= 0 else 0
         first = firsts[-1] if name != path else _first_of_live(path, fd, end, firsts, io)
-        yield OpenLog(path, firsts[: bisect_left(firsts, first)], LogFile(io, fd, name, types, first, end))
+        yield OpenLog(path, firsts[: bisect_left(firsts, first)], LogFile(io, fd, name, types, first, end, seal))
     except OSError as error:
         raise failure(path, error) from error
     finally:
@@ -241,18 +242,27 @@ def _is_named(fd: int, name: Path, io: SysIO) -> bool:
         return True
 
 
-def read_all(path: Path, types: frozenset[str], io: SysIO = REAL) -> Iterator[Record]:
+def read_all(path: Path, types: frozenset[str], io: SysIO = REAL, *, seal: Seal | None = None) -> Iterator[Record]:
     """Every record of a log, for when no daemon runs; what follows the last newline is ignored.
 
-    Raises ``Corrupt`` at the first bad line, ``Environment`` when a file cannot be read; a missing log is empty.
+    Raises ``Corrupt`` at the first bad line, ``Environment`` when a file cannot be read, or (foreign_data) at the
+    first line without the MAC of ``seal``; a missing log is empty.
     """
-    with _looked_at(path, types, io) as log:
+    with _looked_at(path, types, io, seal) as log:
         yield from all_records(log)
 
 
-def page(path: Path, types: frozenset[str], seq: int, limits: tuple[int, int], io: SysIO = REAL) -> list[Record]:
+def page(
+    path: Path,
+    types: frozenset[str],
+    seq: int,
+    limits: tuple[int, int],
+    io: SysIO = REAL,
+    *,
+    seal: Seal | None = None,
+) -> list[Record]:
     """As ``records_after`` for a log nobody has open; never writes, ignores what follows the last newline."""
-    with _looked_at(path, types, io) as log:
+    with _looked_at(path, types, io, seal) as log:
         return records_after(log, seq, limits)
 
 

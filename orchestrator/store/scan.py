@@ -13,6 +13,7 @@ from typing import NamedTuple
 from orchestrator.errors import Corrupt
 from orchestrator.store.lines import HEAD_BYTES, SEQ_AT_START, Record, decode
 from orchestrator.store.sysio import SysIO
+from orchestrator.trust.seals import Seal
 
 FOLD_BLOCK = 1 << 20
 NEAR = 16 << 10  # the bisection stops at a stretch this short and the rest is read in order
@@ -22,7 +23,8 @@ PROBE = 512
 class LogFile(NamedTuple):
     """An open file of a log.
 
-    ``first`` is the seq of its first record, ``end`` the offset behind the last newline a reader may see.
+    ``first`` is the seq of its first record, ``end`` the offset behind the last newline a reader may see. With a
+    ``seal`` only lines that carry its MAC count.
     """
 
     io: SysIO
@@ -31,10 +33,11 @@ class LogFile(NamedTuple):
     types: frozenset[str]
     first: int
     end: int
+    seal: Seal | None = None
 
     def decode(self, lines: list[bytes], seq: int) -> Iterator[Record]:
         """The records of some lines of this file, the first of which must have ``seq``; ``Corrupt`` at a bad one."""
-        return decode(lines, seq, self.types, self.path, self.first)
+        return decode(lines, seq, self.types, self.path, self.first, seal=self.seal)
 
 
 class Picked(NamedTuple):

@@ -16,12 +16,14 @@ import orjson
 
 from orchestrator import steps
 from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.store.files import Paths, check_id, make_dir, read_json, replace
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark
 from orchestrator.store.reading import place
 from orchestrator.store.syncer import Syncer
+from orchestrator.trust.provenance import Provenance
+from orchestrator.trust.seals import KEY
 
 
 @dataclass(eq=False)
@@ -32,6 +34,7 @@ class Run:
     path: Path
     file: dict[str, Any]
     journal: Journal
+    provenance: Provenance
     refs: dict[str, int] = field(default_factory=dict)
     born: str = ""  # the crc of its first record: no other run has it
     since: int = 0  # records behind its checkpoint when it was opened
@@ -53,7 +56,7 @@ class Run:
 
     def save(self) -> None:
         """Write run.json atomically and durably."""
-        replace(self.path, orjson.dumps(self.file, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
+        write_run_file(self.path, self.file, self.provenance)
 
     def tell(self, agent_id: str, record: dict[str, Any]) -> None:
         """Repeat a durable outbox record with the next `flush`, once: a ``ref`` told already is skipped."""
@@ -148,6 +151,7 @@ def open_run(
             on_record=fold,
             segment_bytes=segment_bytes,
             start=known.mark if known else None,
+            seal=paths.provenance.seal("run", run_id, "broadcast"),
         )
     except WrongMark:
         run = open_run(paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes)
@@ -162,7 +166,7 @@ def open_run(
             raise cut_short(path, run.journal.last_seq, known.mark.seq) from None
         return run
     since = journal.last_seq - (known.mark.seq if known else 0)
-    return Run(run_id, paths.run_json(run_id), file, journal, refs, "".join(first), since)
+    return Run(run_id, paths.run_json(run_id), file, journal, paths.provenance, refs, "".join(first), since)
 
 
 def cut_short(path: Path, last: int, known: int) -> Corrupt:
@@ -221,11 +225,11 @@ def open_runs(
         return found
     for directory in sorted(paths.runs.iterdir()):
         run_id = directory.name
-        if not (directory / "run.json").is_file() or paths.collected(directory).exists():
+        if not (directory / "run.json").is_file() or paths.is_collected(directory):
             continue
         try:
             check_id(run_id, "run id")
-            file = run_file(paths, run_id)
+            file = own_run_file(paths, run_id)
             found[run_id] = open_run(
                 paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes, known=known(run_id)
             )
@@ -234,8 +238,26 @@ def open_runs(
     return found
 
 
+def write_run_file(path: Path, file: dict[str, Any], provenance: Provenance) -> None:
+    """Write run.json atomically and durably, with the seal of this machine."""
+    sealed = provenance.sealed(file, "run", path.parent.name)
+    replace(path, orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
+
+
+def own_run_file(paths: Paths, run_id: str) -> dict[str, Any]:
+    """As `run_file`; Environment foreign_data for one that was not written on this machine.
+
+    The pids, panes and paths it names are somebody else's.
+    """
+    file = run_file(paths, run_id)
+    if not paths.provenance.owns(file, "run", run_id):
+        path = paths.run_json(run_id)
+        raise Environment("foreign_data", f"{path} was not written on this machine", file=str(path))
+    return {key: value for key, value in file.items() if key != KEY}
+
+
 def run_file(paths: Paths, run_id: str) -> dict[str, Any]:
-    """run.json of a run; Corrupt when it is not what we write."""
+    """run.json of a run, whoever wrote it; Corrupt when it is not what we write."""
     path = paths.run_json(run_id)
     content = read_json(path)
     if not isinstance(content, dict) or content.get("v") != 1 or content.get("run_id") != run_id:

@@ -103,11 +103,12 @@ class Checkpoints:
         self._saver: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Open the cache if that was not done; `.agents` must exist and be claimed."""
-        if self._cache is not None or self._warned:
+        """Open the cache if that was not done; `.agents` must exist, be claimed, and have its identity."""
+        seal = self._paths.provenance.seal("cache")
+        if self._cache is not None or self._warned or seal is None:
             return
         try:
-            self._cache = Cache.open(self._paths.cache, _form())
+            self._cache = Cache.open(self._paths.cache, _form(), seal)
         except BrokenCache as error:
             self._warn(str(error))
 

@@ -195,7 +195,7 @@ class Collecting:
 
     def _collected(self) -> set[str]:
         paths = self._roster.paths
-        return {path.name for path in self._directories(paths.agents) if paths.collected(path).exists()}
+        return {path.name for path in self._directories(paths.agents) if paths.is_collected(path)}
 
     def _lives(self) -> dict[str, Life]:
         lives = {name: Life(entry.state.life, entry.state.epoch) for name, entry in self._roster.agents.items()}
@@ -205,7 +205,7 @@ class Collecting:
         roster, paths = self._roster, self._roster.paths
         found: list[Data] = []
         for path in self._directories(paths.agents):
-            collected, entry = paths.collected(path).exists(), roster.agents.get(path.name)
+            collected, entry = paths.is_collected(path), roster.agents.get(path.name)
             ended = entry is not None and entry.state.life == "deleted" and entry.agent_id not in roster.corrupt
             if not (collected or ended):
                 continue
@@ -215,7 +215,7 @@ class Collecting:
             found.append(Data("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
-            collected = paths.collected(path).exists()
+            collected = paths.is_collected(path)
             if not collected and (run is None or run.live or run.file["agents"] or roster.corrupt):
                 continue  # a corrupt agent may be one of this run: nobody knows
             members = frozenset(name for name, entry in roster.agents.items() if entry.run_id == path.name)
@@ -311,9 +311,11 @@ class Collecting:
             await asyncio.to_thread(remove, directory)
 
     def _mark(self, directory: Path, note: dict[str, Any]) -> None:
-        path = self._roster.paths.collected(directory)
-        if not path.exists():
-            replace(path, orjson.dumps(note, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
+        paths = self._roster.paths
+        if not paths.is_collected(directory):
+            sealed = paths.provenance.sealed(note, "collected", directory.name)
+            data = orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n"
+            replace(paths.collected(directory), data, mode=0o600)
 
 
 def remove_worktree(root: Path, entry: Entry) -> None:

@@ -52,7 +52,8 @@ def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
         return
     now = Recorded(pid, start, processes.boot_id(), epoch)
     if recorded(paths, agent_id) != now:
-        replace(paths.process(agent_id), orjson.dumps(now._asdict()), mode=0o600)
+        content = paths.provenance.sealed(now._asdict(), "agent", agent_id, "process")
+        replace(paths.process(agent_id), orjson.dumps(content), mode=0o600)
 
 
 def recorded(paths: Paths, agent_id: str) -> Recorded | None:
@@ -61,13 +62,13 @@ def recorded(paths: Paths, agent_id: str) -> Recorded | None:
         found = read_json(paths.process(agent_id))
     except OrchestratorError:
         return None
-    if not isinstance(found, dict):
-        return None
+    if not paths.provenance.owns(found, "agent", agent_id, "process"):
+        return None  # what others wrote names no process of ours
     numbers = [found.get(name) for name in ("pid", "start", "epoch")]
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
     pid, start, epoch = numbers
-    return Recorded(pid, start, str(found.get("boot_id", "")), epoch)  # type: ignore[arg-type]
+    return Recorded(pid, start, str(found.get("boot_id", "")), epoch)
 
 
 def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> End | None:

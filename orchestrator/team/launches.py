@@ -25,6 +25,7 @@ from orchestrator.roles import catalogue
 from orchestrator.store.files import failure, make_dir, read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
+from orchestrator.trust.seals import KEY
 
 WORD_MAX = 128 * 1024 - 1
 """Linux takes no longer word on a command line, whatever there is room for in all."""
@@ -61,18 +62,20 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
         "base_env": dict(base),
         "session": prepared.session,
     }
-    replace(roster.paths.launch(entry.agent_id), orjson.dumps(launch), mode=0o600)
+    sealed = roster.paths.provenance.sealed(launch, "agent", entry.agent_id, "launch")
+    replace(roster.paths.launch(entry.agent_id), orjson.dumps(sealed), mode=0o600)
     entry.secret, entry.session = secret, prepared.session
     steps.passed("launch:written")
 
 
 def read(roster: Roster, entry: Entry) -> dict[str, Any]:
-    """What launch.json says; empty when there is none."""
+    """What launch.json says; empty when there is none, or it was not written here: it decides what runs."""
     try:
         found = read_json(roster.paths.launch(entry.agent_id))
     except OrchestratorError:
         return {}
-    return found if isinstance(found, dict) else {}
+    owned = roster.paths.provenance.owns(found, "agent", entry.agent_id, "launch")
+    return {key: value for key, value in found.items() if key != KEY} if owned else {}
 
 
 def command_line(given: Sequence[str], configured: str) -> tuple[str, ...]:

@@ -15,16 +15,18 @@ import structlog
 from orchestrator.config import Config
 from orchestrator.core import state
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark
+from orchestrator.store.reading import page
 from orchestrator.store.segments import log_files
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run, cut_short, open_runs
 from orchestrator.team.checkpoints import Checkpoints, KnownAgent
 from orchestrator.team.entry import Entry
 from orchestrator.team.folding import located
+from orchestrator.trust.seals import Seal
 
 log = structlog.get_logger()
 
@@ -56,10 +58,13 @@ class Loading:
     def agent(self, agent_id: str, runs: dict[str, Run], *, clean: bool) -> Entry:
         """The agent with its logs open; raises why they cannot be trusted, with none open.
 
-        An agent that is still ``new`` has no record: its call was never answered.
+        ``Environment`` foreign_data where a record was not written on this machine: then nothing is changed. An agent
+        that is still ``new`` has no record: its call was never answered.
         """
         check_id(agent_id, "agent id")
         known = self.checkpoints.agent(agent_id)
+        if known is None:
+            self._check_own(agent_id)
         entry = None if known is None else self._from(known, clean=clean)
         behind = 1  # nothing is known: a checkpoint is due as soon as it is quiet
         if known is not None and entry is not None:
@@ -78,6 +83,20 @@ class Loading:
             entry.rest()  # also when all of it had to be folded: there may be more of them than descriptors
         self.checkpoints.went_on(entry, behind)
         return entry
+
+    def _check_own(self, agent_id: str) -> None:
+        """Raise foreign_data before a log is opened to be written, which may repair its end."""
+        for name, types in TYPES.items():
+            path = self.paths.agent_dir(agent_id) / f"{name}.jsonl"
+            page(path, types, 0, (1, 1), seal=self._seal(agent_id, name))
+
+    def _seal(self, agent_id: str, log_name: str) -> Seal:
+        """The seal of one of the agent's logs; Environment foreign_data while nothing here is of this machine."""
+        seal = self.paths.provenance.seal("agent", agent_id, log_name)
+        if seal is None:
+            where = self.paths.agent_dir(agent_id)
+            raise Environment("foreign_data", f"{where} was not written on this machine", file=str(where))
+        return seal
 
     def born(self, agent_id: str) -> Entry:
         """A new agent, with logs that hold nothing yet."""
@@ -112,6 +131,7 @@ class Loading:
                     segment_bytes=config.segment_bytes,
                     start=marks[name] if marks else None,
                     rest=entry.state.life == "deleted",
+                    seal=self._seal(entry.agent_id, name),
                 )
             except BaseException as error:
                 close(entry)
@@ -173,7 +193,7 @@ def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
         logs = [*log_files(paths.inbox(agent_id)), *log_files(paths.outbox(agent_id))]
         if not torn and any(path.stat().st_size for path in logs):
             return
-        if logs:
+        if logs and not paths.engine_dir(agent_id).is_symlink():
             paths.launch(agent_id).unlink(missing_ok=True)
         for path in logs:
             path.unlink()

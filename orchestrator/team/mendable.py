@@ -10,10 +10,10 @@ from typing import Any
 
 from orchestrator.clock import rfc3339
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.processes import start_time
 from orchestrator.store.files import Paths, read_json
-from orchestrator.store.lines import Record, intact
+from orchestrator.store.lines import Record, intact, is_sealed, resealed
 from orchestrator.store.reading import read_all
 from orchestrator.store.rewriting import files_of, lines_of, quarantine_name
 from orchestrator.store.segments import sealed_path
@@ -22,6 +22,7 @@ from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded
 from orchestrator.team.retelling import retell
 from orchestrator.team.salvage import Beside, Damaged, Salvaged, salvage
+from orchestrator.trust.seals import Seal
 
 HALF_S = 60.0
 """A temporary file whose pid is in use, and that is older, was left by another process of that pid."""
@@ -75,10 +76,28 @@ def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Salva
     """What the agent's two new logs would be; reads only."""
     file = error.facts.get("file")
     where = f"{Path(str(file)).name}, line {error.facts.get('line')}" if file else "its logs"
+    seals = [paths.provenance.seal("agent", agent_id, name) for name in ("inbox", "outbox")]
     logs = []
-    for path, types in ((paths.inbox(agent_id), INBOX_TYPES), (paths.outbox(agent_id), OUTBOX_TYPES)):
-        logs.append(Damaged(lines_of(path, types), quarantine_name(path, at).name, where))
-    return salvage(agent_id, logs[0], logs[1], beside(paths, agent_id), rfc3339(at))
+    for path, types, seal in (
+        (paths.inbox(agent_id), INBOX_TYPES, seals[0]), (paths.outbox(agent_id), OUTBOX_TYPES, seals[1])
+    ):  # fmt: skip
+        logs.append(Damaged(own_lines(path, types, seal), quarantine_name(path, at).name, where))
+    made = salvage(agent_id, logs[0], logs[1], beside(paths, agent_id), rfc3339(at))
+    if seals[0] is not None and seals[1] is not None:
+        made.inbox, made.outbox = resealed(made.inbox, seals[0]), resealed(made.outbox, seals[1])
+    return made
+
+
+FOREIGN_LINE = b"\0"
+"""Stands for an intact line that was not written here: nothing of it may be saved, and its place is not free."""
+
+
+def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[bytes]:
+    """As `lines_of`, with every intact line that the seal does not hold made unreadable; without a seal all count."""
+    lines = lines_of(path, types)
+    if seal is None:
+        return lines
+    return [line if is_sealed(line, seal) or intact(line, types, path) is None else FOREIGN_LINE for line in lines]
 
 
 def told_of(made: Salvaged) -> str:
@@ -92,21 +111,25 @@ def told_of(made: Salvaged) -> str:
 
 
 def beside(paths: Paths, agent_id: str) -> Beside:
+    """What the project's other files say of the agent; those that were not written here say nothing."""
     told: list[Record] = []
     for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:
-        told += [record for record in intact_of(path, BROADCAST_TYPES) if record["agent_id"] == agent_id]
+        seal = paths.provenance.seal("run", path.parent.name, "broadcast")
+        told += [record for record in intact_of(path, BROADCAST_TYPES, seal) if record["agent_id"] == agent_id]
     spec: dict[str, Any] = {
         "name": agent_id, "role": "", "engine": "unknown", "run_id": "", "cwd": str(paths.root), "policies": {},
     }  # fmt: skip
     epochs = [1]
-    for path, key in ((paths.meta(agent_id), "epoch"), (paths.launch(agent_id), "epoch")):
+    for path, kind in ((paths.meta(agent_id), "meta"), (paths.launch(agent_id), "launch")):
         try:
             found = read_json(path)
         except OrchestratorError:
             continue
-        if isinstance(found, dict) and type(found.get(key)) is int:
-            epochs.append(found[key])
-        if path == paths.meta(agent_id) and isinstance(found, dict):
+        if not paths.provenance.owns(found, "agent", agent_id, kind):
+            continue
+        if type(found.get("epoch")) is int:
+            epochs.append(found["epoch"])
+        if kind == "meta":
             spec |= {name: found[name] for name in SPEC_KEYS if found.get(name) is not None}
     process = orphans.recorded(paths, agent_id)
     if process is not None:
@@ -114,9 +137,9 @@ def beside(paths: Paths, agent_id: str) -> Beside:
     return Beside(told, spec, max(epochs))
 
 
-def intact_of(path: Path, types: frozenset[str]) -> list[Record]:
-    """The intact records of a log, wherever they stand."""
-    return [record for line in lines_of(path, types) if (record := intact(line, types, path)) is not None]
+def intact_of(path: Path, types: frozenset[str], seal: Seal | None) -> list[Record]:
+    """The intact records of a log that the seal holds, wherever they stand; without a seal all of them."""
+    return [record for line in own_lines(path, types, seal) if (record := intact(line, types, path)) is not None]
 
 
 def damage(paths: Paths, agent_id: str) -> Corrupt | None:
@@ -147,7 +170,8 @@ def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
 
 def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
     """What run.json says of a run whose window is not known."""
-    told = intact_of(paths.broadcast(run_id), BROADCAST_TYPES)
+    seal = paths.provenance.seal("run", run_id, "broadcast")
+    told = intact_of(paths.broadcast(run_id), BROADCAST_TYPES, seal)
     return {
         "v": 1, "run_id": run_id, "created_at": told[0]["at"] if told else rfc3339(at),
         # A socket that is nobody's: no window must be taken for this run's.
@@ -164,17 +188,20 @@ def retold(paths: Paths, run_id: str) -> list[bytes]:
         if paths.collected(directory).exists():
             continue
         records = []
+        seal = paths.provenance.seal("agent", directory.name, "outbox")
         try:
-            for record in read_all(paths.outbox(directory.name), OUTBOX_TYPES):
+            for record in read_all(paths.outbox(directory.name), OUTBOX_TYPES, seal=seal):
                 if record["seq"] == 1 and record.get("run_id") != run_id:
                     break
                 records.append(record)
-        except Corrupt:
-            continue  # nobody knows what it has to tell: what it told stands
+        except (Corrupt, Environment):
+            continue  # nobody knows what it has to tell, or it is not of this machine: what it told stands
         if records:
             outboxes[directory.name] = [one for one in records if one["type"] in BROADCAST_TYPES]
     path = paths.broadcast(run_id)
-    return retell(lines_of(path, BROADCAST_TYPES), outboxes, path)
+    seal = paths.provenance.seal("run", run_id, "broadcast")
+    lines = retell(own_lines(path, BROADCAST_TYPES, seal), outboxes, path)
+    return lines if seal is None else resealed(lines, seal)
 
 
 def is_same(path: Path, lines: list[bytes]) -> bool:
@@ -197,8 +224,24 @@ def half_written_of(root: Path) -> list[Path]:
 
 def half_written(paths: Paths) -> list[Path]:
     """Temporary files of ours whose writer is no more."""
-    places = (".*.tmp", "agents/*/.*.tmp", "agents/*/engine/**/.*.tmp", "run/*/.*.tmp")
-    return sorted(path for pattern in places for path in paths.home.glob(pattern) if _left_over(path))
+    places = [paths.home, *_below(paths.agents), *_below(paths.runs)]
+    places += [deep for agent in _below(paths.agents) for deep in engine_dirs(agent)]
+    return sorted(path for place in places for path in place.glob(".*.tmp") if _left_over(path))
+
+
+def _below(place: Path) -> list[Path]:
+    """The directories in a directory; links, which may lead anywhere, are none."""
+    if place.is_symlink() or not place.is_dir():
+        return []
+    return [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+def engine_dirs(agent_dir: Path) -> list[Path]:
+    """The engine directory of an agent and every directory in it, none of them reached through a link."""
+    engine = agent_dir / "engine"
+    if engine.is_symlink() or not engine.is_dir():
+        return []
+    return [Path(place) for place, _, _ in os.walk(engine)]
 
 
 def _left_over(path: Path) -> bool:

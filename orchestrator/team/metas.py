@@ -67,7 +67,8 @@ class Metas:
             self._stale.discard(agent_id)  # before the file is made: what changes meanwhile is written next time
             if entry is None:
                 continue
-            data = orjson.dumps(meta_of(self._roster, entry), option=orjson.OPT_INDENT_2) + b"\n"
+            meta = self._roster.paths.provenance.sealed(meta_of(self._roster, entry), "agent", agent_id, "meta")
+            data = orjson.dumps(meta, option=orjson.OPT_INDENT_2) + b"\n"
             try:
                 await asyncio.to_thread(replace, self._roster.paths.meta(agent_id), data, mode=0o600)
             except OrchestratorError:

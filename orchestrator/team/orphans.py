@@ -50,9 +50,11 @@ def boot_id() -> str:
 
 
 def recorded(paths: Paths, agent_id: str) -> Recorded | None:
-    """The process that the agent's files name; None when they name none, or not in our form."""
+    """The process that the agent's files name; None when they name none, not in our form, or not written here."""
     try:
-        found = read_json(paths.engine_dir(agent_id) / "process.json")
+        found = read_json(paths.process(agent_id))
+        if not paths.provenance.owns(found, "agent", agent_id, "process"):
+            return None
         pid, start, boot, epoch = (found[key] for key in ("pid", "start", "boot_id", "epoch"))
     except (OrchestratorError, KeyError, TypeError):
         return None

@@ -13,18 +13,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from orchestrator import steps
 from orchestrator.errors import Corrupt, OrchestratorError
-from orchestrator.store.files import replace
 from orchestrator.store.removing import chmod_private, remove
 from orchestrator.store.rewriting import keep, quarantine_name, rewrite
 from orchestrator.team import orphans
-from orchestrator.team.broadcast import open_run, run_file
+from orchestrator.team.broadcast import open_run, own_run_file, write_run_file
 from orchestrator.team.mendable import (
     blank_run,
     damage,
+    engine_dirs,
     half_written,
     is_same,
     retold,
@@ -52,6 +50,9 @@ class Repairing:
             self._done: list[dict[str, Any]] = []
             self._left: list[OrchestratorError] = []
             self._at: datetime = self._roster.clock.now()
+            if self._roster.paths.provenance.identity is None:
+                self._left += self._roster.corrupt.values()
+                return {"done": [], "left": [error.as_dict() for error in self._left]}
             await self._look()
             for run_id in self._unreadable_runs():
                 await self._try(self._mend_run_file, run_id)
@@ -95,7 +96,7 @@ class Repairing:
         if not runs.is_dir():
             return []
         found = [path for path in sorted(runs.iterdir()) if (path / "run.json").is_file()]
-        return [path.name for path in found if not paths.collected(path).exists()]
+        return [path.name for path in found if not paths.is_collected(path)]
 
     def _unreadable_runs(self) -> list[str]:
         return [name for name in self._run_ids() if run_trouble(self._roster.paths, name) is not None]
@@ -112,8 +113,7 @@ class Repairing:
         file = run.file if run is not None else blank_run(paths, run_id, self._at)
         await asyncio.to_thread(keep, path, self._at)
         steps.passed("fix:kept")
-        data = orjson.dumps(file, option=orjson.OPT_INDENT_2) + b"\n"
-        await asyncio.to_thread(replace, path, data, mode=0o600)
+        await asyncio.to_thread(write_run_file, path, file, paths.provenance)
         steps.passed("fix:run-file")
         self._did("run", path, did, kept_in=str(kept))
         return True
@@ -181,6 +181,9 @@ class Repairing:
     async def _mend_broadcast(self, run_id: str) -> bool:
         roster, paths = self._roster, self._roster.paths
         path, run = paths.broadcast(run_id), roster.runs.get(run_id)
+        error = roster.corrupt.get(run_id)
+        if error is not None and error.code == "foreign_data":
+            raise error
         new = await asyncio.to_thread(retold, paths, run_id)
         if run is not None and await asyncio.to_thread(is_same, path, new):
             return False
@@ -205,7 +208,7 @@ class Repairing:
         opened = open_run(
             paths,
             run_id,
-            run_file(paths, run_id),
+            own_run_file(paths, run_id),
             roster.syncer,
             config.durability,
             clean=False,
@@ -229,7 +232,8 @@ class Repairing:
         for path in half_written(self._roster.paths):
             await asyncio.to_thread(remove, path)
             self._did("half-written file", path, "removed")
-        for path in sorted(self._roster.paths.agents.glob("*/engine/*")):
+        agents = [self._roster.paths.agent_dir(agent_id) for agent_id in self._roster.agents]
+        for path in sorted(path for agent in agents for place in engine_dirs(agent)[:1] for path in place.iterdir()):
             found = path.lstat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
                 await asyncio.to_thread(chmod_private, path)

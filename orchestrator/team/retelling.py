@@ -89,7 +89,7 @@ def _rest(told: list[Record], due: dict[str, list[Record]], written: int) -> lis
     for record in told:
         upto[record["agent_id"]] = record["ref"]
     again = [
-        {key: value for key, value in record.items() if key not in ("v", "seq", "crc", "line")}
+        {key: value for key, value in record.items() if key not in ("v", "seq", "mac", "crc", "line")}
         for record in told
         if record["agent_id"] not in due
     ]

@@ -42,7 +42,8 @@ PUBLISH_AFTER_S = 0.005
 class Roster:
     """All agents and runs of one project.
 
-    ``corrupt`` holds, per agent or run id, why its files cannot be trusted; the rest of the team works on.
+    ``corrupt`` holds, per agent or run id, why its files cannot be trusted: damaged, or (foreign_data) not written on
+    this machine. Nothing is done for those; the rest of the team works on.
     ``listeners`` are called with an agent whose records have become visible.
     """
 
@@ -92,11 +93,11 @@ class Roster:
         if not self.paths.agents.is_dir():
             return
         for directory in sorted(self.paths.agents.iterdir()):
-            if not directory.is_dir() or directory.is_symlink() or self.paths.collected(directory).exists():
+            if not directory.is_dir() or directory.is_symlink() or self.paths.is_collected(directory):
                 continue
             if log_exists(directory / "outbox.jsonl"):
                 self._load_agent(directory.name, clean=clean)
-            else:
+            elif self.paths.provenance.identity is not None:
                 remove_unborn(self.paths, directory.name)
         self.checkpoints.only({*self.agents, *self.corrupt}, {*self.runs, *self.corrupt})
         self.publish_missing()
@@ -176,7 +177,7 @@ class Roster:
         if agent_id in self.corrupt:
             raise self.corrupt[agent_id]
         found = self.agents.get(agent_id)
-        if found is None and self.paths.collected(self.paths.agent_dir(agent_id)).exists():
+        if found is None and self.paths.is_collected(self.paths.agent_dir(agent_id)):
             raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
         if found is None:
             raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")

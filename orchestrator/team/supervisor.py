@@ -33,6 +33,7 @@ from orchestrator.team.roster import Roster
 from orchestrator.team.watching import Watching
 from orchestrator.team.windows import Windows
 from orchestrator.term.panes import NewPane, TaggedPane
+from orchestrator.trust import state_dir
 
 log = structlog.get_logger()
 
@@ -68,7 +69,9 @@ class Supervisor:
 
     def launch_argv(self, agent_id: str, epoch: int) -> list[str]:
         """The pane's own command: our stub, which execs the CLI once the pane is ready (design §7)."""
-        return project.own_command("launch", agent_id, str(epoch), "--project", str(self.roster.root))
+        named = os.environ.get(state_dir.VARIABLE)
+        state = ["--state", named] if named else []
+        return project.own_command("launch", agent_id, str(epoch), "--project", str(self.roster.root), *state)
 
     async def release(self, entry: Entry) -> None:
         """Let the launch stub of the current epoch go; a level, so that it may be repeated."""

@@ -136,7 +136,7 @@ async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: in
 
 def shown(record: dict[str, Any]) -> dict[str, Any]:
     """A record as models see it: without the bookkeeping that only the file needs, large payloads cut."""
-    out = {key: value for key, value in record.items() if key not in ("v", "crc", "req")}
+    out = {key: value for key, value in record.items() if key not in ("v", "mac", "crc", "req")}
     payload = out.get("payload")
     if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
         text = orjson.dumps(payload).decode()

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from orchestrator import launch, project
+from orchestrator.trust.provenance import Provenance
 from tests.fakes.relays import BOUND_S
 from tests.integration.tmux_server import private_server, until
 
@@ -35,6 +36,8 @@ class Desk:
         self.engine = self.root / ".agents" / "agents" / "lint-1" / "engine"
         self.engine.mkdir(parents=True)
         self.file = self.engine / "launch.json"
+        self.provenance = Provenance(self.root / ".agents")
+        self.provenance.establish()
         self.server = server
         self.out = self.root / "out.json"
         server.start()
@@ -46,11 +49,16 @@ class Desk:
             "env": {"PATH": os.environ["PATH"], "ONLY": "this", "TERM": "overridden"}, "secret": "s",
             **other,
         }  # fmt: skip
-        self.file.write_text(json.dumps({k: v for k, v in launched.items() if v is not None}))
+        self.put({k: v for k, v in launched.items() if v is not None})
+
+    def put(self, content):
+        """A launch file as the daemon writes it."""
+        self.file.write_text(json.dumps(self.provenance.sealed(content, "agent", "lint-1", "launch")))
         self.file.chmod(0o600)
 
     def pane(self, agent="lint-1", epoch="2"):
-        command = project.own_command("launch", agent, epoch, "--project", str(self.root))
+        state = os.environ["ORCHESTRATOR_STATE_DIR"]
+        command = project.own_command("launch", agent, epoch, "--project", str(self.root), "--state", state)
         extra = ["-e", "ORCHESTRATOR_SECRET_OF_THE_PANE=x"]
         shown = self.server.run(
             "split-window", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", *extra, "--", "sh", "-c",

@@ -5,11 +5,15 @@ import random
 import shutil
 import sqlite3
 import stat
+from pathlib import Path
 
 import pytest
 
 from orchestrator.store.cache import WAL_BYTES, BrokenCache, Cache, Item, discard
+from orchestrator.trust.identity import Identity
+from orchestrator.trust.seals import Seal
 
+SEAL = Seal(Identity("0" * 32, b"k" * 32, Path("/none")), "cache")
 KEYS = [f"t{n}" for n in range(400)]
 
 
@@ -28,7 +32,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def cache(path):
-    made = Cache.open(path, 1)
+    made = Cache.open(path, 1, SEAL)
     yield made
     made.close()
 
@@ -82,10 +86,10 @@ def test_what_was_saved_outlives_the_process_and_another_form_does_not_read_it(c
     for file in (copy, path):
         if file == path:
             cache.close()
-        again = Cache.open(file, 1)
+        again = Cache.open(file, 1, SEAL)
         assert again.find("agent:a", "t7") == value("t7")
         again.close()
-        other = Cache.open(file, 2)
+        other = Cache.open(file, 2, SEAL)
         assert other.owners() == []
         other.close()
 
@@ -142,7 +146,7 @@ def test_a_wal_grown_large_is_carried_into_the_file(cache, path):
 def test_a_link_is_not_followed(path, tmp_path):
     (tmp_path / "elsewhere").write_bytes(b"")
     path.symlink_to(tmp_path / "elsewhere")
-    cache = Cache.open(path, 1)  # the link is what is thrown away
+    cache = Cache.open(path, 1, SEAL)  # the link is what is thrown away
     cache.save([item(keys=["a"])])
     cache.close()
     assert (tmp_path / "elsewhere").read_bytes() == b""
@@ -153,20 +157,20 @@ def test_a_link_is_not_followed(path, tmp_path):
 def test_a_directory_without_right_to_write_is_told(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(BrokenCache):
-        Cache.open(tmp_path / "cache.sqlite", 1)
+        Cache.open(tmp_path / "cache.sqlite", 1, SEAL)
     tmp_path.chmod(0o700)
 
 
 def test_a_directory_in_its_place_is_told(path):
     path.mkdir()
     with pytest.raises(BrokenCache):
-        Cache.open(path, 1)
+        Cache.open(path, 1, SEAL)
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense" * 1000, b"SQLite format 3\0" + bytes(5000)])
 def test_what_is_no_cache_is_replaced(path, content):
     path.write_bytes(content)
-    cache = Cache.open(path, 1)
+    cache = Cache.open(path, 1, SEAL)
     cache.save([item(keys=["a"])])
     assert told(cache, "a") == value("a")
     cache.close()
@@ -177,7 +181,7 @@ def test_another_database_is_replaced(path):
     other.execute("CREATE TABLE checkpoint (owner, body, crc)")
     other.commit()
     other.close()
-    cache = Cache.open(path, 1)
+    cache = Cache.open(path, 1, SEAL)
     assert cache.owners() == []
     cache.close()
 
@@ -196,7 +200,7 @@ def test_an_older_file_beside_a_newer_wal_is_noticed(cache, path):
         mixed = path.with_name(f"{name}.sqlite")
         mixed.write_bytes(file)
         mixed.with_name(f"{name}.sqlite-wal").write_bytes(beside)
-        again = Cache.open(mixed, 1)
+        again = Cache.open(mixed, 1, SEAL)
         assert again.owners() == (["agent:a"] if kept else [])
         again.close()
 
@@ -223,7 +227,7 @@ def test_a_row_that_is_gone_is_noticed(cache):
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_byte_changes_no_answer_is_wrong(path, seed):
     """Bytes of the closed file are changed at random: each answer afterwards is right, or is that it is broken."""
-    cache = Cache.open(path, 1)
+    cache = Cache.open(path, 1, SEAL)
     cache.save([item(keys=KEYS[::2]), item("agent:b", keys=KEYS[1::2], body=b"b" * 3000)])
     cache.close()
     good = path.read_bytes()
@@ -234,7 +238,7 @@ def test_whatever_byte_changes_no_answer_is_wrong(path, seed):
             spoilt[dice.randrange(len(spoilt))] ^= 1 << dice.randrange(8)
         path.write_bytes(spoilt)
         try:
-            cache = Cache.open(path, 1)
+            cache = Cache.open(path, 1, SEAL)
         except BrokenCache:
             outcomes["broken"] += 1
             continue
