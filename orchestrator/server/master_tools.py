@@ -5,6 +5,7 @@ Parse, one service call, answer: the rules are in `team`.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from orchestrator.errors import BadRequest
@@ -32,7 +33,7 @@ from orchestrator.server.master_models import (
     RestartArguments,
 )
 from orchestrator.server.toolset import Call, Tool
-from orchestrator.team import agents, creating, tasks
+from orchestrator.team import agents, creating, reading, tasks
 from orchestrator.team.masters import Leader, Masters
 from orchestrator.team.supervisor import Supervisor
 
@@ -168,6 +169,11 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return answer
 
     async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
+        if call.roster.is_foreign(given.agent_id):
+            page = await asyncio.to_thread(
+                reading.events, call.roster.root, given.agent_id, given.since_seq, given.max_events
+            )
+            return polled(page, given.wait_ms)
         await leads_agent(call, given.agent_id)
         page = await tasks.events_read(
             call.roster,
@@ -182,6 +188,11 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return polled(page, given.wait_ms)
 
     async def broadcast(call: Call, given: BroadcastArguments) -> dict[str, Any]:
+        if given.run_id is not None and call.roster.is_foreign(given.run_id):
+            page = await asyncio.to_thread(
+                reading.broadcast, call.roster.root, given.run_id, given.since_seq, given.max_events
+            )
+            return polled(page, given.wait_ms)
         run = await agents.run_of(supervisor, call.client.origin, given.run_id)
         await leads(call, run.run_id)
         page = await tasks.broadcast_read(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, state, supervise
 from orchestrator.errors import BadRequest, Environment
-from orchestrator.team import trees
+from orchestrator.team import reading, trees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Origin
 from orchestrator.team.roster import Roster
@@ -117,7 +118,12 @@ def _canceled_since_stop(entry: Entry, seq: int) -> list[str]:
 
 
 async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | None) -> dict[str, Any]:
-    """The agent's meta; with ``wait_s`` once it has left `starting`, or has passed ``since_seq``."""
+    """The agent's meta; with ``wait_s`` once it has left `starting`, or has passed ``since_seq``.
+
+    Of a foreign agent at once what its files say.
+    """
+    if roster.is_foreign(agent_id):
+        return await asyncio.to_thread(reading.agent, roster.root, agent_id)
     entry = roster.entry(agent_id)
 
     def look() -> bool | None:
@@ -147,7 +153,9 @@ async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str
     if scope != "all":
         entries = [entry for entry in entries if entry.live]
     unreadable = [
-        row_of(state.Agent(name), ("failed", error.message), None, 0)
+        await asyncio.to_thread(reading.row, roster.paths, name)
+        if roster.is_foreign(name)
+        else row_of(state.Agent(name), ("failed", error.message), None, 0)
         for name, error in roster.corrupt.items()
         if roster.paths.agent_dir(name).is_dir()
     ]

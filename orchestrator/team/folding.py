@@ -8,12 +8,16 @@ from orchestrator.core import state
 from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.errors import BadRequest, Corrupt
 from orchestrator.store.files import Paths, check_id
+from orchestrator.store.lines import foreign
 from orchestrator.store.reading import place, read_all
 from orchestrator.store.segments import log_exists
 
 
-def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
-    """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line."""
+def folded(paths: Paths, agent_id: str, *, own: bool = False) -> tuple[state.Agent, int]:
+    """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line.
+
+    With ``own``, Environment foreign_data at the first record that was not written on this machine.
+    """
     check_id(agent_id, "agent_id")
     must_be_there(paths, agent_id)
     agent, last = state.Agent(agent_id), 0
@@ -22,7 +26,10 @@ def folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int]:
         ("outbox", paths.outbox(agent_id), OUTBOX_TYPES),
     ):
         last = 0
-        for record in read_all(path, types):
+        seal = paths.provenance.seal("agent", agent_id, log) if own else None
+        if own and seal is None:
+            raise foreign(path, 1)
+        for record in read_all(path, types, seal=seal):
             last = record["seq"]
             try:
                 state.apply(agent, log, record)

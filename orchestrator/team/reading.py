@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.core import state
 from orchestrator.core import status as derived
 from orchestrator.core.events import BROADCAST_TYPES, OUTBOX_TYPES
-from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
 from orchestrator.store.segments import log_exists
@@ -22,11 +22,23 @@ from orchestrator.team.views import full_of, row_of
 from orchestrator.team.worktree_facts import look
 
 FINAL = ("deleted", "failed")
+NO_DAEMON = "no daemon runs: what the files say"
+FOREIGN = "not of this machine; orchestrator trust shows what it would do"
 
 
-def _status(agent: state.Agent) -> tuple[str, str]:
+def _status(agent: state.Agent, reason: str) -> tuple[str, str]:
     status = derived.status(agent, derived.Presence())
-    return status if status[0] in FINAL else ("unknown", "no daemon runs: what the files say")
+    return status if status[0] in FINAL else ("unknown", reason)
+
+
+def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, bool]:
+    """As `folded`, and whether all of it was written on this machine."""
+    try:
+        return *folded(paths, agent_id, own=True), True
+    except Environment as error:
+        if error.code != "foreign_data":
+            raise
+    return *folded(paths, agent_id), False
 
 
 def _pane(paths: Paths, agent: state.Agent) -> str | None:
@@ -40,23 +52,27 @@ def _pane(paths: Paths, agent: state.Agent) -> str | None:
 def agents(root: Path) -> list[dict[str, Any]]:
     """The rows of agent_list for the whole project; an unreadable agent is a row with status `failed`."""
     paths = Paths(root)
-    rows = []
-    for agent_id in _ids(paths):
-        try:
-            agent, last = folded(paths, agent_id)
-            rows.append(row_of(agent, _status(agent), _pane(paths, agent), last))
-        except OrchestratorError as error:
-            blank = state.Agent(agent_id)
-            rows.append(row_of(blank, ("failed", error.message), None, 0))
-    return rows
+    return [row(paths, agent_id) for agent_id in _ids(paths)]
+
+
+def row(paths: Paths, agent_id: str) -> dict[str, Any]:
+    """The agent's row as its files tell it; of a foreign one no pane is believed."""
+    try:
+        agent, last, own = _folded(paths, agent_id)
+    except OrchestratorError as error:
+        return row_of(state.Agent(agent_id), ("failed", error.message), None, 0)
+    status = _status(agent, NO_DAEMON if own else FOREIGN)
+    return row_of(agent, status, _pane(paths, agent) if own else None, last)
 
 
 def agent(root: Path, agent_id: str) -> dict[str, Any]:
     """The meta of agent_get."""
     paths = Paths(root)
-    found, last = folded(paths, agent_id)
-    meta = full_of(found, _status(found), _pane(paths, found), last, paths)
-    return meta | {"worktree": look(root, agent_id) if meta["worktree"] else None}
+    found, last, own = _folded(paths, agent_id)
+    status = _status(found, NO_DAEMON if own else FOREIGN)
+    meta = full_of(found, status, _pane(paths, found) if own else None, last, paths)
+    # Looking runs git in the worktree's directory, which a foreign record could name.
+    return meta | {"worktree": look(root, agent_id) if meta["worktree"] and own else None}
 
 
 def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[str, Any]:

@@ -193,6 +193,11 @@ class Roster:
         entry.inbox.signal = _Hook(lambda: self._seen(entry))
         entry.outbox.signal = _Hook(lambda: self._seen(entry))
 
+    def is_foreign(self, name: str) -> bool:
+        """Whether the agent or run of that id is set aside because it was not written on this machine."""
+        error = self.corrupt.get(name)
+        return error is not None and error.code == "foreign_data"
+
     def new_id(self, name: str) -> str:
         """The slug of the name, or with -2, -3 … when taken; ids are never reused."""
         base = decide.slug(name)

@@ -354,24 +354,30 @@ class Supervisor:
         ``clean``: the last daemon ended in good order, so nothing can have been made and not recorded.
         """
         for entry in list(self.roster.agents.values()):
-            launch = launches.read(self.roster, entry)
-            if launch.get("epoch") == entry.state.epoch:
-                entry.secret, entry.session = launch.get("secret"), launch.get("session")
             run = self.roster.runs.get(entry.run_id)
             if run is not None and not entry.live and run.file["agents"].pop(entry.agent_id, None) is not None:
                 # Its pane was closed before it was recorded as deleted; only run.json could not be written in time.
                 await self.windows.save(run)
-            if run is not None:
-                entry.pane_id = run.file["agents"].get(entry.agent_id)
-            if entry.live:
-                self.tend(entry)
+            self.take_over(entry)
             self.overdue.seen(entry)
             if not clean and self._metas.behind(entry):
                 self._metas.changed(entry)
         for run in self.roster.runs.values():
             await self.windows.end_if_empty(run)
-        if not clean and not any(run.live for run in self.roster.runs.values()):
+        # A run that cannot be read may be the one that lives in our session.
+        if not clean and not self.roster.corrupt and not any(run.live for run in self.roster.runs.values()):
             await self.windows.end_abandoned()
+
+    def take_over(self, entry: Entry) -> None:
+        """Go on with an agent that another daemon launched: its secret and pane as files of ours name them."""
+        launch = launches.read(self.roster, entry)
+        if launch.get("epoch") == entry.state.epoch:
+            entry.secret, entry.session = launch.get("secret"), launch.get("session")
+        run = self.roster.runs.get(entry.run_id)
+        if run is not None:
+            entry.pane_id = run.file["agents"].get(entry.agent_id)
+        if entry.live:
+            self.tend(entry)
 
     async def settled(self, entry: Entry, deadline: float) -> None:
         """Wait until nothing is being done for the agent, or the deadline."""

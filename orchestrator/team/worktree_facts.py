@@ -163,9 +163,16 @@ def state_of(place: Place, seconds: float = git.READ_S, *, exact: bool = False) 
 
 
 def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:
-    """What the agent's first record keeps of its worktree; None without one, or when its log cannot be read."""
+    """What the agent's first record keeps of its worktree; None without one, or when its log cannot be read.
+
+    A record that was not written on this machine keeps nothing: it could name any directory.
+    """
+    paths = Paths(root)
+    seal = paths.provenance.seal("agent", agent_id, "outbox")
+    if seal is None:
+        return None
     try:
-        first = page(Paths(root).outbox(agent_id), OUTBOX_TYPES, 0, (1, 1))
+        first = page(paths.outbox(agent_id), OUTBOX_TYPES, 0, (1, 1), seal=seal)
     except OrchestratorError:
         return None
     found: dict[str, Any] | None = first[0].get("worktree") if first else None
