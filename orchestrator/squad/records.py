@@ -106,15 +106,15 @@ def read(path: Path, provenance: Provenance) -> SquadFile:
     if path.is_symlink() or not path.is_file():
         raise Corrupt("corrupt_log", f"{path} is no regular file", file=str(path))
     content = read_json(path)
-    if not provenance.owns(content, "squad", path.parent.name):
-        raise Environment("foreign_data", f"{path} was not written on this machine", file=str(path))
     try:
         found = SquadFile.model_validate(content)
     except ValidationError as error:
         raise Corrupt("corrupt_log", f"{path}: {error.error_count()} fields are wrong", file=str(path)) from None
     if found.squad_id != path.parent.name:
         raise Corrupt("corrupt_log", f"{path} names the squad {found.squad_id}", file=str(path))
-    return found
+    if not provenance.owns(content, "squad", found.squad_id):
+        raise Environment("foreign_data", f"{path} was not written on this machine", file=str(path))
+    return found.model_copy(update={"mac": None})
 
 
 def forget(paths: Paths, squad_id: str) -> None:

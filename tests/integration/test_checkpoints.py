@@ -13,8 +13,10 @@ import pytest
 from orchestrator.core import state, supervise
 from orchestrator.errors import Conflict, Environment
 from orchestrator.store.cache import BrokenCache, Cache
+from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
 from orchestrator.team import agents, checkpoints, tasks
+from orchestrator.team.adoption import seal_files
 from orchestrator.team.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER
 from orchestrator.team.folding import folded
 from tests.desk import essence
@@ -456,7 +458,7 @@ async def test_no_room_for_the_cache_keeps_all_in_memory_until_there_is(tmp_path
 
 
 async def test_without_a_cache_everything_works_from_memory(tmp_path, monkeypatch):
-    def broken(path, form):
+    def broken(path, form, seal):
         raise BrokenCache("no")
 
     monkeypatch.setattr(Cache, "open", broken)
@@ -555,6 +557,7 @@ def graveyard(root, count):
         for log, records in (("inbox", inbox), ("outbox", outbox)):
             lines = [encode(record, seq)[1] for seq, record in enumerate(records, 1)]
             (directory / f"{log}.jsonl").write_bytes(b"".join(lines))
+    seal_files(Paths(root))
 
 
 async def test_a_thousand_deleted_agents_hold_no_descriptors(tmp_path):

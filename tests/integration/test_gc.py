@@ -301,7 +301,8 @@ def record_process(life, agent_id, pid, *, start=None, boot=None, epoch=1):
     place.mkdir(exist_ok=True)
     began = processes.start_time(pid) if start is None else start
     said = {"pid": pid, "start": began, "boot_id": boot or orphans.boot_id(), "epoch": epoch}
-    (place / "process.json").write_text(json.dumps(said))
+    sealed = life.paths.provenance.sealed(said, "agent", agent_id, "process")
+    (place / "process.json").write_text(json.dumps(sealed))
 
 
 @pytest.mark.anyio

@@ -33,7 +33,7 @@ def world(tmp_path):
         )  # fmt: skip
         records.prepare(paths, squad_id, 1)
         (paths.squad_dir(squad_id) / "m0" / "stdout").write_text("paid")
-        asyncio.run(records.Book(paths.squad_json(squad_id), file).write())
+        asyncio.run(records.Book(paths.squad_json(squad_id), file, paths.provenance).write())
 
     return clock, paths, config, put, Squads(paths, clock, lambda: Config(**config))
 
@@ -102,10 +102,10 @@ def test_members_that_had_not_ended_are_interrupted_and_what_had_stays(world):
     _, paths, _, put, squads = world
     put("done")
     put("open", ended_at=None)
-    file = records.read(paths.squad_json("open"))
+    file = records.read(paths.squad_json("open"), paths.provenance)
     file.members[0].state = "running"
     file.members.append(MemberFile(member_id="open-m1", role_id="coder", cwd=None, state="planned", chat_id=None))
-    run(records.Book(paths.squad_json("open"), file).write())
+    run(records.Book(paths.squad_json("open"), file, paths.provenance).write())
 
     async def body():
         await squads.recover()
@@ -119,7 +119,7 @@ def test_members_that_had_not_ended_are_interrupted_and_what_had_stays(world):
         assert rows[0]["rawStdout"] == "paid"
         assert (await squads.answer("done", None, print))["members"][0]["status"] == "completed"
         assert squads.active == 0
-        assert records.read(paths.squad_json("open")).ended_at
+        assert records.read(paths.squad_json("open"), paths.provenance).ended_at
 
     run(body())
 

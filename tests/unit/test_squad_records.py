@@ -109,10 +109,10 @@ def test_a_squads_file_is_read_as_it_was_written_and_is_the_users_alone(tmp_path
     records.prepare(paths, SQUAD, 2)
     assert sorted(path.name for path in paths.squad_dir(SQUAD).iterdir()) == ["m0", "m1"]
     made = file()
-    asyncio.run(records.Book(paths.squad_json(SQUAD), made).write())
+    asyncio.run(records.Book(paths.squad_json(SQUAD), made, paths.provenance).write())
     assert paths.squad_json(SQUAD).stat().st_mode & 0o777 == 0o600
     assert paths.squads.stat().st_mode & 0o777 == 0o700
-    assert records.read(paths.squad_json(SQUAD)) == made
+    assert records.read(paths.squad_json(SQUAD), paths.provenance) == made
     assert records.known(paths) == [made]
     records.forget(paths, SQUAD)
     assert records.known(paths) == []
@@ -122,7 +122,7 @@ def test_a_squads_file_is_read_as_it_was_written_and_is_the_users_alone(tmp_path
 def test_many_that_write_at_once_write_seldom_and_the_last_state_stands(tmp_path, monkeypatch):
     paths, made, writes = Paths(tmp_path), file(), []
     records.prepare(paths, SQUAD, 1)
-    book = records.Book(paths.squad_json(SQUAD), made)
+    book = records.Book(paths.squad_json(SQUAD), made, paths.provenance)
     real = records.replace
     monkeypatch.setattr(records, "replace", lambda *args, **more: (writes.append(1), real(*args, **more)))
 
@@ -134,13 +134,13 @@ def test_many_that_write_at_once_write_seldom_and_the_last_state_stands(tmp_path
         await asyncio.gather(*(one(at) for at in range(20)))
 
     asyncio.run(many())
-    assert records.read(paths.squad_json(SQUAD)).members[0].reason == "19"
+    assert records.read(paths.squad_json(SQUAD), paths.provenance).members[0].reason == "19"
     assert len(writes) <= 2
 
 
 def test_a_write_that_failed_is_made_by_the_next_one(tmp_path):
     paths = Paths(tmp_path)
-    book = records.Book(paths.squad_json(SQUAD), file())
+    book = records.Book(paths.squad_json(SQUAD), file(), paths.provenance)
 
     async def twice():
         with pytest.raises(Environment):
@@ -156,21 +156,21 @@ def test_a_write_that_failed_is_made_by_the_next_one(tmp_path):
 def test_a_squads_file_that_is_none_is_told_and_hides_no_other(tmp_path, content):
     paths = Paths(tmp_path)
     records.prepare(paths, SQUAD, 1)
-    asyncio.run(records.Book(paths.squad_json(SQUAD), file()).write())
+    asyncio.run(records.Book(paths.squad_json(SQUAD), file(), paths.provenance).write())
     other = paths.squad_json("x")
     other.parent.mkdir()
     os.mkfifo(other) if content is None else other.write_text(content)
     with pytest.raises(Corrupt):
-        records.read(other)
+        records.read(other, paths.provenance)
     assert records.known(paths) == [file()]
 
 
 def test_a_squads_file_of_another_name_is_not_taken(tmp_path):
     paths = Paths(tmp_path)
     records.prepare(paths, "other", 1)
-    asyncio.run(records.Book(paths.squad_json("other"), file()).write())
+    asyncio.run(records.Book(paths.squad_json("other"), file(), paths.provenance).write())
     with pytest.raises(Corrupt, match=SQUAD):
-        records.read(paths.squad_json("other"))
+        records.read(paths.squad_json("other"), paths.provenance)
 
 
 def test_a_prompt_is_not_written_through_a_link(tmp_path):
