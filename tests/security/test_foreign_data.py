@@ -1,0 +1,480 @@
+"""Team data that did not come about here: nothing of it acts, all of it can be read, and one question adopts it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import orjson
+import pytest
+
+from orchestrator import processes
+from orchestrator.store.files import Paths
+from orchestrator.store.lines import encode, is_sealed
+from orchestrator.team.adoption import preview, seal_files
+from orchestrator.team.exits import recorded
+from orchestrator.team.folding import folded
+from tests.security import hostile
+from tests.security.hostile import git
+from tests.stage import lines_of, tree, until
+
+V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
+DATA = ".agents/agents", ".agents/run"
+
+
+def worked(stage, boss):
+    """A new agent does a task to its end: whatever the daemon does by itself, it has had the time to."""
+    made = boss.tool("agent_create", {"name": "honest", "role": "r", "engine": "shell"})
+    assert made["ready"], made
+    boss.tool("task_enqueue", {"agent_id": made["agent_id"], "task": {"payload": {"command": "true"}}})
+    until(lambda: "result" in stage.types(made["agent_id"]) or None)
+    return made["agent_id"]
+
+
+def untouched(root, before):
+    """What of the stranger's files has changed."""
+    after = tree(root)
+    return {name: (kept, after.get(name)) for name, kept in before.items() if after.get(name) != kept}
+
+
+@pytest.fixture(autouse=True)
+def same_state(request, monkeypatch):
+    """What is looked at in the test's own process is judged with the stage's state directory."""
+    if "stage" in request.fixturenames:
+        state = request.getfixturevalue("stage").env["ORCHESTRATOR_STATE_DIR"]
+        monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", state)
+
+
+@pytest.fixture
+def marker(stage):
+    """What the stranger's command would leave."""
+    return stage.base / "marker"
+
+
+def keep_config(stage):
+    return {".agents/config.toml": (stage.root / ".agents" / "config.toml").read_bytes()}
+
+
+def cloned(stage, marker):
+    """The stage's project is the clone of a hostile repository."""
+    found = keep_config(stage) | hostile.files(marker, stage.root)
+    hostile.repository(stage.base / "upstream", found)
+    shutil.rmtree(stage.root)
+    git(stage.base, "clone", "-q", str(stage.base / "upstream"), str(stage.root))
+
+
+# -- a repository -------------------------------------------------------------------------------------------------
+
+
+def test_a_cloned_repository_runs_nothing_and_can_be_read(stage, marker):
+    cloned(stage, marker)
+    before = tree(stage.root / ".agents" / "agents" / "helper") | tree(stage.root / ".agents" / "run")
+    boss = stage.begun()
+    [row] = boss.tool("agent_list", {"scope": "all"})["agents"]
+    assert (row["agent_id"], row["status"]) == ("helper", "unknown")
+    assert "not of this machine" in row["reason"]
+    assert [one["type"] for one in boss.tool("events_read", {"agent_id": "helper"})["events"]] == [
+        "starting",
+        "ready",
+    ]
+    assert boss.tool("agent_get", {"agent_id": "helper"})["meta"]["command"] == hostile.command(marker)
+    for tool, more in (
+        ("task_enqueue", {"task": {"payload": 1}}), ("agent_restart", {}), ("agent_delete", {}),
+        ("task_cancel", {"task_id": "t-1"}),
+    ):  # fmt: skip
+        assert boss.tool(tool, {"agent_id": "helper", **more})["error"]["code"] == "foreign_data", tool
+    assert worked(stage, boss) == "honest"
+    assert not marker.exists()
+    assert not (stage.root / "stolen").exists()
+    assert set(stage.tagged().values()) == {"honest"}
+    for line in (("status",), ("events", "helper"), ("why", "helper"), ("verify",)):
+        done = stage.cli(*line)
+        assert "Traceback" not in done.stderr
+        assert done.returncode in (0, 6), (line, done)
+    assert "not of this machine" in stage.cli("status").stdout
+    after = tree(stage.root / ".agents" / "agents" / "helper") | tree(stage.root / ".agents" / "run")
+    assert {name: after.get(name) for name in before} == before
+
+
+def test_an_ordinary_clone_with_what_users_write_works_at_once(stage):
+    found = keep_config(stage) | {".agents/roles/tester.md": b"---\nname: Tester\n---\nTest.\n"}
+    hostile.repository(stage.base / "upstream", found)
+    shutil.rmtree(stage.root)
+    git(stage.base, "clone", "-q", str(stage.base / "upstream"), str(stage.root))
+    worked(stage, stage.begun())
+    assert preview(Paths(stage.root)) == []
+
+
+def test_an_agent_of_a_name_that_a_stranger_took_gets_another_id(stage, marker):
+    cloned(stage, marker)
+    boss = stage.begun()
+    assert boss.tool("agent_create", {"name": "helper", "role": "r", "engine": "shell"})["agent_id"] == "helper-2"
+
+
+@pytest.mark.parametrize("way", ["pull", "checkout", "tar"])
+def test_what_comes_into_a_trusted_project_runs_nothing_and_the_team_goes_on(stage, marker, way):
+    upstream = stage.base / "upstream"
+    hostile.repository(upstream, {})
+    git(stage.root, "init", "-q")
+    git(stage.root, "remote", "add", "origin", str(upstream))
+    git(stage.root, "pull", "-q", "origin", "main")
+    boss = stage.begun()
+    honest = worked(stage, boss)
+    boss.tool("task_enqueue", {"agent_id": honest, "task": {"payload": {"command": "sleep 1000"}}})
+    boss.close()
+    stage.stop_daemon()
+    before = stage.records(honest)
+    added = hostile.files(marker, stage.root)
+    # A pull writes over files that git ignores, also over those of an agent that is there.
+    added[f".agents/agents/{honest}/engine/launch.json"] = added[".agents/agents/helper/engine/launch.json"]
+    if way == "tar":
+        hostile.put(stage.base / "loot", added)
+        with tarfile.open(stage.base / "loot.tar", "w") as archive:
+            archive.add(stage.base / "loot", arcname=".")
+        subprocess.run(["tar", "-x", "-f", stage.base / "loot.tar", "-C", stage.root], check=True)
+    else:
+        branch = "main" if way == "pull" else "other"
+        git(upstream, "checkout", "-q", "-B", branch)
+        hostile.put(upstream, added)
+        git(upstream, "add", "-f", ".")
+        git(upstream, "commit", "-q", "-m", "More")
+        git(stage.root, "fetch", "-q", "origin")
+        if way == "pull":
+            git(stage.root, "pull", "-q", "--no-rebase", "origin", branch)
+        else:
+            git(stage.root, "checkout", "-q", "-f", f"origin/{branch}")
+    (stage.run_dir() / "stopped").unlink()
+    boss = stage.begun()
+    rows = {row["agent_id"]: row for row in boss.tool("agent_list", {"scope": "all"})["agents"]}
+    assert "not of this machine" in rows["helper"]["reason"]
+    assert stage.records(honest)[: len(before)] == before
+    assert rows[honest]["status"] != "failed"
+    second = boss.tool("agent_create", {"name": "second", "role": "r", "engine": "shell"})
+    assert second["ready"]
+    assert not marker.exists()
+
+
+def test_an_outbox_written_over_makes_that_agent_foreign_and_no_other(stage, marker):
+    boss = stage.begun()
+    for name in ("a", "b"):
+        boss.tool("agent_create", {"name": name, "role": "r", "engine": "shell"})
+    stage.end_tmux()
+    boss.close()
+    stage.stop_daemon()
+    (stage.root / ".agents/agents/a/outbox.jsonl").write_bytes(hostile.outbox(marker, agent="a", cwd=str(stage.root)))
+    (stage.run_dir() / "stopped").unlink()
+    boss = stage.begun()
+    rows = {row["agent_id"]: row for row in boss.tool("agent_list", {"scope": "all"})["agents"]}
+    assert "not of this machine" in rows["a"]["reason"]
+    assert rows["b"]["status"] != "unknown"
+    worked(stage, boss)
+    assert not marker.exists()
+
+
+# -- records in another place -------------------------------------------------------------------------------------
+
+
+class Made:
+    """A project with two agents of this machine, and no daemon."""
+
+    def __init__(self, stage):
+        self.stage, self.paths = stage, Paths(stage.root)
+        boss = stage.begun()
+        for name in ("a", "b"):
+            boss.tool("agent_create", {"name": name, "role": "r", "engine": "shell"})
+            boss.tool("task_enqueue", {"agent_id": name, "task": {"payload": {"command": "true"}}})
+            until(lambda name=name: "result" in stage.types(name) or None)
+        stage.end_tmux()
+        boss.close()
+        stage.stop_daemon()
+
+    def log(self, agent, name):
+        return self.paths.agent_dir(agent) / f"{name}.jsonl"
+
+    def lines(self, agent, name):
+        return self.log(agent, name).read_bytes().splitlines(keepends=True)
+
+    def foreign(self, agent):
+        """Whether a new daemon would set the agent aside."""
+        try:
+            folded(Paths(self.stage.root), agent, own=True)
+        except Exception as error:  # noqa: BLE001 - damage is another refusal
+            return getattr(error, "code", type(error).__name__)
+        return None
+
+
+@pytest.fixture
+def made(stage):
+    return Made(stage)
+
+
+def test_no_record_serves_in_another_log_of_another_agent_or_at_another_place(made):
+    assert made.foreign("a") is None
+    inbox, outbox = made.lines("a", "inbox"), made.lines("a", "outbox")
+    whole = {("a", "inbox"): inbox, ("a", "outbox"): outbox}
+    for agent, log, lines in (
+        ("a", "inbox", made.lines("b", "inbox")),  # of another agent
+        ("a", "outbox", made.lines("b", "outbox")),
+    ):
+        made.log(agent, log).write_bytes(b"".join(lines))
+        assert made.foreign("a") == "foreign_data", (agent, log)
+        made.log(agent, log).write_bytes(b"".join(whole[agent, log]))
+    # The same words with another number, its checksum right and the old MAC kept.
+    record = json.loads(inbox[0])
+    body = orjson.dumps({key: value for key, value in record.items() if key not in ("mac", "crc")} | {"seq": 2})
+    moved = encode(
+        orjson.loads(body) and {k: v for k, v in record.items() if k not in ("v", "seq", "mac", "crc")}, 2
+    )[1]
+    seal = made.paths.provenance.seal("agent", "a", "inbox")
+    assert not is_sealed(moved[:-1], seal)
+    made.log("a", "inbox").write_bytes(inbox[0] + moved)
+    assert made.foreign("a") == "foreign_data"
+
+
+def test_a_record_appended_by_a_stranger_makes_the_agent_foreign(made):
+    lines = made.lines("a", "inbox")
+    task = {
+        "at": hostile.AT,
+        "type": "task",
+        "epoch": 1,
+        "task_id": "evil",
+        "payload": {"command": "x"},
+        "position": 1,
+    }
+    made.log("a", "inbox").write_bytes(b"".join(lines) + encode(task, len(lines) + 1)[1])
+    assert made.foreign("a") == "foreign_data"
+    assert made.foreign("b") is None
+
+
+def test_a_copied_project_asks_and_a_moved_one_goes_on(made):
+    root = made.stage.root
+    copy = made.stage.base / "copy"
+    subprocess.run(["cp", "-r", root, copy], check=True)
+    assert {row["name"] for row in preview(Paths(copy))} >= {"a", "b"}
+    assert preview(Paths(root)) == []
+    moved = made.stage.base / "moved"
+    root.rename(moved)
+    assert preview(Paths(moved)) == []
+    moved.rename(root)
+
+
+def test_a_restored_backup_asks(made):
+    home = made.stage.root / ".agents"
+    subprocess.run(["cp", "-r", home, made.stage.base / "backup"], check=True)
+    shutil.rmtree(home)
+    subprocess.run(["cp", "-r", made.stage.base / "backup", home], check=True)
+    assert {row["name"] for row in preview(Paths(made.stage.root))} >= {"a", "b"}
+
+
+def test_a_bind_mount_is_the_same_project(made):
+    place = made.stage.base / "mount"
+    place.mkdir()
+    script = f'mount --bind "{made.stage.root}" "{place}" && exec "{sys.executable}" -P -c "$1" "{place}"'
+    code = (
+        "import sys; from pathlib import Path; from orchestrator.store.files import Paths; "
+        "from orchestrator.team.adoption import preview; print(preview(Paths(Path(sys.argv[1]))))"
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", code],
+        capture_output=True, text=True, check=False, env=made.stage.env | {"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    if "denied" in done.stderr or "not permitted" in done.stderr.lower():
+        pytest.skip("no mount may be made here")
+    assert done.stdout.strip() == "[]", done
+
+
+# -- each file that can cause something ---------------------------------------------------------------------------
+
+
+def test_a_process_file_of_a_stranger_names_no_process(made, tmp_path):
+    victim = subprocess.Popen(["sleep", "1000"])
+    try:
+        facts = {
+            "pid": victim.pid, "start": processes.start_time(victim.pid), "boot_id": processes.boot_id(), "epoch": 1
+        }  # fmt: skip
+        made.paths.process("a").write_text(json.dumps(facts))
+        assert recorded(Paths(made.stage.root), "a") is None
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def test_a_note_of_a_stranger_that_an_agent_was_collected_hides_nothing(made):
+    note = {"run_id": "run-x", "created_at": None, "collected_at": hostile.AT, "agent_id": "a"}
+    (made.paths.agent_dir("a") / "collected.json").write_text(json.dumps(note))
+    (made.stage.run_dir() / "stopped").unlink()
+    boss = made.stage.begun()
+    assert {row["agent_id"] for row in boss.tool("agent_list", {"scope": "all"})["agents"]} == {"a", "b"}
+    done = made.stage.cli("gc", "--apply", "--older-than", "0s", "--json")
+    assert made.log("a", "outbox").exists(), done
+
+
+def test_a_cache_of_a_stranger_says_nothing(made, marker):
+    """A checkpoint could hold any specification: here one is planted with the checksum that older caches had."""
+    import sqlite3
+    from zlib import crc32
+
+    cache = made.paths.cache
+    con = sqlite3.connect(cache)
+    [(owner, body)] = con.execute("SELECT owner, body FROM checkpoint WHERE owner = 'agent:a'").fetchall()
+    evil = body.replace(b'"engine":"shell"', b'"engine":"evil!"')
+    con.execute(
+        "UPDATE checkpoint SET body = ?, crc = ? WHERE owner = ?", (evil, crc32(owner.encode() + b"\0" + evil), owner)
+    )
+    con.commit()
+    con.close()
+    assert evil != body
+    (made.stage.run_dir() / "stopped").unlink()
+    boss = made.stage.begun()
+    assert boss.tool("agent_get", {"agent_id": "a"})["meta"]["engine"] == "shell"
+
+
+@pytest.mark.parametrize("side", ["-wal", "-shm", "-journal"])
+def test_a_link_beside_the_cache_is_not_written_through(made, side):
+    target = made.stage.base / "precious"
+    target.write_text("mine")
+    for path in made.paths.cache.parent.glob("cache.sqlite-*"):
+        path.unlink()
+    made.paths.cache.with_name(f"cache.sqlite{side}").symlink_to(target)
+    (made.stage.run_dir() / "stopped").unlink()
+    worked(made.stage, made.stage.begun())
+    assert target.read_text() == "mine"
+
+
+def test_repair_changes_nothing_where_links_lead(made):
+    made.stage.sound = False
+    place = made.stage.base / "elsewhere"
+    place.mkdir()
+    for name in ("launch.json", ".x.9999999-1.tmp", "open"):
+        (place / name).write_text("mine")
+        (place / name).chmod(0o644)
+    evil = made.stage.root / ".agents/agents/evil"
+    evil.mkdir()
+    (evil / "engine").symlink_to(place)
+    (evil / "inbox.jsonl").touch()
+    before = tree(place)
+    (made.stage.run_dir() / "stopped").unlink()
+    made.stage.begun()
+    made.stage.cli("doctor", "--fix")
+    assert tree(place) == before
+
+
+def test_a_run_file_of_a_stranger_moves_no_pane_and_ends_nothing(made):
+    [path] = (made.stage.root / ".agents/run").glob("*/run.json")
+    file = json.loads(path.read_text())
+    path.write_text(json.dumps(file | {"tmux_socket": "/tmp/other", "session": "theirs", "detached": True}))
+    (made.stage.run_dir() / "stopped").unlink()
+    boss = made.stage.begun()
+    page = boss.tool("broadcast_read", {"run_id": file["run_id"]})
+    assert page["events"], "reading works"
+    worked(made.stage, boss)
+
+
+def test_a_squad_file_of_a_stranger_ends_no_process(stage):
+    squad = "11111111-2222-3333-4444-555555555555"
+    victim = subprocess.Popen(["sleep", "1000"], env={"ORCHESTRATOR_MEMBER_ID": f"{squad}-m0"})
+    try:
+        member = {
+            "member_id": f"{squad}-m0", "role_id": "x", "cwd": None, "state": "running", "chat_id": None, "pid": victim.pid,
+            "start": processes.start_time(victim.pid), "boot_id": processes.boot_id(),
+        }  # fmt: skip
+        file = {
+            "v": 1,
+            "squad_id": squad,
+            "req": "c:1",
+            "created_at": hostile.AT,
+            "stateful": False,
+            "members": [member],
+        }
+        hostile.put(stage.root, {f".agents/squads/{squad}/squad.json": json.dumps(file).encode()})
+        worked(stage, stage.begun())
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+def test_an_identity_of_a_stranger_or_of_another_project_is_none(made, make_stage):
+    own = json.loads((made.stage.root / ".agents/identity.json").read_text())["id"]
+    for claimed in ("0" * 32, "../../etc", 7, None, own.upper()):
+        (made.stage.root / ".agents/identity.json").write_text(json.dumps({"v": 1, "id": claimed}))
+        assert Paths(made.stage.root).provenance.identity is None
+    other = make_stage()
+    shutil.copytree(made.stage.root / ".agents/agents", other.root / ".agents/agents")
+    (other.root / ".agents/identity.json").write_text(json.dumps({"v": 1, "id": own}))
+    assert Paths(other.root).provenance.identity is None
+
+
+# -- adoption -----------------------------------------------------------------------------------------------------
+
+
+def old_project(root):
+    """A project of before this change: the old logs, and one agent with a queue."""
+    place = root / ".agents" / "agents" / "we-ird-n-me"
+    place.mkdir(parents=True)
+    for log in ("inbox", "outbox"):
+        shutil.copy(V1 / f"{log}.jsonl", place / f"{log}.jsonl")
+    run_id = next(record["run_id"] for record in lines_of(V1 / "outbox.jsonl") if record["type"] == "starting")
+    run = root / ".agents" / "run" / run_id
+    run.mkdir(parents=True)
+    shutil.copy(V1 / "broadcast.jsonl", run / "broadcast.jsonl")
+    (run / "run.json").write_bytes(hostile.run_json({}, run_id=run_id, ended_at=hostile.AT))
+    return place, run
+
+
+def bare(path):
+    """The records of a log without what adoption adds."""
+    return [{key: value for key, value in record.items() if key not in ("mac", "crc")} for record in lines_of(path)]
+
+
+def test_the_data_of_before_is_adopted_without_loss(tmp_path):
+    place, run = old_project(tmp_path)
+    logs = [place / "inbox.jsonl", place / "outbox.jsonl", run / "broadcast.jsonl"]
+    before = [bare(path) for path in logs]
+    paths = Paths(tmp_path)
+    [agent, team] = preview(paths)
+    assert (agent["kind"], agent["name"], team["kind"]) == ("agent", "we-ird-n-me", "run")
+    seal_files(paths)
+    assert [bare(path) for path in logs] == before
+    assert preview(Paths(tmp_path)) == []
+    again, last = folded(Paths(tmp_path), "we-ird-n-me", own=True)
+    assert again.life == "deleted"
+    assert last == len(before[1])
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+def test_an_adoption_that_was_cut_off_is_made_whole_by_the_next(tmp_path, monkeypatch, at):
+    from orchestrator.team import adoption
+
+    old_project(tmp_path)
+    real, count = adoption.rewrite, iter(range(1, 100))
+
+    def cut(path, lines):
+        if next(count) == at:
+            raise KeyboardInterrupt
+        real(path, lines)
+
+    monkeypatch.setattr(adoption, "rewrite", cut)
+    with pytest.raises(KeyboardInterrupt):
+        seal_files(Paths(tmp_path))
+    monkeypatch.setattr(adoption, "rewrite", real)
+    assert preview(Paths(tmp_path)), "what is half done is foreign still"
+    seal_files(Paths(tmp_path))
+    assert preview(Paths(tmp_path)) == []
+    folded(Paths(tmp_path), "we-ird-n-me", own=True)
+
+
+def test_a_copy_that_is_adopted_takes_no_pane_and_no_process_of_the_original(made):
+    copy = made.stage.base / "copy"
+    subprocess.run(["cp", "-r", made.stage.root, copy], check=True)
+    paths = Paths(copy)
+    seal_files(paths)
+    for path in (copy / ".agents/run").glob("*/run.json"):
+        file = json.loads(path.read_text())
+        assert not any(file["agents"].values())
+        assert file["server_pid"] == 0
+    assert recorded(paths, "a") is None
+    assert not paths.provenance.owns(json.loads(paths.launch("a").read_text()), "agent", "a", "launch")
