@@ -6,8 +6,8 @@ standard library only.
 
 from __future__ import annotations
 
-import hmac
 import json
+from hashlib import blake2b
 from typing import Any
 
 from orchestrator.trust.identity import Identity
@@ -20,16 +20,18 @@ class Seal:
     """Makes and checks the MACs of one scope."""
 
     def __init__(self, identity: Identity, *scope: str) -> None:
-        self._key = identity.key
-        self._scope = "\0".join((identity.id, *scope)).encode(errors="surrogateescape") + b"\0"
+        self._begun = blake2b(key=identity.key, digest_size=MAC_CHARS // 2)
+        self._begun.update("\0".join((identity.id, *scope)).encode(errors="surrogateescape") + b"\0")
 
     def mac(self, body: bytes) -> str:
-        """The MAC of some bytes in this scope: HMAC-SHA-256, the first 128 bits, as 32 hex digits."""
-        return hmac.digest(self._key, self._scope + body, "sha256")[: MAC_CHARS // 2].hex()
+        """The MAC of some bytes in this scope: keyed BLAKE2b (RFC 7693) of 128 bits, as 32 hex digits."""
+        made = self._begun.copy()
+        made.update(body)
+        return made.hexdigest()
 
     def fits(self, body: bytes, mac: object) -> bool:
         """Whether that is the MAC of those bytes."""
-        return isinstance(mac, str) and hmac.compare_digest(mac.encode(errors="replace"), self.mac(body).encode())
+        return mac == self.mac(body)
 
     def number(self, body: bytes) -> int:
         """The MAC of some bytes as a number of 63 bits, for a column of a database."""
