@@ -47,7 +47,8 @@ async def test_a_record_that_cannot_follow_is_named_by_file_and_line_in_that_fil
     await first.agent("a1")
     first.close()
     path = first.paths.outbox("a1")
-    log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=OUTBOX_TYPES, segment_bytes=1)
+    seal = first.paths.provenance.seal("agent", "a1", "outbox")
+    log = Journal.open(path, syncer=Syncer(pytest.fail, threads=0), types=OUTBOX_TYPES, segment_bytes=1, seal=seal)
     spec = {"at": "2026-01-01T00:00:00.000Z", "epoch": 1, "by": "agent"}
     log.append(
         [{**spec, "type": "ack", "task_id": "t-none"}, {**spec, "type": "ack", "task_id": "t-none"}], sync=True

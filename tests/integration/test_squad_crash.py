@@ -1,12 +1,13 @@
 """The daemon killed with -9 at each step of a squad: nothing is spawned twice, nothing goes on, every member is answered."""
 
+import json
 import os
 import signal
 import subprocess
 
 import pytest
 
-from tests import squads
+from tests import sealed, squads
 from tests.squads import calls, collect, connect, do, file_of, gone, role, start
 from tests.stage import until
 
@@ -101,10 +102,9 @@ def test_a_killed_daemon_leaves_another_programs_process_of_the_same_number_alon
     gone(scene)
     bystander = subprocess.Popen(["sleep", "1000"])
     path = scene.root / ".agents/squads" / answer["squadId"] / "squad.json"
-    text = path.read_text().replace(
-        f'"pid":{file_of(scene, answer["squadId"])["members"][0]["pid"]}', f'"pid":{bystander.pid}'
-    )
-    path.write_text(text)
+    content = json.loads(path.read_text())
+    content["members"][0]["pid"] = bystander.pid
+    sealed.put(scene.env, scene.root, path, content, "squad", answer["squadId"])
     rows = collect(connect(scene), answer["squadId"])["members"]
     assert [row["reason"].split(":")[0] for row in rows] == ["interrupted"]
     assert bystander.poll() is None

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.store.files import Paths
 from tests import mounts, squads
+from tests.sealed import state_of
 from tests.squads import TOOL, calls, collect, connect, do, file_of, gone, role, start
 from tests.stage import until
 
@@ -367,6 +369,8 @@ def test_a_full_disk_spawns_nothing_and_a_disk_that_fills_up_costs_no_result(mak
 
 
 def test_what_a_killed_daemon_only_laid_out_is_removed_and_nothing_else(stage):
+    with state_of(stage.env):
+        Paths(stage.root).provenance.establish()
     place = stage.root / ".agents/squads"
     squads_ids = [f"{n}0000000-0000-0000-0000-000000000000" for n in range(4)]
     for squad_id in squads_ids:

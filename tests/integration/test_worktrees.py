@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import threading
-import zlib
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from orchestrator.core.events import OUTBOX
 from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.project import find_project
 from orchestrator.store.files import Paths, ensure_agents_dir
+from orchestrator.store.lines import encode
 from orchestrator.team import git, included, worktree_facts, worktrees
 from tests.stage import tree as entries
 from tests.stage import until
@@ -62,13 +62,14 @@ def give(root, agent_id="a", cwd=None):
     """A worktree as agent_create makes it, with the record that claims it."""
     made = worktrees.make(root, agent_id, worktrees.plan(root, cwd or root))
     record = {
-        "v": 1, "seq": 1, "at": AT, "type": "starting", "epoch": 1, "name": agent_id, "role": "r", "engine": "shell",
+        "at": AT, "type": "starting", "epoch": 1, "name": agent_id, "role": "r", "engine": "shell",
         "run_id": "run-1", "cwd": made["path"], "policies": {}, "worktree": made, "by": "orchestrator",
     }  # fmt: skip
-    body = json.dumps(record, separators=(",", ":")).encode()[:-1]
-    line = b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+    paths = Paths(root)
+    paths.provenance.establish()
+    _, line = encode(record, 1, paths.provenance.seal("agent", agent_id, "outbox"))
     OUTBOX.validate_python(json.loads(line))
-    outbox = Paths(root).outbox(agent_id)
+    outbox = paths.outbox(agent_id)
     outbox.parent.mkdir(parents=True)
     outbox.write_bytes(line)
     return Path(made["path"]), made
