@@ -214,7 +214,7 @@ def _config(place: Project) -> Iterator[Finding]:
 
 
 def _logs(place: Project) -> Iterator[Finding]:
-    from orchestrator.team import mendable, reading  # noqa: PLC0415
+    from orchestrator.team import adoption, mendable, reading  # noqa: PLC0415
 
     count = 0
     for row in reading.agents(place.root):
@@ -230,6 +230,10 @@ def _logs(place: Project) -> Iterator[Finding]:
         except OrchestratorError as error:
             yield of_error("logs", error)
     yield Finding("logs", "ok", f"{count} agents and team runs looked through")
+    foreign = adoption.foreign_names(place.root)
+    if foreign:
+        step = "orchestrator trust shows what it would do, and asks"
+        yield Finding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)
 
 
 def _runs(place: Project) -> list[str]:

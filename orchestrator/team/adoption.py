@@ -56,6 +56,12 @@ def foreign_runs(paths: Paths) -> list[str]:
     return [path.name for path in _directories(paths.runs) if _run_is_foreign(paths, path.name)]
 
 
+def foreign_names(root: Path) -> list[str]:
+    """The agents and runs of a project that were not written on this machine."""
+    paths = Paths(root)
+    return [*foreign_agents(paths), *foreign_runs(paths)]
+
+
 def _agent_is_foreign(paths: Paths, agent_id: str) -> bool:
     for name, types in LOGS:
         seal = paths.provenance.seal("agent", agent_id, name)
