@@ -20,7 +20,8 @@ from typing import Any
 
 from orchestrator.project import LOG, Project, RunDirUnsafe, find_project, named_project, run_dir
 from orchestrator.reach import connect, failure, held_by, hello, try_start
-from orchestrator.wire import ANSWER, Lines, Pending, Refused, Setup, encode, failed, read_client, rpc_error
+from orchestrator.requests import BUSY, INVALID_REQUEST, MAX_LINE, Refused, read_client, read_cut
+from orchestrator.wire import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
 
 __all__ = ["Relay", "connect", "main", "try_start"]
 
@@ -45,10 +46,13 @@ BACKOFF = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 STEADY_S = 5.0  # a daemon that lived shorter counts as flapping
 MAX_DEATHS = 50  # a request that saw as many daemons die may be what kills them
 HIGH = 8 << 20  # bytes waiting for one side, above which the other side is not read
-MAX_LINE = 32 << 20  # below the daemon's own limit, which would end the connection and be met again on re-sending
+MAX_AGES = 256  # of waiting requests, told to a new daemon: it reads no more of them at once, and a hello is bounded
 CHUNK = 1 << 18
 
 SILENT = "no hello"
+# Refusals that hold as long as that daemon lives: answered at once, and tried again for each new request. Not
+# `bad_argument`: it is also the answer to a hello that came late.
+FINAL = frozenset({"proto_mismatch"})
 _HANDSHAKE = ("initialize", "server/discover")
 
 
@@ -76,6 +80,7 @@ class Relay:
         self.flaps = 0  # daemons in a row that did not last
         self.coming = False  # a daemon holds the door open: it loads, or the machine gives it no time
         self.reason: dict[str, Any] | None = None
+        self.final = False  # the daemon that answers has refused us, and always will
         self.to_client = bytearray()
         self.to_daemon = bytearray()
         self.client_lines = Lines(MAX_LINE)
@@ -181,6 +186,8 @@ class Relay:
     def _reach(self, now: float) -> None:
         """Connect, or start a daemon and connect."""
         self.retry_at = now + (0.01 if now < self.down_since + 2 else 0.25)
+        if self.final:  # the daemon that refused us may have ended since
+            self.final, self.reason = False, None
         try:
             sock = connect(self.project)
             # What a client that has gone left unanswered was with a daemon already: no other is started for it.
@@ -211,7 +218,7 @@ class Relay:
         self.sock, self.since, self.boot = sock, now, self.boot + 1
         self.write_dead = False
         self.replays.clear()
-        ages = [(p.key, int((now - p.arrived) * 1000)) for p in self.pending.values()]
+        ages = [(p.key, int((now - p.arrived) * 1000)) for p in list(self.pending.values())[:MAX_AGES]]
         self.to_daemon += hello(
             self.project,
             kind="relay",
@@ -231,7 +238,7 @@ class Relay:
             self.to_daemon += request.line + b"\n"
 
     def _replay(self, request: Pending) -> None:
-        own = f"relay#{self.boot}.{len(self.replays) + 1}"
+        own = f"relay#{self.boot}.{len(self.replays) + 1}.{self.conn}"  # nothing that a client would choose
         self.replays[own] = request.method
         self.to_daemon += encode({"jsonrpc": "2.0", "id": own, "method": request.method, "params": request.params})
 
@@ -288,7 +295,7 @@ class Relay:
             self._lost("connection closed")
             return
         for line in self.daemon_lines.feed(data):
-            assert line is not None
+            assert isinstance(line, bytes)
             if self.up:
                 self._from_daemon(line)
             elif not self._welcomed(line):
@@ -309,6 +316,10 @@ class Relay:
         if isinstance(error, dict) and {"code", "message", "next_step"} <= error.keys():
             self.reason = error
             self.fails = max(self.fails, BACKOFF.index(1.0))  # a refusal will not change within milliseconds
+            self.final = error["code"] in FINAL
+            if self.final:
+                for request in list(self.pending.values()):
+                    self._fail(request, error)
         self._lost("refused" if error else "not a hello")
         return False
 
@@ -375,8 +386,8 @@ class Relay:
             self.eof_at = time.monotonic()
             data = b"\n"  # a last line need not be terminated
         for line in self.client_lines.feed(data):
-            if line is None:
-                self.to_client += rpc_error(None, -32600, f"a message may have {MAX_LINE} bytes; use files for more")
+            if isinstance(line, Cut):
+                self._refuse(read_cut(line))
             elif line.strip():
                 self._from_client(line)
 
@@ -385,7 +396,7 @@ class Relay:
         try:
             message, line = read_client(raw)
         except Refused as refused:
-            self.to_client += refused.answer
+            self._refuse(refused)
             return
         key, method = message.get("id"), message.get("method")
         if method is None:
@@ -394,23 +405,52 @@ class Relay:
         elif key is None:
             self._notified(method, message.get("params"), line)
         elif repr(key) in self.pending:
-            _say(f"dropped a second request with the id {key!r}, which has no answer yet")
+            self.to_client += rpc_error(None, INVALID_REQUEST, BUSY)
         else:
             self.pending[repr(key)] = Pending(key, method, message.get("params"), line)
             self._forward(line)
+            if self.final and self.sock is None:
+                self.retry_at = time.monotonic()
+
+    def _refuse(self, refused: Refused) -> None:
+        """Answer a malformed request, and nothing else; a malformed answer fails the daemon's question."""
+        if refused.kind == "request":
+            key = refused.key if repr(refused.key) not in self.pending else None
+            self.to_client += rpc_error(key, refused.code, refused.reason)
+        elif refused.kind == "response" and self.questions.pop(repr(refused.key), None) is not None:
+            self._forward(rpc_error(refused.key, refused.code, refused.reason).rstrip())
+        else:
+            _say(f"dropped a {refused.kind} that is malformed: {refused.reason}")
 
     def _notified(self, method: str, params: Any, line: bytes) -> None:
         if method == "notifications/initialized":
             self.setup.initialized = line
         elif method == "notifications/cancelled" and isinstance(params, dict):
             # Never answered then, so it must not be re-sent either.
-            self.pending.pop(repr(params.get("requestId")), None)
+            self._cancel(params.get("requestId"))
         self._forward(line)
+
+    def _cancel(self, told: Any) -> None:
+        """Forget the request that the daemon ends: its SDK takes 7 and "7" for one id, and the later one is meant."""
+        meant = next((key for key in reversed(self.pending) if _same(self.pending[key].key, told)), None)
+        if meant is not None:
+            del self.pending[meant]
 
     def _forward(self, line: bytes) -> None:
         """To the daemon of now; without one, requests wait as pending and the rest has lost its meaning."""
         if self.sock is not None:
             self.to_daemon += line + b"\n"
+
+
+def _same(key: str | int, told: Any) -> bool:
+    return isinstance(told, str | int) and not isinstance(told, bool) and _number(key) == _number(told)
+
+
+def _number(key: str | int) -> str | int:
+    try:
+        return int(key)
+    except ValueError:
+        return key
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""MCP messages as lines: cutting them from bytes, checking a client's, and the answers a relay gives itself.
+"""MCP messages as lines: cutting them from bytes, what a relay keeps of them, and the answers it gives itself.
 
 Pure but for the clock that stamps a request's arrival; standard library only, because every relay imports it.
 """
@@ -9,15 +9,23 @@ import json
 import re
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 # Nearly every line of the daemon starts like this: its id is read without parsing megabytes of answer.
 ANSWER = re.compile(rb'\{"jsonrpc":"2\.0","id":(-?\d+|"(?:[^"\\]|\\.)*"),"(result|error)":')
 MODERN = "io.modelcontextprotocol/protocolVersion"
+KEPT = 1 << 12
+
+
+class Cut(NamedTuple):
+    """What is kept of a line over the limit: its first and its last bytes, at most `KEPT` of each."""
+
+    head: bytes
+    tail: bytes
 
 
 class Lines:
-    """Bytes in, whole lines out; a line over ``limit`` bytes comes out as None and costs no memory."""
+    """Bytes in, whole lines out; a line over ``limit`` bytes comes out as a ``Cut`` and costs no memory."""
 
     def __init__(self, limit: int = sys.maxsize) -> None:
         self.limit = limit
@@ -28,23 +36,23 @@ class Lines:
         self.parts: list[bytes] = []
         self.size = 0
 
-    def feed(self, data: bytes) -> list[bytes | None]:
+    def feed(self, data: bytes) -> list[bytes | Cut]:
         """The lines that ``data`` completes, without their newline."""
-        lines: list[bytes | None] = []
+        lines: list[bytes | Cut] = []
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._add(part)
-            lines.append(None if self.size > self.limit else b"".join(self.parts))
+            lines.append(Cut(*self.parts) if self.size > self.limit else b"".join(self.parts))
             self.clear()
         self._add(rest)
         return lines
 
     def _add(self, part: bytes) -> None:
         self.size += len(part)
+        self.parts.append(part)
         if self.size > self.limit:
-            self.parts.clear()
-        else:
-            self.parts.append(part)
+            line, size = b"".join(self.parts), min(KEPT, self.limit // 2)
+            self.parts = [line[:size], line[len(line) - size :]]
 
 
 class Pending:
@@ -104,7 +112,7 @@ def encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def rpc_error(key: str | int | None, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
+def rpc_error(key: str | float | None, code: int, message: str, data: dict[str, Any] | None = None) -> bytes:
     """A JSON-RPC error answer; ``data`` is one of our errors in wire form."""
     error: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
@@ -122,39 +130,3 @@ def failed(request: Pending, error: dict[str, Any]) -> bytes:
     if isinstance(meta, dict) and MODERN in meta:
         result["resultType"] = "complete"
     return encode({"jsonrpc": "2.0", "id": request.key, "result": result})
-
-
-class Refused(Exception):
-    """A line the daemon could not take; ``answer`` is what the client gets instead."""
-
-    def __init__(self, answer: bytes) -> None:
-        super().__init__()
-        self.answer = answer
-
-
-def read_client(line: bytes) -> tuple[dict[str, Any], bytes]:
-    """The client's message and the line to pass on; raises ``Refused``.
-
-    The daemon would drop what it cannot parse without an answer, and the client would wait for one. ``method``
-    is a string if present, ``id`` a string or an integer.
-    """
-    try:
-        message = json.loads(line.decode(), parse_constant=_refuse_constant)
-        if b"\\ud" in line or b"\\uD" in line:  # half a character, legal in JSON but not in UTF-8
-            line = json.dumps(message, ensure_ascii=False).encode(errors="replace")
-    except (ValueError, RecursionError):
-        raise Refused(rpc_error(None, -32700, "the line is not JSON")) from None
-    if isinstance(message, list):
-        raise Refused(rpc_error(None, -32600, "batches are not part of MCP"))
-    if not isinstance(message, dict):
-        raise Refused(rpc_error(None, -32600, "the line is no JSON-RPC 2.0 message"))
-    key = message.get("id")
-    placed = isinstance(key, str | int) and not isinstance(key, bool)
-    sound = message.get("jsonrpc") == "2.0" and isinstance(message.get("method", ""), str)
-    if not sound or (not placed and ("id" in message or "method" not in message)):
-        raise Refused(rpc_error(key if placed else None, -32600, "the line is no JSON-RPC 2.0 message"))
-    return message, line
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

@@ -26,12 +26,15 @@ from orchestrator.core.prompts import queries_rule, render, worktree_rule
 from orchestrator.core.toolsets import tools_of
 from orchestrator.data import prompt
 from orchestrator.errors import OrchestratorError
+from orchestrator.requests import BUSY, INVALID_REQUEST, Refused
 from orchestrator.server import gsd_prompts
 from orchestrator.server.gsd_wiring import TOOLSET, Questions
+from orchestrator.server.messages import read, written
 from orchestrator.server.resources import Events, Resources
 from orchestrator.server.toolset import Client, Tool, call_tool
 from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.team.roster import Roster
+from orchestrator.wire import rpc_error
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]
@@ -223,12 +226,8 @@ async def serve(
     client does not read.
     """
     into, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-    write_stream, outof = anyio.create_memory_object_stream[SessionMessage](64)
+    write_stream, outof = anyio.create_memory_object_stream[SessionMessage | bytes](64)
     traffic = Traffic()
-
-    async def refuse(code: int, reason: str) -> None:
-        error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=reason))
-        await write_stream.send(SessionMessage(error))
 
     async def receive() -> None:
         async with into:
@@ -237,24 +236,29 @@ async def serve(
                 try:
                     line = await incoming.line()
                 except TooLong as error:
-                    await refuse(types.INVALID_REQUEST, str(error))
+                    await write_stream.send(rpc_error(None, INVALID_REQUEST, str(error)))
                     return
                 if line is None:
                     return
                 if not line.strip():
                     continue
                 try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    await refuse(types.PARSE_ERROR, "the line is no JSON-RPC 2.0 message")
-                    continue
+                    message = read(line)
+                except Refused as refused:
+                    if refused.kind == "request":
+                        key = None if traffic.holds(refused.key) else refused.key
+                        await write_stream.send(rpc_error(key, refused.code, refused.reason))
+                    if refused.kind != "response":
+                        continue
+                    told = types.ErrorData(code=refused.code, message=refused.reason)
+                    message = types.JSONRPCError(jsonrpc="2.0", id=str(refused.key), error=told)
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     own = str(message.id).removeprefix(f"{boot_id}:")
                     if own == str(message.id) or not own.isdecimal():
                         continue
                     message.id = int(own)
-                if isinstance(message, types.JSONRPCRequest) and not _keeps(message.id):
-                    await refuse(types.INVALID_REQUEST, "an id is a string or a 64-bit number")
+                if isinstance(message, types.JSONRPCRequest) and traffic.holds(message.id):
+                    await write_stream.send(rpc_error(None, INVALID_REQUEST, BUSY))
                     continue
                 metadata = ServerMessageMetadata(request_context=traffic.asked(message))
                 await into.send(SessionMessage(message, metadata))
@@ -262,11 +266,11 @@ async def serve(
     async def send() -> None:
         async with outof:
             async for item in outof:
-                message = item.message
+                message = None if isinstance(item, bytes) else item.message
                 if isinstance(message, types.JSONRPCRequest):
                     message.id = f"{boot_id}:{message.id}"
                 with traffic.taking(message):
-                    writer.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    writer.write(item if isinstance(item, bytes) else written(item.message))
                     await drained(writer)
                 if isinstance(message, types.JSONRPCResponse):
                     sent(message.id)
@@ -283,11 +287,6 @@ async def serve(
         await call_off([receiving, sending, serving])
         for stream in (into, read_stream, write_stream, outof):
             stream.close()
-
-
-def _keeps(key: str | int) -> bool:
-    """Whether the id can stand in a record: it is half of the key by which a re-sent call is known."""
-    return isinstance(key, str) or -(1 << 63) <= key < 1 << 63
 
 
 async def _run(server: Any, read_stream: Any, write_stream: Any) -> None:

@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
 from orchestrator.clock import Signal
-from orchestrator.wire import Lines
+from orchestrator.wire import Cut, Lines
 
 MAX_LINE = 64 << 20
 """Above the relay's own limit, which refuses a longer line with an answer before it gets here."""
@@ -49,7 +49,7 @@ class Incoming:
     def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
         self._reader = reader
         self._lines = Lines(limit)
-        self._ready: deque[bytes | None] = deque()
+        self._ready: deque[bytes | Cut] = deque()
 
     @property
     def limit(self) -> int:
@@ -69,7 +69,7 @@ class Incoming:
                 return None
             self._ready.extend(self._lines.feed(data or b"\n"))  # a last line need not be terminated
         line = self._ready.popleft()
-        if line is None:
+        if isinstance(line, Cut):
             raise TooLong(self.limit)
         return line
 
@@ -129,6 +129,10 @@ class Traffic:
         if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._cancel((message.params or {}).get("requestId"))
         return None
+
+    def holds(self, key: Any) -> bool:
+        """Whether a request of this id has no answer yet; those of `ENDLESS` do not count."""
+        return key in self._open
 
     def _cancel(self, told: Any) -> None:
         """Note a cancel of an open request, which nobody answers any more; some clients cancel what was answered.

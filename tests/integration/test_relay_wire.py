@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.__main__ import INTERNAL
-from orchestrator.wire import Lines
+from orchestrator.wire import Cut, Lines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MIB = 1 << 20
@@ -66,7 +66,7 @@ def test_requests_beyond_the_limit_wait_in_the_clients_pipe_while_no_daemon_runs
     one = bench.client(HIGH=100_000)
     os.set_blocking(one.process.stdin.fileno(), False)
     written = 0
-    line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": "y" * 1000}).encode()
+    line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": {"y": "y" * 1000}}).encode()
 
     def full():
         nonlocal written
@@ -96,8 +96,8 @@ def test_requests_beyond_the_limit_wait_in_the_clients_pipe_while_no_daemon_runs
     [
         (b"hello", -32700, None),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping"', -32700, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":NaN}}', -32700, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":NaN}}', -32700, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700, 1),
         (b"[" * 100_000, -32700, None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),
         (b"3", -32600, None),
@@ -119,11 +119,22 @@ def test_a_line_the_daemon_could_not_take_is_answered_and_the_next_one_works(ben
     assert [fact["message"]["id"] for fact in bench.effects("line")] == ["next"]
 
 
-def test_a_line_over_the_limit_is_answered_and_skipped(bench):
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ({"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"text": "x" * 300_000}}, 1),
+        ({"method": "x", "params": {"text": "x" * 300_000}, "jsonrpc": "2.0", "id": "a"}, "a"),
+        ({"method": "x", "params": {"text": "x" * 300_000}, "id": 7, "more": {}}, None),
+        ({"text": "x" * 300_000}, None),
+    ],
+)
+def test_a_line_over_the_limit_is_answered_and_skipped(bench, line, key):
     one = bench.client(MAX_LINE=1000)
-    bench_line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x" * 300_000}).encode()
-    one.raw(bench_line + b"\n")
-    assert one.take()["error"]["code"] == -32600
+    one.raw(json.dumps(line).encode() + b"\n")
+    refused = one.take()
+    assert (refused["id"], refused["error"]["code"]) == (key, -32600)
+    one.send(id="next", method="ping")
+    assert "result" in one.answer("next")
 
 
 def test_a_line_over_the_limit_costs_no_memory():
@@ -131,7 +142,7 @@ def test_a_line_over_the_limit_costs_no_memory():
     for _ in range(100):
         assert lines.feed(b"x" * 1000) == []
     assert sum(len(part) for part in lines.parts) <= 1000
-    assert lines.feed(b"\nnext\n") == [None, b"next"]
+    assert lines.feed(b"\nnext\n") == [Cut(b"x" * 500, b"x" * 500), b"next"]
 
 
 def test_half_a_character_does_not_cost_the_request_its_answer(bench):
@@ -150,6 +161,8 @@ def test_a_second_request_with_an_open_id_is_not_run(bench):
     one = bench.client()
     one.call(1, "hold")
     one.call(1, "effect")
+    refused = one.take()
+    assert (refused["id"], refused["error"]["code"]) == (None, -32600)
     one.send(id=2, method="ping")
     one.answer(2)
     assert bench.effects("effect") == []
@@ -259,8 +272,8 @@ def test_a_client_that_never_reads_stderr_does_not_block_the_relay(bench):
         [sys.executable, str(HERE / "patched_relay.py"), "{}"], cwd=bench.root, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=writing, env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
     )  # fmt: skip
-    held = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}\n'
-    one.stdin.write(held * 2000 + b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+    malformed = b'{"jsonrpc":"2.0","method":"x","params":[]}\n'  # of each the relay says on stderr that it drops it
+    one.stdin.write(malformed * 2000 + b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
     one.stdin.flush()
     assert json.loads(one.stdout.readline())["id"] == 2
     one.stdin.close()
@@ -276,7 +289,7 @@ def test_a_relay_loads_nothing_heavy():
     heavy = {"asyncio", "subprocess", "dataclasses", "inspect", "typing_extensions", "mcp", "pydantic", "logging"}
     assert not heavy & set(done.stdout.split())
     ours = {name for name in done.stdout.split() if name.startswith("orchestrator.")}
-    assert ours == {f"orchestrator.{name}" for name in ("__main__", "project", "reach", "relay", "wire")}
+    assert ours == {f"orchestrator.{name}" for name in ("__main__", "project", "reach", "relay", "requests", "wire")}
 
 
 def test_every_package_on_the_relays_way_is_empty():

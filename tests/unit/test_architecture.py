@@ -20,7 +20,8 @@ LAYERS = {
     "steps": set(),
     "wire": {"project"},
     "reach": {"project", "wire"},
-    "relay": {"project", "reach", "wire"},
+    "requests": {"wire"},
+    "relay": {"project", "reach", "requests", "wire"},
     "launch": {"project", "trust"},
     "show": set(),
     "hook": set(),
@@ -41,7 +42,7 @@ LAYERS = {
     "worker_command": {"errors", "steps"},
     "server": {
         "team", "squad", "spawn", "gsd", "trust", "roles", "config", "config_watch", "core", "errors", "clock", "project", "data",
-        "steps", "reach", "wire", "processes",
+        "steps", "reach", "requests", "wire", "processes",
     },
     "cli": {
         "server", "team", "squad", "spawn", "gsd", "trust", "roles", "config", "core", "errors", "clock", "project", "data",
