@@ -234,6 +234,9 @@ async def _work(worker: Worker, link: Link, pane: Pane) -> int:
     except Ended as end:
         pane.say(f"orchestrator: {end}", "33")
         return end.code
+    except Refused as refused:  # even the question for commands
+        pane.say(f"orchestrator: {refused}", "33")
+        return 3
     finally:
         connection.cancel()
         await asyncio.gather(connection, return_exceptions=True)

@@ -22,6 +22,10 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 10.0
 MCP_VERSION = "2025-11-25"
 """The newest era with one handshake at the start, which the relay repeats to a new daemon."""
 READ = 1 << 16
+DECLINED_MAX = 3
+"""How often a call is repeated that is declined, each time through a new server."""
+WRONG = frozenset({-32700, -32600, -32601, -32602})
+"""Codes of JSON-RPC for a request that is wrong. A new server helps only where the handshake was lost."""
 
 # Codes after which no call of ours will ever be answered, and the exit code each deserves. The end of the
 # agent is what its master asked for; the others mean that this process should not exist.
@@ -42,6 +46,10 @@ class Refused(Exception):
 
 class Lost(Exception):
     """The server has ended, said what is no answer, or said nothing for too long: only a new one can help."""
+
+
+class Declined(Lost):
+    """The server has answered that the request itself is wrong."""
 
 
 class Link:
@@ -76,13 +84,16 @@ class Link:
 
         Raises ``Ended`` when this worker has to go, ``Refused`` when repeating the call cannot help.
         """
-        pause = FIRST_PAUSE_S
+        pause, declined = FIRST_PAUSE_S, 0
         while True:
             while (connection := self._open) is None:
                 await self._changed.wait()
             try:
                 answer = await connection.request("tools/call", {"name": tool, "arguments": arguments})
             except Lost as error:
+                declined += isinstance(error, Declined)
+                if declined > DECLINED_MAX:
+                    raise Refused(_first_line(error)) from error
                 if connection is self._open:
                     self._open = None
                     self._changed.clear()
@@ -132,7 +143,9 @@ class Connection:
             del self._asked[key]
         result = told.get("result")
         if not isinstance(result, dict):
-            raise Lost(str(_table(told.get("error")).get("message") or "an answer without a result"))
+            error = _table(told.get("error"))
+            text = str(error.get("message") or "an answer without a result")
+            raise Declined(text) if error.get("code") in WRONG else Lost(text)
         return result
 
     async def send(self, message: dict[str, Any]) -> None:

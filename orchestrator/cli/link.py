@@ -255,6 +255,8 @@ class Link:
             message = self._line(deadline)
             if message.get("id") in wanted and "method" not in message:
                 return message  # the rest is progress, notifications, and the answers of an earlier connection
+            if "id" in message and message["id"] is None and isinstance(message.get("error"), dict):
+                raise _of_protocol(message["error"])  # what we sent could not be read, and will never be answered
 
     def _line(self, deadline: float) -> dict[str, Any]:
         assert self._sock is not None

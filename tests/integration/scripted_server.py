@@ -1,7 +1,8 @@
 """A stand-in for the daemon behind the worker's MCP server: hands out scripted tasks, records every call.
 
 Usage: scripted_server.py script.json. The script: {"calls": file the calls are appended to, "commands": [...],
-"cancel_on": {task_id: event type}, "faults": [{"tool", "type"?, "nth", "error": {...} | "die": true | "mute": true}],
+"cancel_on": {task_id: event type},
+"faults": [{"tool", "type"?, "nth", "error": {...} | "die": true | "mute": true | "declined": code}],
 "says": {method: [lines printed before its answer]}}. What the client answers to those is recorded as tool "client".
 The state is derived from the file of calls, so a server that died is continued by the next one. Without
 commands left, wait_for_command answers "timeout" at once, or "stop" when the script says {"stop": true}.
@@ -70,11 +71,17 @@ def call(tool: str, arguments: dict) -> tuple[dict | None, bool]:
         os._exit(9)
     if fault and fault.get("mute"):
         return None, False
+    if fault and fault.get("declined"):
+        raise Declined(fault["declined"])
     if fault:
         return {"error": {"message": "scripted", "next_step": "", **fault["error"]}}, True
     if tool == "wait_for_command":
         return wait_for_command(), False
     return {"ok": True, "cancel_requested": cancel_requested(arguments.get("task_id")), "reminder": ""}, False
+
+
+class Declined(Exception):
+    """A call that is answered with an error of the protocol."""
 
 
 def answer(message: dict) -> dict | None:
@@ -107,8 +114,12 @@ for line in sys.stdin:
     for said in script.get("says", {}).get(request["method"], []):
         sys.stdout.write(said + "\n")
         sys.stdout.flush()
-    result = answer(request)
-    if result is None:
-        continue
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}) + "\n")
+    try:
+        result = answer(request)
+        if result is None:
+            continue
+        told = {"result": result}
+    except Declined as declined:
+        told = {"error": {"code": declined.args[0], "message": "scripted"}}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **told}) + "\n")
     sys.stdout.flush()

@@ -283,6 +283,63 @@ def test_an_installation_that_does_not_fit_is_reported_in_the_daemons_words(benc
     assert two.answer(1)["result"] == {"n": 4}
 
 
+MISMATCH = {"kind": "Conflict", "code": "proto_mismatch", "message": "1.0 in /a, 2.0 in /b", "next_step": "n"}
+LONG = {"ERR_AFTER": 3600, "COMING_AFTER": 3600, "INIT_AFTER": 3600}
+
+
+def test_a_mismatch_of_protocols_is_told_at_the_first_refusal_to_all_that_wait(bench):
+    bench.behave(hello=MISMATCH)
+    one = bench.client(**LONG, BACKOFF=[0.05, 0.2, 0.5, 1.0, 3600, 3600])
+    one.send(id="i", method="initialize", params={"protocolVersion": "2025-06-18"})
+    refused = one.answer("i")["error"]
+    assert refused["code"] == -32000
+    assert known(refused["data"]["error"]) == MISMATCH
+    assert len(bench.effects("refused")) == 1
+    one.call(2, "effect")  # a new request asks anew
+    assert known(one.answer(2)["result"]["structuredContent"]["error"]) == MISMATCH
+    assert len(bench.effects("refused")) == 2
+    assert bench.effects("line") == []
+
+
+def test_after_a_mismatch_the_next_request_works_as_soon_as_the_other_daemon_has_ended(bench):
+    bench.behave(hello=MISMATCH)
+    one = bench.client(**LONG, BACKOFF=[3600] * 6 + [1.0])
+    one.send(id="i", method="initialize", params={"protocolVersion": "2025-06-18"})
+    one.answer("i")
+    one.send(method="notifications/initialized")
+    until(lambda: one.unread() == 0)
+    bench.behave()
+    bench.kill()
+    one.call(2, "effect", n=5)
+    assert one.answer(2)["result"] == {"n": 5}
+    assert bench.lines("initialize") == [], "what failed is not replayed"
+    bench.kill()
+    one.call(3, "effect", n=6)
+    assert one.answer(3)["result"] == {"n": 6}
+    assert bench.lines("initialize") == []
+    assert [m["id"] for m in one.rest() if "id" in m] == ["i", 2, 3]
+
+
+def test_a_relay_that_was_refused_looks_again_by_itself(bench):
+    bench.behave(hello=MISMATCH)
+    one = bench.client(**LONG, BACKOFF=[0.01, 0.01, 0.01, 1.0, 0.01, 0.01])
+    one.send(id=1, method="ping")
+    one.answer(1)
+    until(lambda: len(bench.effects("refused")) >= 3)
+    assert len(one.received) == 1
+
+
+def test_another_refusal_is_waited_out(bench):
+    bench.behave(hello={**MISMATCH, "kind": "BadRequest", "code": "bad_argument"})
+    one = bench.client(**LONG, BACKOFF=[0.01, 0.01, 0.01, 1.0, 0.01, 0.01])
+    one.send(id=1, method="initialize", params={})
+    until(lambda: len(bench.effects("refused")) >= 2)
+    assert one.received == [] and one.arrived.empty()
+    bench.behave()
+    bench.kill()
+    assert "result" in one.answer(1)
+
+
 def test_a_run_directory_open_to_others_is_refused(bench):
     bench.run.chmod(0o777)
     one = bench.client(**SHORT)

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.__main__ import INTERNAL
+from orchestrator.server.door import HELLO_MAX
 from orchestrator.wire import Cut, Lines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
@@ -166,6 +167,97 @@ def test_a_second_request_with_an_open_id_is_not_run(bench):
     one.send(id=2, method="ping")
     one.answer(2)
     assert bench.effects("effect") == []
+
+
+MALFORMED = [
+    (1, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":' + b"[" * 200 + b"]" * 200 + b"}}"),
+    (1 << 64, b'{"jsonrpc":"2.0","id":18446744073709551616,"method":"ping"}'),
+    ("\ud83d", b'{"jsonrpc":"2.0","id":"\\ud83d","method":"ping"}'),
+    (4, b'{"jsonrpc":"2.0","id":4,"method":"ping","params":[]}'),
+    (5, b'{"jsonrpc":"2.0","id":5,"method":"ping","params":"x"}'),
+    (6, b'{"jsonrpc":"2.0","id":6,"method":"ping","error":{"code":1,"message":"x"}}'),
+    (7.5, b'{"jsonrpc":"2.0","id":7.5,"method":"ping"}'),
+    (8, b'{"jsonrpc":"2.0","id":8,"method":"ping","params":{"n":' + b"9" * 5000 + b"}}"),
+]
+
+
+def test_what_is_malformed_is_answered_by_the_relay_and_no_daemon_ever_gets_it(bench):
+    one = bench.client()
+    one.handshake()
+    for key, line in MALFORMED:
+        one.raw(line + b"\n")
+        assert one.answer(key)["error"]["code"] in (-32700, -32600, -32602)
+    bench.kill()
+    one.send(id="next", method="ping")
+    one.answer("next")
+    assert bench.starts() == 2
+    assert {fact["message"]["method"] for fact in bench.effects("line")} == {
+        "initialize", "notifications/initialized", "ping",
+    }  # fmt: skip
+    assert [fact["message"]["id"] for fact in bench.effects("line") if fact["message"]["method"] == "ping"] == [
+        "next"
+    ]
+    assert [m.get("id") for m in one.rest()] == ["init", *(key for key, _ in MALFORMED), "next"]
+
+
+def test_a_malformed_request_takes_no_answer_from_an_open_one_of_its_id(bench):
+    one = bench.client()
+    one.call(1, "hold", lives=1)
+    until(lambda: bench.lines("tools/call"))
+    one.raw(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}\n')
+    assert one.take()["id"] is None
+    bench.kill()
+    assert one.answer(1)["result"] == {"starts": 2}
+    assert [m["id"] for m in one.rest()] == [None, 1]
+
+
+def test_a_malformed_notification_or_response_is_never_answered(bench):
+    one = bench.client()
+    for line in (
+        b'{"jsonrpc":"2.0","method":"x","params":[]}',
+        b'{"jsonrpc":"2.0","method":"x","params":{"n":NaN}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"n":NaN}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"jsonrpc":"2.0","method":"x","params":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ):
+        one.raw(line + b"\n")
+    one.send(id=1, method="ping")
+    one.answer(1)
+    assert len(one.rest()) == 1
+
+
+def test_the_daemon_is_told_when_the_answer_to_its_question_is_malformed(bench):
+    one = bench.client()
+    one.call(1, "ask")
+    question = one.take()
+    assert question["method"] == "elicitation/create"
+    one.raw(b'{"jsonrpc":"2.0","id":"%s","result":{"n":NaN}}\n' % question["id"].encode())
+    [told] = until(lambda: [f["message"] for f in bench.effects("line") if f["message"].get("id") == question["id"]])
+    assert told["error"]["code"] == -32700
+
+
+def test_the_hello_to_a_new_daemon_stays_small_however_much_waits(bench):
+    (bench.run / "stopped").touch()
+    one = bench.client()
+    line = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+    one.raw(b"".join(line % key for key in range(60_000)))
+    (bench.run / "stopped").unlink()
+    one.answer(59_999)
+    assert all(len(json.dumps(fact["hello"])) < HELLO_MAX / 2 for fact in bench.effects("hello"))
+    assert [m["id"] for m in one.rest()] == list(range(60_000))
+
+
+def test_a_cancel_with_the_digits_of_an_id_ends_what_the_daemon_ends(bench):
+    one = bench.client()
+    one.call(7, "hold")
+    until(lambda: bench.lines("tools/call"))
+    one.send(method="notifications/cancelled", params={"requestId": "7"})
+    until(lambda: bench.lines("notifications/cancelled"))
+    bench.kill()
+    one.send(id=8, method="ping")
+    one.answer(8)
+    assert len(bench.lines("tools/call")) == 1
 
 
 def test_a_client_that_writes_and_leaves_at_once_still_gets_its_answers(bench):

@@ -370,6 +370,23 @@ def test_an_event_the_daemon_refuses_for_good_does_not_stop_the_loop(bench):
     assert [e["task_id"] for e in done] == ["t-1", "t-2"]
 
 
+def test_a_call_that_is_no_valid_request_is_given_up_and_the_next_task_runs(bench):
+    bench.limits["FIRST_PAUSE_S"] = 0.01
+    done = bench.finish(
+        [bench.task("t-1", {"command": "true"}, again=0), bench.task("t-2", {"command": "true"})],
+        faults=[{"tool": "emit_event", "type": "ack", "nth": nth, "declined": -32600} for nth in (1, 2, 3, 4)],
+    )
+    assert [e["task_id"] for e in done] == ["t-1", "t-2"]
+    assert len([c for c in bench.calls() if c.get("fault")]) == 4
+
+
+def test_a_worker_whose_question_for_commands_is_declined_ends_with_one_sentence(bench):
+    bench.limits["FIRST_PAUSE_S"] = 0.01
+    process = bench.start([], faults=[{"tool": "wait_for_command", "nth": 1, "from": 1, "declined": -32601}])
+    assert process.wait(LIMIT_S) == 3
+    assert b"Traceback" not in bench.pane.read_bytes()
+
+
 @pytest.mark.parametrize(("code", "exit_code"), [("agent_ended", 0), ("replaced", 3), ("not_an_agent", 3)])
 def test_a_worker_that_is_sent_away_ends_its_command_and_goes(bench, code, exit_code):
     process = bench.start(

@@ -196,6 +196,13 @@ def test_a_protocol_error_is_an_error_of_ours(place, daemon) -> None:
         link.ask("orchestrator/status", {})
 
 
+def test_a_refusal_that_names_no_request_ends_the_wait(place, daemon) -> None:
+    daemon(lambda _: [{"id": None, "error": {"code": -32700, "message": "not JSON"}}])
+    with Link(place, start=False) as link, pytest.raises(Environment) as caught:
+        link.ask("orchestrator/status", {})
+    assert caught.value.code == "internal"
+
+
 def test_a_reader_never_starts_a_daemon(place, monkeypatch) -> None:
     monkeypatch.setattr(reach, "try_start", lambda *_: pytest.fail("a daemon was started"))
     with pytest.raises(NotReady) as caught:
