@@ -22,6 +22,7 @@ from orchestrator import steps
 from orchestrator.errors import BadRequest
 from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
 from orchestrator.worker_link import Ended, Link, Refused
+from orchestrator.worker_task_file import VARIABLE, TaskFiles
 
 WAIT_MS = 45_000
 REPORT_EVERY_S = 1.0
@@ -29,6 +30,7 @@ KEPT_OUTCOMES = 100
 CANCEL_LADDER = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 TIMEOUT_LADDER = ((signal.SIGTERM, 3.0),)
 SECRETS = ("ORCHESTRATOR_AGENT_SECRET", "ORCHESTRATOR_AGENT_EPOCH")
+NOT_PASSED_ON = frozenset({*SECRETS, VARIABLE})
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Identity:
 class Worker:
     """The loop of one agent: pull a command, run it, report exactly one outcome, pull again."""
 
-    def __init__(self, identity: Identity, link: Link, pane: Pane, guard: Guard) -> None:
-        self._me, self._link, self._pane, self._guard = identity, link, pane, guard
+    def __init__(self, identity: Identity, link: Link, pane: Pane, guard: Guard, files: TaskFiles) -> None:
+        self._me, self._link, self._pane, self._guard, self._files = identity, link, pane, guard, files
         self._outcomes: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
         self._running: Running | None = None
 
@@ -108,17 +110,17 @@ class Worker:
         if told.get("cancel_requested"):
             return "canceled", {"reason": "canceled before it started"}
         log = self._artifacts(command) / f"{re.sub(r'[^A-Za-z0-9._-]', '_', task_id)}-a{attempt}.log"
-        env = {name: value for name, value in os.environ.items() if name not in SECRETS}
         try:
-            self._running = Running(job, env, log, self._pane, self._guard)
-            steps.passed("worker:started")
-        except (OSError, ValueError) as error:
-            self._pane.say(f"── {task_id}: cannot start: {error}", "31")
-            return "error", {"code": "start_failed", "message": f"the command could not be started: {error}"}
-        try:
+            try:
+                self._running = self._start(job, command.get("payload"), log)
+                steps.passed("worker:started")
+            except (OSError, ValueError) as error:
+                self._pane.say(f"── {task_id}: cannot start: {error}", "31")
+                return "error", {"code": "start_failed", "message": f"the command could not be started: {error}"}
             kind, payload = await self._attend(self._running, job, task_id)
         finally:
             self.kill_running()
+            self._files.remove()
         payload["artifact"] = str(log.relative_to(self._me.project))
         if self._running.artifact_error is not None:
             payload["artifact_error"] = self._running.artifact_error
@@ -126,6 +128,20 @@ class Worker:
         outcome = f"── {task_id}: {kind}, {_how(payload)}, {payload['duration_s']} s"
         self._pane.say(outcome, "32" if kind == "result" else "33" if kind == "canceled" else "31")
         return kind, payload
+
+    def _start(self, job: Job, payload: Any, log: Path) -> Running:
+        """Start the command with its task file; OSError or ValueError when it cannot be started."""
+        env = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON} | dict(job.env)
+        script = None
+        self._guard.begin()
+        try:
+            written = self._files.write(payload, job.command if job.private else None)
+            env[VARIABLE], script = str(written.payload), written.script
+        except OSError as error:  # disk full: a command that did not ask for the file may do without it
+            if job.needs_file:
+                raise
+            self._pane.say(f"orchestrator: {VARIABLE} is not set: {error}", "33")
+        return Running(job, env, log, self._pane, self._guard, script=script)
 
     async def _attend(self, running: Running, job: Job, task_id: str) -> tuple[str, dict[str, Any]]:
         exited = asyncio.ensure_future(running.wait())
@@ -210,14 +226,18 @@ def main(server: Sequence[str] | None = None) -> int:
     relay = [sys.executable, "-P", "-m", "orchestrator", "mcp", "--agent", "--project", project]
     pane = Pane()
     pane.say(f"orchestrator: agent {agent_id}, starting")
-    guard = Guard(identity.project / ".agents" / "agents" / agent_id / "engine" / "worker.json")
+    engine = identity.project / ".agents" / "agents" / agent_id / "engine"
+    files = TaskFiles(engine)
+    guard = Guard(engine / "worker.json", files.prefix)
     if (left := guard.end_previous()) is not None:
         pane.say(f"orchestrator: ended process group {left}, left by an earlier life", "33")
+    files.remove_previous()
     link = Link(server or relay, pane.say)
-    worker = Worker(identity, link, pane, guard)
+    worker = Worker(identity, link, pane, guard, files)
 
     def end(number: int, _frame: FrameType | None) -> None:
         worker.kill_running()
+        files.remove()
         os._exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

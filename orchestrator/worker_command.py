@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.worker_task_file import VARIABLE
+
 CHUNK = 65_536
 TAIL_BYTES = 8_192
 MAX_LINES = 20
@@ -30,15 +32,20 @@ MAX_LINE_BYTES = 4_096
 DRAIN_S = 5.0
 
 # The worker's death must end the command and all it started. PR_SET_PDEATHSIG would reach the shell alone and
-# needs code between fork and exec; this process holds a pipe of the worker and kills the group named last.
-GUARD = 'group=; while read -r next; do group=$next; done; [ -z "$group" ] || kill -s KILL -- "-$group"'
+# needs code between fork and exec; this process holds a pipe of the worker and kills the group named last. Then it
+# removes the worker's task files, whose paths begin with its argument.
+GUARD = (
+    'group=; while read -r next; do group=$next; done; [ -z "$group" ] || kill -s KILL -- "-$group"; '
+    '[ -z "$1" ] || rm -f -- "$1"*'
+)
 # The command waits for one line, written after its group is recorded: a worker killed in between leaves a
 # shell that reads end of file and goes. stdin is the gate because dash redirects single-digit descriptors only.
 GATE = 'read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
+GATE_OF_SCRIPT = 'read -r go || exit 125; exec /bin/sh "$1" </dev/null'
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_KEYS = ("command", "cwd", "timeout_s", "env")
+_KEYS = ("command", "cwd", "timeout_s", "env", "input", "private")
 
 
 class BadPayload(Exception):
@@ -51,29 +58,44 @@ class BadPayload(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """A checked payload: ``cwd`` exists inside the project, ``timeout_s`` None means no limit."""
+    """A checked payload: ``cwd`` exists inside the project, ``timeout_s`` None means no limit.
+
+    ``private``: the command is run from a file, so that no command line shows it. ``needs_file``: the task cannot run
+    without its task file.
+    """
 
     command: str
     cwd: Path
     timeout_s: float | None
     env: Mapping[str, str]
+    private: bool = False
+    needs_file: bool = False
 
 
 def read_payload(payload: Any, agent_cwd: Path, project: Path) -> Job:
-    """The job of ``{"command", "cwd"?, "timeout_s"?, "env"?}``; ``BadPayload`` names the wrong key."""
+    """The job of a payload, an object with ``command`` and any of the other keys; ``BadPayload`` names a wrong key.
+
+    ``input`` may be any JSON: the command reads it from the task file.
+    """
     if not isinstance(payload, dict):
         raise BadPayload('the payload must be an object such as {"command": "make test"}')
     unknown = sorted(str(key) for key in payload if key not in _KEYS)
     if unknown:
         raise BadPayload(f"unknown key {unknown[0]!r} in the payload; there are: {', '.join(_KEYS)}")
     command, timeout_s, env = payload.get("command"), payload.get("timeout_s"), payload.get("env", {})
+    private = payload.get("private", False)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
         raise BadPayload("'command' must be a non-empty string for /bin/sh, without NUL")
+    if not isinstance(private, bool):
+        raise BadPayload("'private' must be true or false")
     if timeout_s is not None and not (_is_number(timeout_s) and timeout_s > 0):
         raise BadPayload("'timeout_s' must be a number of seconds above 0")
     if not isinstance(env, dict) or not all(_is_variable(name, value) for name, value in env.items()):
         raise BadPayload("'env' must be an object of strings; names are not empty and hold no '='")
-    return Job(command, _directory(payload.get("cwd", "."), agent_cwd, project), timeout_s, env)
+    if VARIABLE in env:
+        raise BadPayload(f"'env' may not set {VARIABLE}: it names the file with this payload")
+    cwd = _directory(payload.get("cwd", "."), agent_cwd, project)
+    return Job(command, cwd, timeout_s, env, private, private or "input" in payload)
 
 
 def _is_number(value: Any) -> bool:
@@ -161,11 +183,18 @@ class Pane:
 
 
 class Guard:
-    """Names the group that must not outlive us: to a small process of ours, and in ``engine/worker.json``."""
+    """Names the group that must not outlive us: to a small process of ours, and in ``engine/worker.json``.
 
-    def __init__(self, record: Path) -> None:
-        self._record = record
+    That process also removes the files whose paths begin with ``files``; empty: none.
+    """
+
+    def __init__(self, record: Path, files: str = "") -> None:
+        self._record, self._files = record, files
         self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Be there before anything is that must not outlive us; OSError when the system refuses."""
+        self._tell("\n")
 
     def watch(self, pid: int) -> None:
         """From now on the group dies with the worker, also by kill -9."""
@@ -178,7 +207,8 @@ class Guard:
     def rest(self) -> None:
         """The group has ended."""
         self._tell("\n")
-        self._record.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._record.unlink()
 
     def end_previous(self) -> int | None:
         """Kill the group that an earlier life of this worker left behind; its id, or None."""
@@ -202,7 +232,7 @@ class Guard:
         for _ in range(2):
             if self._process is None:
                 self._process = subprocess.Popen(
-                    ["/bin/sh", "-c", GUARD],
+                    ["/bin/sh", "-c", GUARD, "sh", self._files],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -226,8 +256,13 @@ class Guard:
 class Running:
     """A command at work. ``output_bytes`` grows; ``tail`` is its last output; ``artifact_error`` or None."""
 
-    def __init__(self, job: Job, env: Mapping[str, str], log: Path, pane: Pane, guard: Guard) -> None:
-        """Start it; OSError when the system refuses (command too long, directory not ours, no memory)."""
+    def __init__(
+        self, job: Job, env: Mapping[str, str], log: Path, pane: Pane, guard: Guard, *, script: Path | None = None
+    ) -> None:
+        """Start it; OSError when the system refuses (command too long, directory not ours, no memory).
+
+        ``script``: the file that holds the job's command; None gives the command to the shell on its command line.
+        """
         self.output_bytes = 0
         self.tail = b""
         self.artifact_error: str | None = None
@@ -236,12 +271,16 @@ class Running:
         self._hurry = False
         self._log = self._open(log)
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", GATE, "sh", job.command],
+            [
+                "/bin/sh",
+                "-c",
+                *([GATE, "sh", job.command] if script is None else [GATE_OF_SCRIPT, "sh", str(script)]),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=job.cwd,
-            env={**env, **job.env},
+            env=dict(env),
             start_new_session=True,
         )
         assert self._process.stdin is not None

@@ -132,7 +132,7 @@ class NewTask(Arguments):
     """A task to queue."""
 
     task_id: Annotated[str | None, Field(max_length=128, description="your id for it; made up when left out")] = None
-    payload: Annotated[Any, Field(description='any JSON; for the shell engine {"command": "..."}')] = None
+    payload: Annotated[Any, Field(description='any JSON; for the shell engine {"command": "..."}, seen in ps')] = None
     timeout_s: Annotated[
         float | None,
         Field(gt=0, le=31_536_000, description="from its delivery: then a soft cancel, then error with timed_out"),

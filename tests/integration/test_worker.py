@@ -113,9 +113,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture
-def bench(tmp_path):
-    bench = Bench(tmp_path)
+@contextlib.contextmanager
+def opened(root: Path):
+    """A bench, and the end of all it has started."""
+    bench = Bench(root)
     yield bench
     for process in bench.processes:
         if process.poll() is None:
@@ -124,6 +125,12 @@ def bench(tmp_path):
     for left in bench.ours():
         with contextlib.suppress(psutil.NoSuchProcess):  # the guard ends by itself, a moment after its worker
             left.kill()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with opened(tmp_path) as bench:
+        yield bench
 
 
 def test_a_command_that_succeeds_is_acked_run_and_reported_with_its_output(bench):

@@ -45,6 +45,8 @@ def test_cwd_is_relative_to_the_agents_directory_and_may_climb_inside_the_projec
         {"command": "x", "env": {"": "1"}},
         {"command": "x", "env": {"A=B": "1"}},
         {"command": "x", "env": {"A": "\0"}},
+        {"command": "x", "env": {"ORCHESTRATOR_TASK_FILE": "/x"}},
+        {"command": "x", "private": 1},
         {"command": "x", "cwd": 1},
         {"command": "x", "cwd": ""},
         {"command": "x", "cwd": "missing"},
@@ -100,3 +102,10 @@ def test_a_record_of_another_boot_or_a_reused_number_kills_nobody(tmp_path, monk
     assert Guard(record).end_previous() == os.getpid()
     assert killed == [(os.getpid(), signal.SIGKILL)]
     assert not record.exists()
+
+
+def test_a_task_with_input_or_a_private_command_needs_its_task_file(tmp_path):
+    given = {"plain": {}, "private": {"private": True}, "input": {"input": None}, "not private": {"private": False}}
+    jobs = {name: read_payload({"command": "x", **more}, tmp_path, tmp_path) for name, more in given.items()}
+    assert [name for name, job in jobs.items() if job.needs_file] == ["private", "input"]
+    assert [name for name, job in jobs.items() if job.private] == ["private"]
