@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads
+from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads, waits
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, large, growth, recovery, squads, spawn, gsd."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, waits, large, growth, recovery, squads, spawn, gsd."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -65,6 +65,18 @@ def through_relays(row: Row) -> None:
         "<= 1.5 s",
     )
     row("cold start to answered tools/list, p50 / max", f"{got['cold_p50']:.2f} / {got['cold_max']:.2f} s", "<= 2 s")
+
+
+def of_waits(row: Row) -> None:
+    got = asyncio.run(waits.report())
+
+    def told(name: str) -> str:
+        return f"{got[f'{name}_p50']:.1f} / {got[f'{name}_p95']:.1f} / {got[f'{name}_max']:.1f} ms"
+
+    row("an agent's ack, nobody else waits, p50 / p95 / max", told("quiet"), "")
+    row(f"  while {waits.AGENTS} others wait", told("open"), "as when nobody waits")
+    row(f"  while {waits.AGENTS} others begin to wait at once", told("after"), "")
+    row("  the same by a daemon that lets them all in at once", told("before"), "")
 
 
 def restarts(row: Row) -> None:
@@ -197,6 +209,7 @@ def of_project_intelligence(row: Row) -> None:
 GROUPS = {
     "cycles": durable,
     "relays": through_relays,
+    "waits": of_waits,
     "large": restarts,
     "growth": growth,
     "recovery": going_on,

@@ -40,6 +40,7 @@ from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
+from orchestrator.server.turns import Turns
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL
@@ -95,6 +96,7 @@ class Daemon:
         self.gsd = GsdWiring(str(opened.directory / project.LOG))
         self.queries: agent_queries.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
         self.clients: dict[Client, asyncio.StreamWriter] = {}
+        self.turns = Turns()
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
         self._missing: list[str] = []
@@ -336,7 +338,8 @@ class Daemon:
             self.gsd.listeners.append(resources.project_changed)
         self.spawn.welcome(client)
         try:
-            await serve(server, incoming, writer, self.boot_id, partial(note_listed, client, self.roster))
+            listed = partial(note_listed, client, self.roster)
+            await serve(server, incoming, writer, self.boot_id, listed, turns=self.turns)
         finally:
             self.spawn.part(client)
             self.gsd.part(client)

@@ -33,6 +33,7 @@ from orchestrator.server.messages import read, written
 from orchestrator.server.resources import Events, Resources
 from orchestrator.server.toolset import Client, Tool, call_tool
 from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
+from orchestrator.server.turns import Turns, is_wait
 from orchestrator.team.roster import Roster
 from orchestrator.wire import rpc_error
 
@@ -218,8 +219,12 @@ async def serve(
     writer: asyncio.StreamWriter,
     boot_id: str,
     sent: Callable[[Any], None] = lambda _key: None,
+    *,
+    turns: Turns | None = None,
 ) -> None:
     """Serve one connection until it ends; ``sent`` is told the id of each request once its answer is on its way.
+
+    ``turns`` is shared by all connections: their waits enter one after another.
 
     Ids of our own requests carry the daemon's boot id, because the SDK counts from 1 in every life: the answer to
     a question of a dead daemon must not be taken for the answer to a new one (relay.md §2). ``Stalled`` when the
@@ -260,6 +265,8 @@ async def serve(
                 if isinstance(message, types.JSONRPCRequest) and traffic.holds(message.id):
                     await write_stream.send(rpc_error(None, INVALID_REQUEST, BUSY))
                     continue
+                if turns is not None and is_wait(message):
+                    await turns.turn()
                 metadata = ServerMessageMetadata(request_context=traffic.asked(message))
                 await into.send(SessionMessage(message, metadata))
 
