@@ -196,7 +196,7 @@ def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> Offer:
     head = agent.head()
     if head is None or head.seq > visible_inbox or head.cancel_asked or agent.life != "ready":
         return Offer()
-    return Offer(_task_command(head), (_delivered(agent, head, at, req, redelivered=False),))
+    return Offer(_task_command(head), (_delivered(agent, head, at, req),))
 
 
 def _hold(agent: Agent, at: str) -> Offer:
@@ -210,8 +210,10 @@ def _task_command(task: Task) -> dict[str, Any]:
     return {"kind": "task", "task_id": task.task_id, "payload": task.payload, "attempt": task.attempt}
 
 
-def _delivered(agent: Agent, task: Task, at: str, req: str, *, redelivered: bool) -> Draft:
-    extra = {"redelivered": True} if redelivered else {}
+def _delivered(
+    agent: Agent, task: Task, at: str, req: str, *, redelivered: bool = False, assumed: bool = False
+) -> Draft:
+    extra = {"redelivered": True} if redelivered else {"assumed": True} if assumed else {}
     return happened(
         agent,
         "delivered",
@@ -258,7 +260,12 @@ def emit(
         fields["payload"] = payload
     if kind in TERMINAL:
         fields["attempt"] = task.attempt
-    drafts = [*first, happened(agent, kind, at, by="agent", req=req, **fields)]
+    drafts = list(first)
+    if task is not lease:
+        # The log does not have its hand-out, which is not synced: the power took it, or the agent was ahead of us. It
+        # is recorded with the end, so that no log ever holds an end without one.
+        drafts.append(_delivered(agent, task, at, req, assumed=True))
+    drafts.append(happened(agent, kind, at, by="agent", req=req, **fields))
     if kind in TERMINAL and "" in agent.blocks:
         drafts.append(happened(agent, "unblocked", at, by="orchestrator", reason="terminal event arrived"))
     canceled = bool(lease and lease.cancel_requested and kind not in TERMINAL)

@@ -165,6 +165,9 @@ class Delivered(_Happened):
     task_id: TaskId
     attempt: Annotated[int, Field(ge=1)]
     redelivered: bool = False
+    assumed: Annotated[
+        bool, Field(description="recorded together with the task's end, because the log had no hand-out of it")
+    ] = False
 
 
 class Ack(_Happened):

@@ -37,6 +37,7 @@ KINDS: dict[str, str] = {
     "not_asked": "a record is about a task that was never asked for",
     "overlap": "a task was handed out while another was held",
     "not_held": "an event came for a task that was not held",
+    "undelivered_result": "an agent ended a task that was not handed out, in a log that was closed cleanly",
     "attempt": "the number of an attempt is wrong",
     "not_fifo": "a task overtook an older one",
     "two_ends": "a task has two terminal events",
@@ -56,8 +57,11 @@ KINDS: dict[str, str] = {
 MAX_RESTARTS, WINDOW_S = 3, 600.0  # of agents that were made before the keys were
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
 NEEDS_ALL = frozenset(
-    {"not_asked", "overlap", "not_held", "attempt", "not_fifo", "no_intent", "wrong_epoch", "life", "open_task"}
-)
+    {
+        "not_asked", "overlap", "not_held", "undelivered_result", "attempt", "not_fifo", "no_intent", "wrong_epoch",
+        "life", "open_task",
+    }
+)  # fmt: skip
 """Laws that are left out where lines of a log cannot be used: a lost line may be the answer."""
 
 # What one call of an agent may cause once; a wait that is sent again may be handed the same task again.
@@ -217,8 +221,10 @@ def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
     attempt: dict[str | None, int] = dict.fromkeys(order, 1)
     over: dict[str | None, Line] = {}
     lease, oldest = None, 0
+    lost = False  # a record of this life, which may be a hand-out
     for one in outbox.lines:
         kind, task = one.type, one.task_id
+        lost = kind == "lost" or (lost and kind != "restarted")
         if task is None or kind in ("blocked", "unblocked", "stalled", "recovered"):
             continue
         if task not in attempt:
@@ -237,11 +243,12 @@ def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
             elif task != head:
                 yield at_line("not_fifo", one, agent, f"task {task} was handed out before {head}, which is older")
             lease = task
-        elif lease != task and (kind == "requeued" or one.by == "agent"):
-            # The hand-out of the oldest task may be lost with the power; what came of it is not.
-            held = lease or (None if kind in TERMINAL and task == head else "nothing")
-            if held is not None:
+        elif lease != task and (kind in ("requeued", "result") or one.by == "agent"):
+            if lease is not None or kind not in TERMINAL or task != head:
+                held = lease or "nothing"
                 yield at_line("not_held", one, agent, f"{kind} of task {task} while {held} was held")
+            elif not lost:
+                yield at_line("undelivered_result", one, agent, f"{kind} of task {task}, which was not handed out")
         if one.attempt is not None:
             due = attempt[task] + (kind == "requeued")
             if one.attempt != due:

@@ -24,7 +24,7 @@ TASK_EDGES: dict[tuple[str, str], str] = {
     ("queued", "delivered"): "delivered",
     ("queued", "cancel_requested"): "queued",
     ("queued", "canceled"): "canceled",  # by the orchestrator at once: it never reaches the agent
-    ("queued", "result"): "result",  # the head's `delivered` was lost with the power, its outcome was not
+    ("queued", "result"): "result",  # of earlier versions: the head's `delivered` was lost with the power
     ("queued", "error"): "error",  # same, or max_attempts reached
     ("delivered", "delivered"): "delivered",  # handed out again before its ack
     ("delivered", "ack"): "running",

@@ -276,8 +276,19 @@ def test_a_terminal_event_of_the_queued_head_is_legal_for_its_delivery_was_lost(
     desk.enqueue("t1")
     desk.enqueue("t2")
     assert desk.emit(kind, "t1")["ok"]
+    assert [(r["type"], r.get("assumed")) for r in desk.logs["outbox"][-2:]] == [("delivered", True), (kind, None)]
     with pytest.raises(BadRequest):
         desk.emit("ack", "t2")
+
+
+def test_a_daemon_killed_between_the_hand_out_and_the_end_takes_the_same_report_again(desk):
+    desk.enqueue("t1")
+    decision = decide.emit(desk.agent, kind="result", task_id="t1", payload=1, done=None, req="e:1", at=desk.at())
+    assert [draft.type for draft in decision.drafts] == ["delivered", "result"]
+    desk.write(decision.drafts[:1])
+    assert desk.emit("result", "t1", payload=1, req="e:1")["ok"]
+    assert desk.types()[-2:] == ["delivered", "result"]
+    assert desk.agent.finished["t1"].outcome == "result"
 
 
 def test_an_event_for_another_task_names_the_lease(desk):

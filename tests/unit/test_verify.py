@@ -12,7 +12,10 @@ from orchestrator.cli import app
 from orchestrator.cli import verify as command
 from orchestrator.core import events, laws
 from orchestrator.errors import BadRequest, Environment
+from orchestrator.store.files import Paths
+from orchestrator.team import tasks
 from orchestrator.team.verify import verify
+from tests.team import Team
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
 POLICIES = {"restart": "on-failure", "max_restarts": 1, "restart_window_s": 600.0, "max_attempts": 2}
@@ -172,6 +175,11 @@ def out(agent, number, *records):
     return change
 
 
+def undelivered(*records):
+    """What a2 did instead of being handed its first task."""
+    return lambda files: files.outbox["a2"].__setitem__(slice(3, None), records)
+
+
 def told(change):
     def spoil(files):
         files.told = files.digest()
@@ -266,6 +274,11 @@ PLANTED = {
     "two at once": ("overlap", out("a1", 5, rec("delivered", "t2", attempt=1)), None, A1, 5, "t2", ("not_held",)),
     "ack of another task": ("not_held", out("a1", 5, rec("ack", "t2", by="agent")), None, A1, 5, "t2", ()),
     "requeued and not held": ("not_held", out("a1", 11, rec("requeued", "t2", attempt=3, reason="x")), None, A1, 11, "t2", ("attempt",)),
+    "result without a hand-out": ("undelivered_result", undelivered(rec("result", "u1", by="agent", attempt=1)), None, A2, 4, "u1", ()),
+    "result nobody reported": ("undelivered_result", undelivered(rec("result", "u1", attempt=1)), None, A2, 4, "u1", ()),
+    "error without a hand-out": ("undelivered_result", undelivered(rec("error", "u1", by="agent", attempt=1)), None, A2, 4, "u1", ()),
+    "no hand-out in its second life": ("undelivered_result", lambda f: f.outbox["a1"].pop(14), None, A1, 15, "t2", ()),
+    "result of a younger task": ("not_held", undelivered(rec("result", "u2", by="agent", attempt=1)), None, A2, 4, "u2", ()),
     "delivered with a later attempt": ("attempt", lambda f: f.outbox["a1"][2].update(attempt=2), None, A1, 3, "t1", ("attempt",)),
     "requeued with the same attempt": ("attempt", lambda f: f.outbox["a2"].append(rec("requeued", "u1", attempt=3, reason="x")), None, A2, 6, "u1", ()),
     "ended in another attempt": ("attempt", lambda f: f.outbox["a1"][15].update(attempt=1), None, A1, 16, "t2", ()),
@@ -343,6 +356,68 @@ def test_every_violation_is_reported_and_not_the_first_of_a_file_only(files):
     PLANTED["flipped bit in the broadcast"][2](files.root)
     kinds = [one.kind for one in look(files.root).violations]
     assert sorted(kinds) == ["bad_crc", "call_twice", "task_twice", "two_ends", "two_ready"]
+
+
+# -- an end without a hand-out --------------------------------------------------------------------------------------
+
+UNDELIVERED = rec("result", "u1", by="agent", attempt=1)
+
+
+@pytest.mark.parametrize("state", [{"settled": False}, {"live": True}, {"live": True, "settled": False}])
+def test_an_end_without_a_hand_out_is_a_note_where_the_log_was_not_closed_cleanly(files, state):
+    undelivered(UNDELIVERED)(files)
+    files.write()
+    report = look(files.root, **state)
+    assert report.violations == []
+    [note] = report.notes
+    assert f"{place(files.root, A2)}, line 4" in note
+
+
+def test_what_the_orchestrator_ends_in_the_queue_needs_no_hand_out(files):
+    undelivered(rec("canceled", "u1", attempt=1), rec("error", "u2", attempt=1))(files)
+    files.write()
+    assert look(files.root).violations == []
+
+
+def test_a_lost_record_may_be_the_hand_out_but_not_one_of_an_earlier_life(files):
+    gap = rec("lost", quarantined="outbox.jsonl.quarantine-20260101T000000Z")
+    undelivered(gap, UNDELIVERED)(files)
+    files.write()
+    report = look(files.root)
+    assert report.violations == report.notes == []
+    shutil.rmtree(files.root / ".agents")
+    again = (rec("exited", reason="x"), rec("restarted", epoch=2, reason="x"), rec("ready", epoch=2, by="agent"))
+    undelivered(gap, *again, {**UNDELIVERED, "epoch": 2})(files)
+    files.write()
+    assert [one.kind for one in look(files.root).violations] == ["undelivered_result"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", sorted(events.TERMINAL))
+async def test_a_hand_out_that_the_power_took_is_recorded_with_the_end_and_nothing_is_violated(tmp_path, kind):
+    """The disk has lost what was not synced, and the agent has not: it reports to the next daemon."""
+    team = Team(tmp_path)
+    await team.agent("a1")
+    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="m:1")
+    handed = await tasks.wait_for_command(team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
+    assert handed["command"]["task_id"] == "t1"
+    await team.roster.flush()
+    team.close()
+    log = Paths(tmp_path).outbox("a1")
+    *kept, last = log.read_bytes().splitlines(keepends=True)
+    assert json.loads(last)["type"] == "delivered"
+    log.write_bytes(b"".join(kept))
+    Paths(tmp_path).cache.unlink(missing_ok=True)
+
+    again = Team(tmp_path).load()
+    told = await tasks.emit_event(again.roster, "a1", 1, kind=kind, task_id="t1", payload=None, done=None, req="e:1")
+    await again.roster.flush()
+    again.close()
+    stored = [json.loads(line) for line in log.read_bytes().splitlines()][-2:]
+    assert [(one["type"], one.get("assumed")) for one in stored] == [("delivered", True), (kind, None)]
+    assert told["seq"] == stored[1]["seq"]
+    report = look(tmp_path)
+    assert report.violations == report.notes == []
 
 
 # -- what is no violation -------------------------------------------------------------------------------------------
