@@ -307,8 +307,8 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "daemon_failed": (Environment, "the daemon cannot start", "see the message and the daemon's log"),
     "run_dir_unsafe": (
         Environment,
-        "the run directory belongs to somebody else or is open to others",
-        "remove it, or fix owner and mode (0700)",
+        "neither the run directory in /tmp nor the one in the state directory can be used",
+        "make one of them yours, mode 0700; or set ORCHESTRATOR_STATE_DIR to a short absolute path that you can write",
     ),
     "state_dir_unsafe": (
         Environment,

@@ -5,12 +5,13 @@ package included. It reads stdin and /proc, speaks to a daemon that runs already
 goes wrong it prints ``{}`` and exits 0: a broken hook must never break a turn of the user's CLI.
 """
 # Neither pathlib nor contextlib: they would cost megabytes for as long as the agent is parked.
-# ruff: noqa: PTH109, PTH110, PTH112, PTH118, PTH120, PTH123, SIM105
+# ruff: noqa: PTH109, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, SIM105
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
 import select
 import sys
 import time
@@ -119,18 +120,54 @@ def event_line(facts: Facts) -> bytes:
 # -- which daemon -----------------------------------------------------------------------------------------------
 
 
-def run_dir(root: str) -> str | None:
-    """The run directory of a project as `project.run_dir` makes it; None when there is none, or it is not safe."""
+def run_dirs(root: str) -> list[str]:
+    """Those run directories of a project (`project.run_dir`) that are there and safe, the one in use first.
+
+    Whether somebody holds `.agents/lock` is not asked: in a directory that a stranger's word names nobody listens,
+    and then the other one is tried.
+    """
+    name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
     base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
-    path = f"{base}/{sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]}"
-    for step in (base, path):
-        try:
-            found = os.lstat(step)
-        except OSError:
-            return None
-        if found.st_mode & 0o170077 != 0o040000 or found.st_uid != os.geteuid():
-            return None
-    return path
+    state = state_dir()
+    ways = [[base, f"{base}/{name}"], [state, f"{state}/run", f"{state}/run/{name}"]]
+    if text_of(f"{root}/.agents/lock", 64).split()[:1] == ["state"]:
+        ways.reverse()
+    return [steps[-1] for steps in ways if all(is_private(step) for step in steps)]
+
+
+def state_dir() -> str:
+    """The user's state directory, as `trust.state_dir` names it; an empty string for a user without one."""
+    named = os.environ.get("ORCHESTRATOR_STATE_DIR", "")
+    if named.startswith("/"):
+        return named
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        home = os.environ.get("HOME", "")
+    return f"{home}/.local/state/orchestrator" if home.startswith("/") else ""
+
+
+def is_private(path: str) -> bool:
+    """Whether it is a directory of this user that is closed to others."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return found.st_mode & 0o170077 == 0o040000 and found.st_uid == os.geteuid()
+
+
+def text_of(path: str, limit: int = 1 << 14) -> str:
+    """What a small regular file says; an empty string for anything else. Never blocks."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return ""
+    try:
+        return os.fsdecode(os.read(fd, limit)) if os.fstat(fd).st_mode & 0o170000 == 0o100000 else ""
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def project_of(cwd: str) -> str | None:
@@ -138,8 +175,7 @@ def project_of(cwd: str) -> str | None:
     at = os.path.realpath(cwd)
     while True:
         for root in (at, main_tree(at)):
-            directory = run_dir(root) if root else None
-            if directory and os.path.exists(f"{directory}/socket"):
+            if root and any(os.path.exists(f"{directory}/socket") for directory in run_dirs(root)):
                 return root
         above = os.path.dirname(at)
         if above == at:
@@ -218,8 +254,7 @@ def answer(facts: Facts) -> str:
         cwd = os.getcwd()
     is_agent = AGENT_ID in os.environ
     root = os.environ.get("ORCHESTRATOR_PROJECT") if is_agent else project_of(cwd)
-    directory = run_dir(root) if root else None
-    if not root or not directory:
+    if not root or not run_dirs(root):
         return NOTHING
     who = agent(root) if is_agent else None
     if is_agent and who is None:
@@ -229,7 +264,7 @@ def answer(facts: Facts) -> str:
     patient = is_agent and facts.get("hook_event_name") in TURN_ENDS
     until = time.monotonic() + RETRY_S
     while True:
-        sock = connect(directory)
+        sock = connect(root)
         if sock is not None:
             boot += 1
             word = exchange(sock, hello(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
@@ -238,22 +273,25 @@ def answer(facts: Facts) -> str:
                 return word
             patient = facts.get("hook_event_name") in TURN_ENDS
             until = time.monotonic() + RETRY_S
-        if os.path.exists(f"{directory}/stopped"):  # by hand: it comes back when the user wants it
+        # Stopped by hand: it comes back when the user wants it.
+        if any(os.path.exists(f"{directory}/stopped") for directory in run_dirs(root)):
             until = time.monotonic() + RETRY_S
         if not patient or time.monotonic() >= until or gone(parent, PACE_S):
             return NOTHING
 
 
-def connect(directory: str) -> socket.socket | None:
-    """A connection to the daemon, None when nothing listens."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(5.0)
-    try:
-        sock.connect(f"{directory}/socket")
-    except OSError:
-        sock.close()
-        return None
-    return sock
+def connect(root: str) -> socket.socket | None:
+    """A connection to the project's daemon, None when nothing listens."""
+    for directory in run_dirs(root):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(5.0)
+        try:
+            sock.connect(f"{directory}/socket")
+        except OSError:
+            sock.close()
+            continue
+        return sock
+    return None
 
 
 def watched_parent() -> int:

@@ -17,6 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from orchestrator.trust import lock_word, state_dir
+from orchestrator.trust.state_dir import StateDirUnsafe
+
 # What relay and daemon say to each other before MCP begins. Raised when the hello changes incompatibly;
 # the same number is served whatever the version.
 PROTO = 1
@@ -89,7 +92,13 @@ class Project(NamedTuple):
 
 
 class RunDirUnsafe(Exception):
-    """The run directory cannot be trusted or made; the message is one sentence naming the path."""
+    """No run directory can be trusted or made; the message is one sentence naming the paths."""
+
+
+RUN_DIR_STEP = (
+    "make one of them yours, mode 0700; or set ORCHESTRATOR_STATE_DIR to a short absolute path that you can write"
+)
+"""The next step after ``RunDirUnsafe``: one that needs no rights over what belongs to another user."""
 
 
 def version() -> str:
@@ -149,17 +158,54 @@ def named_project(root: Path) -> Project:
 def run_dir(root: Path) -> Path:
     """The project's run directory, made 0700 if missing; raises ``RunDirUnsafe``.
 
-    It depends on nothing but the user id and the real path of ``root``, so that every CLI finds the same one
-    whatever environment it passes on. (``ORCHESTRATOR_RUN_BASE`` moves it, for tests only.)
+    ``/tmp/orchestrator-<uid>/<hash>`` where that is ours or can be made ours, else ``run/<hash>`` in the state
+    directory; every CLI finds the same one whatever environment it passes on. While a process holds `.agents/lock`,
+    the word in it says which of the two is in use. (``ORCHESTRATOR_RUN_BASE`` replaces the first, for tests only.)
     """
-    base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
-    name = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-    path = os.path.join(base, name)
-    if len(os.fsencode(os.path.join(path, SOCKET))) > SUN_PATH_MAX:
-        raise RunDirUnsafe(f"the path of the socket in {path} is longer than {SUN_PATH_MAX} bytes")
-    for step in (base, path):
-        _private(step)
-    return Path(path)
+    word = lock_word.said(os.path.join(root, ".agents", "lock"))
+    second = _second(root) if word != lock_word.TMP else None
+    if word == lock_word.STATE and second is not None and why_not(second) is None:
+        return second
+    trouble = trouble_of_first(root)
+    if trouble is not None:
+        return _made_second(root, trouble)
+    # Without a word: a daemon began in the second, or was stopped there, when the first was not usable.
+    if second is not None and why_not(second) is None and _in_use(second):
+        return second
+    return _first(root)
+
+
+def trouble_of_first(root: Path) -> str | None:
+    """Why the first run directory cannot be used, in a sentence; None when it can. Makes it if it is missing."""
+    first = _first(root)
+    try:
+        _fits(first)
+        for step in _steps(first):
+            _private(step)
+    except RunDirUnsafe as trouble:
+        return str(trouble)
+    return None
+
+
+def run_dirs(root: Path) -> list[Path]:
+    """The run directories of the project that exist and are ours, the first one first; makes nothing."""
+    return [path for path in (_first(root), _second(root)) if path is not None and why_not(path) is None]
+
+
+def run_bases() -> list[Path]:
+    """The directories of ours in which the run directories of all projects lie; makes nothing."""
+    found = (path.parent for path in (_first(Path("/")), _second(Path("/"))) if path is not None)
+    return [base for base in found if all(_trouble(step) is None for step in _steps(base / "-")[:-1])]
+
+
+def why_not(directory: Path) -> str | None:
+    """Why a run directory must not be used as it is, in a sentence; None when it is private. Makes nothing."""
+    return next((trouble for trouble in map(_trouble, _steps(directory)) if trouble is not None), None)
+
+
+def word_of(directory: Path) -> str:
+    """The word (`lock_word`) for a run directory."""
+    return lock_word.STATE if directory.parent == _state_base() else lock_word.TMP
 
 
 _MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
@@ -206,17 +252,87 @@ def main_tree(start: Path) -> Path:
     return start
 
 
-def _private(path: str) -> None:
+# -- the two run directories --------------------------------------------------------------------------------------
+
+
+def _first(root: Path) -> Path:
+    base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
+    return Path(base, _name(root))
+
+
+def _second(root: Path) -> Path | None:
+    base = _state_base()
+    return base / _name(root) if base is not None else None
+
+
+def _name(root: Path) -> str:
+    return hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+
+
+_bases: dict[str | None, Path | None] = {}  # the password database may lie on a server, and a relay asks often
+
+
+def _state_base() -> Path | None:
+    """Where the second run directories lie; None for a user without a home directory."""
+    key = os.environ.get(state_dir.VARIABLE)
+    if key not in _bases:
+        try:
+            _bases[key] = state_dir.state_dir() / _RUN
+        except StateDirUnsafe:
+            return None
+    return _bases[key]
+
+
+_RUN = "run"
+
+
+def _made_second(root: Path, trouble: str) -> Path:
+    try:
+        second = state_dir.state_dir() / _RUN / _name(root)
+        _fits(second)
+        state_dir.private_dir(_RUN, second.name)
+    except (StateDirUnsafe, RunDirUnsafe) as other:
+        raise RunDirUnsafe(f"no run directory can be used: {trouble}; {other}") from other
+    return second
+
+
+def _in_use(directory: Path) -> bool:
+    return os.path.exists(directory / STOPPED) or lock_word.held(directory / LOCK)
+
+
+def _steps(directory: Path) -> list[Path]:
+    """What has to be ours for a run directory to be, from the top."""
+    base = directory.parent
+    return [*([base.parent] if base == _state_base() else []), base, directory]
+
+
+def _fits(directory: Path) -> None:
+    if len(os.fsencode(directory / SOCKET)) > SUN_PATH_MAX:
+        raise RunDirUnsafe(f"the path of the socket in {directory} is longer than {SUN_PATH_MAX} bytes")
+
+
+def _private(path: Path) -> None:
     """Make ``path`` if missing and insist on a directory that is ours alone."""
     try:
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        found = os.lstat(path)
     except OSError as error:
         raise RunDirUnsafe(f"the run directory {path} cannot be made: {error.strerror}") from error
+    trouble = _trouble(path)
+    if trouble is not None:
+        raise RunDirUnsafe(trouble)
+
+
+def _trouble(path: Path) -> str | None:
+    """What is wrong with a directory that has to be ours alone, in a sentence."""
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        return f"the run directory {path} cannot be used: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        raise RunDirUnsafe(f"{path} is not a directory")
+        return f"{path} is not a directory"
     if found.st_uid != os.geteuid():
-        raise RunDirUnsafe(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
+        return f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}"
     if found.st_mode & 0o077:
-        raise RunDirUnsafe(f"{path} is open to others (mode {stat.S_IMODE(found.st_mode):04o}, wanted 0700)")
+        return f"{path} is open to others (mode {stat.S_IMODE(found.st_mode):04o}, wanted 0700)"
+    return None

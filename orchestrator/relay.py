@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.project import LOG, Project, RunDirUnsafe, find_project, named_project, run_dir
+from orchestrator.project import LOG, RUN_DIR_STEP, Project, RunDirUnsafe, find_project, named_project, run_dir
 from orchestrator.reach import connect, failure, held_by, hello, try_start
 from orchestrator.requests import BUSY, INVALID_REQUEST, MAX_LINE, Refused, read_client, read_cut
 from orchestrator.wire import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
@@ -198,9 +198,7 @@ class Relay:
                 else:
                     self.reason = held_by(directory) or self.reason
         except RunDirUnsafe as error:
-            self.reason = failure(
-                "Environment", "run_dir_unsafe", str(error), "remove it, or fix owner and mode (0700)"
-            )
+            self.reason = failure("Environment", "run_dir_unsafe", str(error), RUN_DIR_STEP)
             self.retry_at = now + 1
             return
         except OSError as error:

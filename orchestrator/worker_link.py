@@ -143,9 +143,9 @@ class Connection:
             del self._asked[key]
         result = told.get("result")
         if not isinstance(result, dict):
-            error = _table(told.get("error"))
-            text = str(error.get("message") or "an answer without a result")
-            raise Declined(text) if error.get("code") in WRONG else Lost(text)
+            refusal = _table(told.get("error"))
+            text = str(refusal.get("message") or "an answer without a result")
+            raise Declined(text) if refusal.get("code") in WRONG else Lost(text)
         return result
 
     async def send(self, message: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from orchestrator.cli.link import START_S, Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.errors import Conflict, Environment, NotReady
 from orchestrator.project import Project
+from orchestrator.trust import lock_word
 
 END_S = 15.0  # a stop flushes every log and ends supervision
 KILL_S = 5.0
@@ -109,6 +110,9 @@ def status(as_json: Json = False) -> None:
         return
     for key in ("pid", "project", "socket", "log", "version", "install", "started_at"):
         output.say(f"{key + ':':<13}{found.get(key, '-')}")
+    if project.word_of(Path(str(found.get("socket"))).parent) == lock_word.STATE:
+        why = project.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon began"
+        output.say(f"{'run in:':<13}the state directory: {why}")
     agents = found.get("agents") or {}
     output.say(f"{'agents:':<13}{agents.get('live', 0)} live of {agents.get('total', 0)}")
     for one in found.get("connections") or []:

@@ -110,8 +110,9 @@ def end(place: Place) -> list[str]:
     if left:
         left = _outlived(place)
     if not left:
-        with contextlib.suppress(project.RunDirUnsafe, OSError):
-            shutil.rmtree(project.run_dir(place.repo))
+        for directory in project.run_dirs(place.repo):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(directory)
     return [str(pid) for pid in left]
 
 

@@ -22,6 +22,7 @@ from orchestrator.cli.link import Link, failed_start, project_here
 from orchestrator.cli.options import Json
 from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.project import Project
+from orchestrator.trust import lock_word
 
 PYTHON = (3, 11)
 TMUX = (3, 2)
@@ -168,6 +169,9 @@ def _project(place: Project) -> Iterator[Finding]:
 def _daemon(place: Project) -> Iterator[Finding]:
     directory = project.run_dir(place.root)
     yield Finding("run directory", "ok", str(directory))
+    if project.word_of(directory) == lock_word.STATE:
+        trouble = project.trouble_of_first(place.root) or "the daemon began when the one in /tmp was not usable"
+        yield Finding("run directory", "note", f"the one in the state directory is used: {trouble}")
     link = daemon_if_any(place)
     if link is not None:
         with link:

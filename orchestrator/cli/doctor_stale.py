@@ -49,7 +49,8 @@ def _sockets(place: Project) -> Iterator[Finding]:
         listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
     except OSError:
         return
-    suspects = [path for path in sorted(here.parent.glob(f"*/{project.SOCKET}")) if str(path) not in listening]
+    sockets = sorted(path for base in project.run_bases() for path in base.glob(f"*/{project.SOCKET}"))
+    suspects = [path for path in sockets if str(path) not in listening]
     dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
     for path in dead:
         if path.parent == here:

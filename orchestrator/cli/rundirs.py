@@ -1,4 +1,4 @@
-"""Run directories of dead daemons: which there are, and their removal. Touches the run base of this user only.
+"""Run directories of dead daemons: which there are, and their removal. Touches this user's own ones only.
 
 A living daemon holds the lock in its directory for life. Whoever removes one holds that lock meanwhile, so that no
 daemon starts in it; a starter that was waiting finds the directory gone and makes it anew.
@@ -33,7 +33,7 @@ def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]
     """
     here = project.run_dir(place.root)
     rows: list[dict[str, Any]] = []
-    for directory in sorted(here.parent.iterdir()):
+    for directory in sorted(path for base in project.run_bases() for path in base.iterdir()):
         if directory == here or not _NAME.fullmatch(directory.name):
             continue
         lock = _claimed(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, RunId
 from orchestrator.errors import EXIT_CODES, Corrupt
 from orchestrator.project import Project
+from orchestrator.trust import lock_word
 
 CLEAN = "clean"
 
@@ -81,7 +83,8 @@ def daemon_at_work(place: Project) -> bool:
     The kernel's table says so; trying the locks would stand in the way of a daemon that starts right now.
     """
     held = set()
-    for lock in (place.root / ".agents" / "lock", project.run_dir(place.root) / project.LOCK):
+    directories = project.run_dirs(place.root)
+    for lock in (place.root / ".agents" / "lock", *(directory / project.LOCK for directory in directories)):
         try:
             found = lock.stat()
         except OSError:
@@ -96,7 +99,12 @@ def daemon_at_work(place: Project) -> bool:
 
 def ended_well(place: Project) -> bool:
     """Whether the last daemon closed its files in good order: then nothing is left to tell."""
-    return (project.run_dir(place.root) / CLEAN).exists()
+    last = lock_word.token(place.root / ".agents" / "lock")
+    for directory in project.run_dirs(place.root):
+        with contextlib.suppress(OSError):
+            if last and (directory / CLEAN).read_text("ascii", "replace") == last:
+                return True
+    return False
 
 
 def add_to(app: Any) -> None:

@@ -8,6 +8,7 @@
 import crypto from "node:crypto"
 import fs from "node:fs"
 import net from "node:net"
+import os from "node:os"
 import path from "node:path"
 import { fileURLToPath } from "node:url"
 
@@ -26,15 +27,51 @@ const THEIRS = path.join(HOME, "content.json") // what the user had in OPENCODE_
 
 const env = process.env
 
-function socketPath() {
+// The sockets in the project's run directories that are there and safe (project.py), the one in use first. Whether
+// somebody holds .agents/lock is not asked: where a stranger's word leads nobody listens, and the other is tried.
+function socketPaths() {
   const base = env.ORCHESTRATOR_RUN_BASE || `/tmp/orchestrator-${process.geteuid()}`
   const root = fs.realpathSync(env.ORCHESTRATOR_PROJECT)
-  const directory = path.join(base, crypto.createHash("sha256").update(root).digest("hex").slice(0, 16))
-  for (const step of [base, directory]) {
-    const found = fs.lstatSync(step)
-    if (!found.isDirectory() || found.uid !== process.geteuid() || found.mode & 0o077) throw new Error("unsafe")
+  const name = crypto.createHash("sha256").update(root).digest("hex").slice(0, 16)
+  const ways = [[base, path.join(base, name)]]
+  const state = stateDir()
+  if (state) ways.push([state, path.join(state, "run"), path.join(state, "run", name)])
+  if (word(path.join(root, ".agents", "lock")) === "state") ways.reverse()
+  return ways.filter((steps) => steps.every(isPrivate)).map((steps) => path.join(steps.at(-1), "socket"))
+}
+
+function stateDir() {
+  if (env.ORCHESTRATOR_STATE_DIR?.startsWith("/")) return env.ORCHESTRATOR_STATE_DIR
+  let home = env.HOME
+  try {
+    home = os.userInfo().homedir
+  } catch {
+    // a container's user without an entry
   }
-  return path.join(directory, "socket")
+  return home?.startsWith("/") ? path.join(home, ".local", "state", "orchestrator") : undefined
+}
+
+function isPrivate(step) {
+  try {
+    const found = fs.lstatSync(step)
+    return found.isDirectory() && found.uid === process.geteuid() && !(found.mode & 0o077)
+  } catch {
+    return false
+  }
+}
+
+function word(lock) {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = fs.constants
+  let fd
+  try {
+    fd = fs.openSync(lock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    const text = Buffer.alloc(64)
+    return fs.fstatSync(fd).isFile() ? text.toString("latin1", 0, fs.readSync(fd, text)).split(/\s/)[0] : ""
+  } catch {
+    return ""
+  } finally {
+    if (fd !== undefined) fs.closeSync(fd)
+  }
 }
 
 function ancestors() {
@@ -74,6 +111,7 @@ class Link {
     this.client = undefined // of the newest instance: opencode makes the plugin again when it reloads its settings
     this.conn = crypto.randomBytes(8).toString("hex")
     this.boot = 0
+    this.missed = 0 // connections in a row that failed: the run directories are tried in turn
     this.turns = 0
     this.socket = undefined
     this.session = undefined // the one the agent speaks in: the last of its sessions that had a turn
@@ -92,7 +130,9 @@ class Link {
     let got = ""
     let pause = RETRY_MS
     try {
-      socket = net.createConnection(socketPath())
+      const found = socketPaths()
+      socket = net.createConnection(found[this.missed % found.length])
+      this.missed += 1
     } catch {
       this.later(SLOW_MS)
       return
@@ -101,6 +141,7 @@ class Link {
     socket.on("error", () => {})
     socket.on("connect", () => {
       this.socket = socket
+      this.missed = 0
       this.boot += 1
       try {
         socket.write(hello(this.conn, this.boot))

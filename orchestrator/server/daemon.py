@@ -54,6 +54,7 @@ from orchestrator.team.roster import PUT_BACK, Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.wake import Waker
 from orchestrator.team.windows import Windows
+from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
 
@@ -63,6 +64,7 @@ WORKERS = 8
 SAY_AGAIN_S = 60.0
 CLEAN = "clean"
 FAILED_SYNC_STATUS = 74
+ELSEWHERE = "another daemon writes the project's files"
 
 
 class Daemon:
@@ -78,7 +80,15 @@ class Daemon:
         self.started_at = rfc3339(self.clock.now())
         REAL.reserve()
         self.syncer = Syncer(self._sync_failed)
-        self.roster = Roster(root, Paths(root), self.clock, self.syncer, lambda: state.current.config)
+        self.roster = Roster(
+            root,
+            Paths(root),
+            self.clock,
+            self.syncer,
+            lambda: state.current.config,
+            place=project.word_of(opened.directory),
+            on_refused=partial(self.end, ELSEWHERE),
+        )
         self.windows = Windows(self.roster)
         self.supervisor = Supervisor(self.roster, self.windows)
         self.collecting = Collecting(self.supervisor)
@@ -153,10 +163,12 @@ class Daemon:
         await self.squads.close()
         await self.supervisor.close()
         await self.roster.flush()
+        ended = self.roster.token
         self.roster.close()
         self.syncer.close()
         if self.door.still_ours():  # else another daemon may have begun, and the word would be taken for its own
             (self.door.directory / CLEAN).touch(mode=0o600)
+            (self.door.directory / CLEAN).write_text(ended)
 
     def end(self, why: str) -> None:
         """Ask the daemon to end."""
@@ -164,18 +176,28 @@ class Daemon:
         self.ending.set()
 
     def _was_clean(self) -> bool:
-        """Whether the last daemon closed its logs in good order; asked once per life."""
+        """Whether the last daemon closed its logs in good order; asked once per life.
+
+        The last daemon may have run elsewhere, so what is left here counts only with the token in `.agents/lock`.
+        """
         try:
+            ended = (self.door.directory / CLEAN).read_text("ascii", "replace")
             (self.door.directory / CLEAN).unlink()
         except FileNotFoundError:
             return False
-        return True
+        return ended != "" and ended == lock_word.token(self.roster.paths.home / "lock")
 
     def _look_around(self) -> None:
         if not self.door.still_ours():
             self.end("lock or socket was removed or replaced")
         if not self.root.is_dir():
             self.end("the project's directory is gone")
+        try:
+            self.roster.keep_claim()
+        except Conflict:
+            self.end(ELSEWHERE)
+        except OrchestratorError as error:  # the next write reports it
+            log.debug("the project's files are not claimed", **error.as_dict())
         missing = self.roster.missing()
         if missing != self._missing and missing:
             log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)

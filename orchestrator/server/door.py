@@ -30,6 +30,8 @@ from orchestrator.project import (
     VERSION,
     RunDirUnsafe,
     run_dir,
+    run_dirs,
+    why_not,
 )
 from orchestrator.reach import claim
 
@@ -87,7 +89,12 @@ class Door:
         self._socket_inode = _inode((directory / SOCKET).lstat())
 
     def still_ours(self) -> bool:
-        """Whether both paths still lead here; a daemon that others cannot reach, or must not, has to end."""
+        """Whether both paths still lead here; a daemon that others cannot reach, or must not, has to end.
+
+        Nobody connects in a directory that is open to others: everybody would look in the other one.
+        """
+        if why_not(self.directory) is not None:
+            return False
         try:
             lock, door = (self.directory / LOCK).lstat(), (self.directory / SOCKET).lstat()
         except OSError:
@@ -117,7 +124,8 @@ def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
     """The door handed down by whoever started this daemon for the project at ``root``.
 
     ``Conflict`` daemon_running when lock or socket are not (any more) the project's, ``BadRequest`` bad_argument
-    when the descriptors are no lock file and no listening socket, ``Environment`` run_dir_unsafe.
+    when the descriptors are no lock file and no listening socket, ``Environment`` run_dir_unsafe. Either of the
+    project's run directories may be the door's: what decides between them may have changed since the start.
     """
     directory = _run_dir(root)
     try:
@@ -135,6 +143,7 @@ def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
     try:
         # Granted to the description that holds it already; refused when another daemon has it.
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        directory = next((one for one in run_dirs(root) if name == str(one / SOCKET)), directory)
         door = Door(directory, lock_fd, listener)
         if listening and name == str(directory / SOCKET) and door.still_ours():
             return door

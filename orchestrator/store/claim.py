@@ -1,27 +1,112 @@
 """The claim on a project's files: one daemon at a time, wherever its run directory lies.
 
 The run directory's lock keeps daemons of one machine apart; a container or a private /tmp has another one and still
-the same files. So the writer also holds a lock beside the files, taken when it first reads or writes them.
+the same files. So the writer also holds a lock beside the files, taken when it first reads or writes them. The word
+in the lock says where the other programs meet it.
 """
 
 from __future__ import annotations
 
-from filelock import FileLock, Timeout
+import fcntl
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
 
-from orchestrator.errors import Conflict
+from filelock import FileLock, SoftFileLock, Timeout
+
+from orchestrator.errors import Conflict, Environment
 from orchestrator.store.files import Paths, failure
+from orchestrator.trust import lock_word
+
+LOOKED_AT_S = 1.0  # a program that looks who holds the lock shares it for a moment
+LOOK_AGAIN_S = 0.005
 
 
-def claim(paths: Paths) -> FileLock:
+class Claim:
+    """A held `.agents/lock`. ``token`` stands in the file behind the word; empty if it could not be written."""
+
+    def __init__(self, path: Path, lock: FileLock, inode: tuple[int, int], token: str) -> None:
+        self.token = token
+        self._path = path
+        self._lock = lock
+        self._inode = inode
+
+    def in_place(self) -> bool:
+        """Whether the path still leads to the file that is locked: git and tar replace files."""
+        try:
+            found = self._path.lstat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._inode
+
+    def release(self) -> None:
+        """Let the next daemon have the files."""
+        self._lock.release()
+
+
+def claim(paths: Paths, word: str = "") -> Claim:
     """Hold `.agents/lock` until the process ends; Conflict ``daemon_running`` when another daemon has it.
 
-    The directory must exist. The lock goes with the process, also by kill -9; children do not inherit it.
+    The directory must exist. ``word`` (`lock_word`) is written into the file. The lock goes with the process, also
+    by kill -9; children do not inherit it. Environment ``io_failed`` for a file that is no lock of ours.
     """
-    lock = FileLock(paths.home / "lock", timeout=0, mode=0o600)
+    path, deadline, pause = paths.home / "lock", time.monotonic() + LOOKED_AT_S, threading.Event()
+    while True:
+        lock = FileLock(path, timeout=0, mode=0o600)
+        try:
+            lock_word.check(path)
+            lock.acquire()
+        except lock_word.NotOurs as error:
+            raise Environment("io_failed", str(error), f"remove {path}; it holds nothing") from error
+        except Timeout:
+            if lock_word.held(path) or time.monotonic() >= deadline:
+                raise taken(paths) from None
+        except OSError as error:
+            raise failure(path, error) from error
+        else:
+            try:
+                made = _marked(path, lock, word)
+            except OSError as error:
+                lock.release()
+                raise failure(path, error) from error
+            if made is not None:
+                return made
+            lock.release()
+            if time.monotonic() >= deadline:
+                raise Environment("io_failed", f"{path} is replaced again and again")
+        pause.wait(LOOK_AGAIN_S)
+
+
+def taken(paths: Paths) -> Conflict:
+    """The refusal of a daemon whose project another daemon writes."""
+    return Conflict("daemon_running", f"another daemon writes {paths.home}, from another run directory")
+
+
+def _marked(path: Path, lock: FileLock, word: str) -> Claim | None:
+    """The claim, with its word in the file; None where the path leads to another file than the locked one."""
     try:
-        lock.acquire()
-    except Timeout:
-        raise Conflict("daemon_running", f"another daemon writes {paths.home}, from another run directory") from None
-    except OSError as error:
-        raise failure(paths.home / "lock", error) from error
-    return lock
+        if isinstance(lock, SoftFileLock):  # no flock on this file system: what the file says is that library's
+            found = path.lstat()
+            return Claim(path, lock, (found.st_dev, found.st_ino), "")
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(fd)
+        if found.st_nlink != 1 or not _locked(fd):
+            return None
+        token = secrets.token_hex(8)
+        written = lock_word.write(fd, word, token)
+        return Claim(path, lock, (found.st_dev, found.st_ino), token if word and written else "")
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

@@ -14,15 +14,14 @@ from typing import Any
 
 import orjson
 import structlog
-from filelock import FileLock
 
 from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
 from orchestrator.config import Config
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.store.claim import claim
+from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.store.claim import Claim, claim, taken
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, make_dir, of_the_machine
 from orchestrator.store.segments import log_exists
 from orchestrator.store.syncer import Syncer
@@ -30,6 +29,7 @@ from orchestrator.team.broadcast import Run
 from orchestrator.team.checkpoints import Checkpoints
 from orchestrator.team.entry import Entry
 from orchestrator.team.loading import Loading, close, remove_unborn, unpublished
+from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
 
@@ -44,7 +44,8 @@ class Roster:
 
     ``corrupt`` holds, per agent or run id, why its files cannot be trusted: damaged, or (foreign_data) not written on
     this machine. Nothing is done for those; the rest of the team works on.
-    ``listeners`` are called with an agent whose records have become visible.
+    ``listeners`` are called with an agent whose records have become visible. ``place`` is the word (`lock_word`) for
+    where this daemon is met; ``on_refused`` is called when another daemon has the project's files.
     """
 
     root: Path
@@ -52,6 +53,8 @@ class Roster:
     clock: Clock
     syncer: Syncer
     config: Callable[[], Config]
+    place: str = ""
+    on_refused: Callable[[], None] = lambda: None
     agents: dict[str, Entry] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class Roster:
     listeners: list[Callable[[Entry], None]] = field(default_factory=list)
     checkpoints: Checkpoints = field(init=False)
     loading: Loading = field(init=False)
-    _lock: FileLock | None = None
+    _lock: Claim | None = None
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.paths, self.clock, lambda: self.config().durability)
@@ -80,7 +83,7 @@ class Roster:
         """
         if not (self.paths.agents.is_dir() or self.paths.runs.is_dir()):
             return  # nothing of ours yet: a lock file would be the first thing we litter
-        self._lock = claim(self.paths)
+        self._lock = claim(self.paths, self.place)
         self.checkpoints.open()
         for run_id, found in self.loading.runs(clean=clean).items():
             if isinstance(found, Run):
@@ -246,12 +249,31 @@ class Roster:
             if run.live and not run.journal.in_place():
                 raise Environment("io_failed", f"{run.journal.path} has gone while the daemon wrote it", PUT_BACK)
         ensure_agents_dir(self.paths)
-        if self._lock is not None and not (self.paths.home / "lock").exists():
-            self._lock.release()  # it was removed with the rest: another daemon would not see it
+        self._claim()
+        self.checkpoints.open()
+
+    def keep_claim(self) -> None:
+        """Make sure, now and then, that the files are still this daemon's; Conflict ``daemon_running`` otherwise."""
+        if self.paths.agents.is_dir() or self.paths.runs.is_dir():  # a squad makes them too
+            self._claim()
+        elif self._lock is None and lock_word.held(self.paths.home / "lock"):
+            raise taken(self.paths)
+
+    @property
+    def token(self) -> str:
+        """What stands in `.agents/lock` since this daemon has claimed it; empty where nothing does."""
+        return self._lock.token if self._lock is not None else ""
+
+    def _claim(self) -> None:
+        if self._lock is not None and not self._lock.in_place():
+            self._lock.release()  # it was removed or replaced with the rest: another daemon would not see it
             self._lock = None
         if self._lock is None:
-            self._lock = claim(self.paths)
-        self.checkpoints.open()
+            try:
+                self._lock = claim(self.paths, self.place)
+            except Conflict:
+                self.on_refused()
+                raise
 
     def _forget(self, agent_id: str, entry: Entry | None) -> None:
         """Undo an agent whose intent was not stored: nothing of it may be seen."""

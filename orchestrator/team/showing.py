@@ -170,13 +170,13 @@ class Showing:
             log.debug("a member's pane is not known", pane=pane_id, member=mark)
 
     async def _sweep(self, living: Collection[str]) -> None:
-        path = self._record()
-        if await asyncio.to_thread(path.exists):
-            try:
-                self._shown = {mark: Shown(**one) for mark, one in (await asyncio.to_thread(read_json, path)).items()}
-            except (OrchestratorError, TypeError, AttributeError) as error:
-                log.warning("what members' panes there were is not known", path=str(path), reason=str(error))
-                self._shown = {}
+        for path in (*self._elsewhere(), self._record()):
+            if await asyncio.to_thread(path.exists):
+                try:
+                    said = await asyncio.to_thread(read_json, path)
+                    self._shown |= {mark: Shown(**one) for mark, one in said.items()}
+                except (OrchestratorError, TypeError, AttributeError) as error:
+                    log.warning("what members' panes there were is not known", path=str(path), reason=str(error))
         await self._close({mark: shown for mark, shown in self._shown.items() if mark not in living})
 
     async def _close(self, found: dict[str, Shown]) -> None:
@@ -233,16 +233,23 @@ class Showing:
         except project.RunDirUnsafe as error:
             raise Environment("run_dir_unsafe", str(error)) from error
 
+    def _elsewhere(self) -> list[Path]:
+        """The records of a daemon that ran in the project's other run directory."""
+        own = self._record()
+        return [path for one in project.run_dirs(self._roster.root) if (path := one / project.SHOWN) != own]
+
     async def _save(self) -> None:
-        path = self._record()
+        path, outdated = self._record(), self._elsewhere()
         if self._shown:
             data = orjson.dumps({mark: asdict(shown) for mark, shown in self._shown.items()})
             await asyncio.to_thread(replace, path, data, mode=0o600)
-            return
-        try:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-        except OSError as error:
-            raise failure(path, error) from error
+        else:
+            outdated.append(path)
+        for one in outdated:
+            try:
+                await asyncio.to_thread(one.unlink, missing_ok=True)
+            except OSError as error:
+                raise failure(one, error) from error
 
 
 def _lives(socket: Socket, pid: int, start: int) -> bool:

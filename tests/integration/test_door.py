@@ -125,8 +125,10 @@ def test_closing_lets_the_next_daemon_in_and_leaves_a_successors_socket_alone(ro
     door.start_as_foreground(root).close()
 
 
-def test_an_unsafe_run_directory_is_an_error_of_the_operator(root):
+def test_an_unsafe_run_directory_is_an_error_of_the_operator(root, monkeypatch):
     project.run_dir(root).chmod(0o777)
+    (root / "other").mkdir()
+    monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(root / "other"))
     for attempt in (lambda: door.start_as_foreground(root), lambda: door.adopt(0, 1, root)):
         with pytest.raises(Environment) as refused:
             attempt()

@@ -340,13 +340,17 @@ def test_another_refusal_is_waited_out(bench):
     assert "result" in one.answer(1)
 
 
-def test_a_run_directory_open_to_others_is_refused(bench):
+def test_run_directories_open_to_others_are_refused(bench):
     bench.run.chmod(0o777)
-    one = bench.client(**SHORT)
+    other = bench.base / "other"
+    other.mkdir()
+    one = bench.client(**SHORT, env={"ORCHESTRATOR_STATE_DIR": str(other)})
     one.call(1, "effect")
     error = known(one.answer(1)["result"]["structuredContent"]["error"])
     assert error["code"] == "run_dir_unsafe"
     assert str(bench.run) in error["message"]
+    assert str(other) in error["message"]
+    assert list(other.iterdir()) == []
     assert list(bench.run.iterdir()) == []
     bench.run.chmod(0o700)
     one.call(2, "effect")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import hook, project
+from orchestrator.trust import state_dir
 from tests.hooks import HOOK, Hook, stop
 from tests.stage import BOUND_S, until
 
@@ -224,6 +225,28 @@ def test_a_run_directory_that_is_a_link_is_not_spoken_to(door):
     assert door.heard == []
 
 
+@pytest.mark.parametrize("first", ["open to others", "dead, and the word says so", "dead, and a stranger's word"])
+def test_a_daemon_in_the_state_directory_is_found(door, first):
+    made = door.place
+    door.base.chmod(0o755)
+    door.listen({"answer": "wake", "reason": "call"})
+    if first != "open to others":
+        door.base.chmod(0o700)
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(made / "socket"))
+        (door.root / ".agents").mkdir()
+        (door.root / ".agents" / "lock").write_text("state 1\n" if "says" in first else "tmp 1\n")
+    env = {**door.agent, "ORCHESTRATOR_STATE_DIR": os.environ["ORCHESTRATOR_STATE_DIR"]}
+    assert door.hook(env=env).said(SOON_S) == {"decision": "block", "reason": "call"}
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(door):
+    (door.root / ".agents").mkdir()
+    os.mkfifo(door.root / ".agents" / "lock")
+    door.listen({"answer": "wake", "reason": "call"})
+    assert door.hook().said(SOON_S) == {"decision": "block", "reason": "call"}
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_at_once(door, sign):
     one = held(door)
@@ -368,9 +391,12 @@ def test_a_master_finds_the_daemon_above_its_directory_and_of_the_main_tree_of_a
 
 def test_its_run_directory_and_names_are_the_projects(door, monkeypatch):
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(door.base))
-    assert hook.run_dir(str(door.root)) is None  # it makes nothing
+    assert hook.run_dirs(str(door.root)) == []  # it makes nothing
     project.run_dir(door.root)
-    assert hook.run_dir(str(door.root)) == str(door.place)
+    assert hook.run_dirs(str(door.root)) == [str(door.place)]
+    assert hook.state_dir() == str(state_dir.state_dir())
+    monkeypatch.delenv("ORCHESTRATOR_STATE_DIR")
+    assert hook.state_dir() == str(state_dir.state_dir())
     assert project.PROTO == hook.PROTO
     assert (hook.AGENT_ID, hook.AGENT_EPOCH, hook.AGENT_SECRET) == project.AGENT_ENV
     assert project.hook_command() == HOOK

@@ -1,16 +1,23 @@
 """Which project a directory belongs to, and where its run directory is."""
 
+import fcntl
 import os
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from orchestrator import project
+from orchestrator import errors, project
 from orchestrator.project import Project, RunDirUnsafe, find_project, named_project, run_dir
+from orchestrator.store.claim import claim
+from orchestrator.store.files import Paths
+from orchestrator.trust import lock_word
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +31,14 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(at))
     monkeypatch.delenv("ORCHESTRATOR_RUN_BASE", raising=False)
     return at
+
+
+@pytest.fixture
+def state(own_world, monkeypatch):
+    """A state directory of the test's own, with a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(dir=own_world, prefix="s") as base:
+        monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", f"{base}/s")
+        yield Path(base) / "s"
 
 
 def make(at, *paths):
@@ -159,29 +174,168 @@ def test_two_projects_have_two_run_directories(home, monkeypatch):
 
 @pytest.mark.parametrize("level", ["base", "own"])
 @pytest.mark.parametrize("mode", [0o777, 0o701, 0o750])
-def test_a_run_directory_open_to_others_is_refused(home, monkeypatch, level, mode):
+def test_a_run_directory_open_to_others_is_not_used_but_the_one_in_the_state_directory(
+    home, monkeypatch, level, mode, state
+):
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "r"))
     own = run_dir(home / "a")
     (own.parent if level == "base" else own).chmod(mode)
-    with pytest.raises(RunDirUnsafe, match="open to others"):
-        run_dir(home / "a")
+    assert run_dir(home / "a") == state / "run" / own.name
+    assert "open to others" in project.trouble_of_first(home / "a")
+    assert project.run_dirs(home / "a") == [state / "run" / own.name]
 
 
-def test_a_link_or_a_file_in_place_of_the_run_directory_is_refused(home, monkeypatch):
-    make(home / "real").chmod(0o700)
-    (home / "r").symlink_to(home / "real")
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_a_link_or_a_file_in_place_of_the_run_directory_is_not_followed(home, monkeypatch, state, what):
+    if what == "link":
+        make(home / "real").chmod(0o700)
+        (home / "r").symlink_to(home / "real")
+    else:
+        (home / "r").write_text("")
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "r"))
-    with pytest.raises(RunDirUnsafe, match="not a directory"):
-        run_dir(home / "a")
-    (home / "r").unlink()
+    assert run_dir(home / "a").parent == state / "run"
+    assert what == "file" or not list((home / "real").iterdir())
+
+
+@pytest.mark.parametrize("way", ["open", "file", "nested"])
+def test_where_neither_can_be_used_both_reasons_are_told(home, monkeypatch, state, way):
     (home / "r").write_text("")
-    with pytest.raises(RunDirUnsafe, match="not a directory"):
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "r"))
+    if way == "open":
+        state.mkdir(mode=0o755)
+    elif way == "file":
+        state.write_text("")
+    else:
+        (state / "run").mkdir(parents=True)
+        state.chmod(0o700)
+        (state / "run").chmod(0o777)
+    with pytest.raises(RunDirUnsafe) as refused:
         run_dir(home / "a")
+    assert str(home / "r") in str(refused.value)
+    assert str(state) in str(refused.value)
 
 
-def test_a_socket_path_too_long_for_the_system_is_refused_before_it_fails(home, monkeypatch):
+def test_its_next_step_is_one_for_the_relay_and_the_table():
+    assert errors.CODES["run_dir_unsafe"][2] == project.RUN_DIR_STEP
+
+
+def test_a_socket_path_too_long_for_the_system_is_refused_before_it_fails(home, monkeypatch, state):
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / ("x" * 100)))
-    with pytest.raises(RunDirUnsafe, match="longer than 107 bytes"):
+    assert run_dir(home / "a").parent == state / "run"
+    long = home / ("y" * 100)
+    monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(long))
+    with pytest.raises(RunDirUnsafe, match=r"y/run/\w+ is longer than 107 bytes"):
+        run_dir(home / "a")
+    assert not long.exists(), "it is not made in vain"
+
+
+# -- the word in .agents/lock -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def team(home, state, monkeypatch):
+    """A project with an empty `.agents/` whose first run directory is usable, and whose second one is there."""
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "r"))
+    at = make(home / "a", ".agents")
+    with monkeypatch.context() as patch:
+        (home / "f").write_text("")
+        patch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "f"))
+        run_dir(at)
+    return at
+
+
+def test_the_word_counts_while_a_process_holds_the_lock(team, state):
+    first = run_dir(team)
+    held = claim(Paths(team), lock_word.STATE)
+    assert (team / ".agents" / "lock").read_text().split() == ["state", held.token]
+    assert run_dir(team) == state / "run" / first.name
+    held.release()
+    assert (team / ".agents" / "lock").read_text().split()[0] == "state"
+    assert run_dir(team) == first
+
+
+def test_the_word_counts_only_for_a_directory_that_is_private(team, state):
+    first = run_dir(team)
+    held = claim(Paths(team), lock_word.STATE)
+    (state / "run" / first.name).chmod(0o755)
+    assert run_dir(team) == first
+    held.release()
+    held = claim(Paths(team), lock_word.TMP)
+    first.chmod(0o777)
+    (state / "run" / first.name).chmod(0o700)
+    assert run_dir(team) == state / "run" / first.name
+    held.release()
+
+
+def test_a_held_lock_without_a_word_or_with_another_one_decides_nothing(team):
+    first = run_dir(team)
+    for text in ("", "elsewhere", "/tmp/x", "states", "state\0", "\xff" * 1000):
+        held = claim(Paths(team))
+        (team / ".agents" / "lock").write_bytes(text.encode("latin1"))
+        assert run_dir(team) == first, text
+        held.release()
+
+
+@pytest.mark.parametrize("what", ["fifo", "link", "dangling", "directory", "huge", "socket"])
+def test_a_lock_that_came_from_elsewhere_is_not_believed_and_never_waited_for(team, state, what, monkeypatch):
+    lock = team / ".agents" / "lock"
+    if what == "fifo":
+        os.mkfifo(lock)
+    elif what == "directory":
+        lock.mkdir()
+    elif what == "huge":
+        with lock.open("wb") as file:
+            file.write(b"state ")
+            file.truncate(1 << 40)
+    elif what == "socket":
+        monkeypatch.chdir(lock.parent)  # its path may be longer than a socket's
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind("lock")
+    else:
+        lock.symlink_to(team / "nothing" if what == "dangling" else make(team, "b") / "c")
+        (team / "c").write_text("state 1")
+    found = []
+    looking = threading.Thread(target=lambda: found.append(run_dir(team)), daemon=True)
+    looking.start()
+    looking.join(30)
+    assert found == [run_dir(team)]
+    assert found[0].parent != state / "run"
+
+
+def test_a_second_that_a_daemon_holds_is_used_without_a_word(team, state):
+    """A daemon that began there before anything was written has no lock in the project yet."""
+    first = run_dir(team)
+    second = state / "run" / first.name
+    with (second / "lock").open("w") as lock:
+        assert run_dir(team) == first, "nobody holds it"
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run_dir(team) == second
+    assert run_dir(team) == first
+
+
+def test_a_stop_in_the_second_holds_when_the_first_is_usable_again(team, state):
+    first = run_dir(team)
+    (state / "run" / first.name / project.STOPPED).touch()
+    assert run_dir(team) == state / "run" / first.name
+    (state / "run" / first.name / project.STOPPED).unlink()
+    assert run_dir(team) == first
+
+
+def test_a_user_without_a_home_directory_uses_the_first(home, monkeypatch):
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(home / "r"))
+    monkeypatch.delenv("ORCHESTRATOR_STATE_DIR")
+    monkeypatch.setenv("HOME", "")
+
+    def unknown(_):
+        raise KeyError
+
+    monkeypatch.setattr(project.state_dir.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(project, "_bases", {})
+    assert run_dir(home / "a").parent == home / "r"
+    assert project.run_dirs(home / "a") == [run_dir(home / "a")]
+    assert project.run_bases() == [home / "r"]
+    (home / "r").chmod(0o777)
+    with pytest.raises(RunDirUnsafe, match="no home directory"):
         run_dir(home / "a")
 
 
@@ -191,6 +345,7 @@ from pathlib import Path
 from orchestrator import project  # while we may still read the installation
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.environ["HOME"] = "/nonexistent"
+os.environ["ORCHESTRATOR_STATE_DIR"] = "/nonexistent/state"
 for base in sys.argv[1:]:
     os.environ["ORCHESTRATOR_RUN_BASE"] = base
     try:
@@ -218,8 +373,8 @@ def test_another_user_cannot_use_or_make_our_run_directory(tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         ours, new, kind = done.stdout.splitlines()
-        assert ours == f"{shared / 'ours'} belongs to user 0, not to 65534"
-        assert new.startswith(f"the run directory {shared / 'new'} cannot be made")
+        assert f"{shared / 'ours'} belongs to user 0, not to 65534" in ours
+        assert f"the run directory {shared / 'new'} cannot be made" in new
         assert kind == "cwd", "what cannot be read does not count, and is no error"
 
 

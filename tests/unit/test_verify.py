@@ -717,10 +717,15 @@ def test_the_command_knows_a_daemon_by_its_locks_and_takes_none(here, capsys):
     assert app.main(["verify"]) == 0  # there is no word of a good end: the daemon was killed
     assert "killed" in capsys.readouterr().out
     place_here = command.project_here()
-    (command.project.run_dir(place_here.root) / "clean").touch()
+    lock = claim(Paths(here.root), "tmp")
+    lock.release()
+    left = command.project.run_dir(place_here.root) / "clean"
+    left.write_text("of another daemon")
+    assert app.main(["verify"]) == 0, "it was left by a daemon before the last one"
+    left.write_text(lock.token)
     assert app.main(["verify"]) == 6
     capsys.readouterr()
-    lock = claim(Paths(here.root))
+    lock = claim(Paths(here.root), "tmp")
     try:
         assert app.main(["verify", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
@@ -728,6 +733,7 @@ def test_the_command_knows_a_daemon_by_its_locks_and_takes_none(here, capsys):
         assert told["left_out"]
     finally:
         lock.release()
+    left.write_text(lock.token)
     assert app.main(["verify"]) == 6
 
 

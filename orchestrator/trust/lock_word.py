@@ -1,0 +1,109 @@
+"""`.agents/lock`: whether a process holds it, and the word in it that says which run directory its holder uses.
+
+The file lies where git and tar may write. So its content counts only while the lock is held, and it never names a
+path. Touches that one file. Standard library only: every relay reads it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+TMP = "tmp"
+"""The run directory below /tmp."""
+STATE = "state"
+"""The run directory below the user's state directory."""
+_MAX = 64
+
+
+class NotOurs(Exception):
+    """The file cannot carry a word; the message is one sentence naming the path."""
+
+
+def said(path: str | os.PathLike[str]) -> str:
+    """The word of the process that holds the lock; an empty string while nobody does."""
+    found = _look(path)
+    words = found.split() if found is not None else []
+    return next((word for word in (TMP, STATE) if words[:1] == [word.encode()]), "")
+
+
+def held(path: str | os.PathLike[str]) -> bool:
+    """Whether a process holds the lock. Never blocks, and never makes the file.
+
+    The look takes a shared lock and releases it at once. Whoever claims the lock meanwhile is refused although nobody
+    holds it; this function tells it so, and it tries again.
+    """
+    return _look(path) is not None
+
+
+def token(path: str | os.PathLike[str]) -> str:
+    """The token that the last holder wrote behind its word; an empty string where there is none."""
+    with suppress(OSError):
+        fd = _open(path, os.O_RDONLY)
+        try:
+            words = os.read(fd, _MAX).split()
+            return words[1].decode("ascii", "replace") if len(words) == 2 else ""
+        finally:
+            os.close(fd)
+    return ""
+
+
+def write(fd: int, word: str, mark: str) -> bool:
+    """Write word and token into the lock file that the caller holds, durably; whether that was possible.
+
+    Where it is not (a full disk), the file is emptied: no word is better than the wrong one.
+    """
+    data = f"{word} {mark}\n".encode() if word else b""
+    try:
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
+        os.fsync(fd)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+        return False
+    return True
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Insist that the file, if there is one, is a regular file of one name; raises ``NotOurs``.
+
+    An archive may bring a link, and to write through it would destroy another file.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise NotOurs(f"{os.fspath(path)} is not a regular file")
+    if found.st_nlink > 1:
+        raise NotOurs(f"{os.fspath(path)} is a hard link to another file")
+
+
+def _look(path: str | os.PathLike[str]) -> bytes | None:
+    """The first bytes of the file while a process holds the lock; None otherwise."""
+    try:
+        fd = _open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with suppress(OSError):
+            return os.read(fd, _MAX)
+        return b""
+    except OSError:  # a file system without locks: nobody can be seen to hold it
+        return None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _open(path: str | os.PathLike[str], flags: int) -> int:
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError("not a regular file")
+    return fd
