@@ -184,14 +184,25 @@ def project_of(cwd: str) -> str | None:
 
 
 def main_tree(at: str) -> str | None:
-    """The main tree of the git worktree at ``at``; None when it is none."""
-    try:
-        with open(f"{at}/.git", encoding="utf-8", errors="surrogateescape") as file:
-            gitdir = os.path.join(at, file.read(4096).removeprefix("gitdir:").strip())
-        with open(f"{gitdir}/commondir", encoding="utf-8", errors="surrogateescape") as file:
-            return os.path.dirname(os.path.realpath(os.path.join(gitdir, file.read(4096).strip())))
-    except OSError:
+    """The main tree of the git worktree at ``at``, a real path; None when it is none (`project.worktree_at`)."""
+    named = text_of(f"{at}/.git")
+    if not named.startswith("gitdir:"):
         return None
+    try:
+        own = joined(at, named.removeprefix("gitdir:"))
+        common, back = joined(own, text_of(f"{own}/commondir")), joined(own, text_of(f"{own}/gitdir"))
+        owners = os.stat(f"{at}/.git").st_uid, os.geteuid()
+        if back != f"{at}/.git" or own.rpartition("/")[0] != f"{common}/worktrees":
+            return None
+        main, name = os.path.split(common)
+        return main if name == ".git" and os.stat(f"{own}/gitdir").st_uid in owners else None
+    except (OSError, ValueError):
+        return None
+
+
+def joined(base: str, text: str) -> str:
+    """The real path that a file of git names, relative to ``base`` unless it is absolute."""
+    return os.path.realpath(os.path.join(base, text.lstrip(" ").rstrip("\r\n")))
 
 
 def agent(root: str) -> Facts | None:

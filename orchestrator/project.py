@@ -101,6 +101,13 @@ RUN_DIR_STEP = (
 """The next step after ``RunDirUnsafe``: one that needs no rights over what belongs to another user."""
 
 
+class Worktree(NamedTuple):
+    """A linked git worktree: its own part of the repository, and the repository's ``.git``. Both are real paths."""
+
+    git_dir: Path
+    common: Path
+
+
 def version() -> str:
     """The version of the installed distribution: slower than ``VERSION``, right for a repackaged build."""
     from importlib.metadata import PackageNotFoundError  # noqa: PLC0415 - not on the relay's path
@@ -224,7 +231,7 @@ def barred_roots() -> tuple[Path, ...]:
 def main_tree(start: Path) -> Path:
     """``start`` (a real path), or its counterpart in the main tree where it lies in a git worktree.
 
-    A submodule is no worktree.
+    A submodule is no worktree, and neither is a directory that only says it is one (`worktree_at`).
     """
     barred = barred_roots()
     for at in (start, *start.parents):
@@ -233,23 +240,66 @@ def main_tree(start: Path) -> Path:
         mark = at / ".git"
         if os.path.isdir(mark):
             return start
-        try:
-            text = mark.read_text("utf-8", "surrogateescape")
-            if not text.startswith("gitdir:"):
-                continue
-            gitdir = at / text.removeprefix("gitdir:").strip()
-            # Only a worktree's git directory has this file; a submodule's is a repository of its own.
-            common = gitdir / (gitdir / "commondir").read_text("utf-8", "surrogateescape").strip()
-        except OSError:
-            if os.path.lexists(mark):
-                return start
+        text, _ = _text(mark)
+        if text is not None and not text.startswith(_GITDIR):
             continue
-        common = Path(os.path.realpath(common))
-        main = common.parent
-        if common.name != ".git" or main in barred:  # a bare repository has no main tree
-            return start
-        return main / start.relative_to(at)
+        if text is None and not os.path.lexists(mark):
+            continue
+        tree = worktree_at(at)
+        if tree is None or tree.common.name != ".git" or tree.common.parent in barred:
+            return start  # a bare repository has no main tree
+        return tree.common.parent / start.relative_to(at)
     return start
+
+
+def worktree_at(at: Path) -> Worktree | None:
+    """The linked git worktree whose top is ``at``; None for a main tree, a submodule, and what is none at all.
+
+    A file called ``.git`` is believed only where the repository that it names has this directory among its
+    worktrees, and belongs to this user or to the owner of the file: a file in an unpacked archive may name any
+    repository. Reads three small files, runs no git, and never raises.
+    """
+    at = Path(os.path.realpath(at))
+    try:
+        text, owner = _text(at / ".git")
+        if text is None or not text.startswith(_GITDIR):
+            return None
+        own = _joined(at, text.removeprefix(_GITDIR))
+        common, _ = _text(own / "commondir")
+        back, knower = _text(own / "gitdir")
+        if common is None or back is None or knower not in (owner, os.geteuid()):
+            return None
+        found = Worktree(own, _joined(own, common))
+        known = own.parent == found.common / "worktrees" and _joined(own, back) == at / ".git"
+    except ValueError:  # a NUL in a name
+        return None
+    return found if known else None
+
+
+_GITDIR = "gitdir:"
+_TEXT_MAX = 1 << 14  # no path is longer, with a few words around it
+
+
+def _joined(base: Path, text: str) -> Path:
+    """The real path that a file of git names, relative to ``base`` unless it is absolute."""
+    return Path(os.path.realpath(base / text.lstrip(" ").rstrip("\r\n")))
+
+
+def _text(path: Path) -> tuple[str | None, int]:
+    """The content of a small file and its owner's id; None for what is no readable regular file. Never blocks."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None, -1
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _TEXT_MAX:
+            return None, -1
+        return os.fsdecode(os.read(fd, _TEXT_MAX)), found.st_uid
+    except OSError:
+        return None, -1
+    finally:
+        os.close(fd)
 
 
 # -- the two run directories --------------------------------------------------------------------------------------

@@ -71,8 +71,6 @@ def above(start: Path) -> Path | None:
     is one only for who stands in it.
     """
     main = main_tree(start)
-    if main != start and not _known(start, main):
-        main = start
     if main != start:
         own = next((at for at in _upwards(start, _top(start)) if is_project(at)), None)
         if own is not None:
@@ -173,21 +171,6 @@ def _upwards(start: Path, last: Path | None = None) -> Iterator[Path]:
 def _top(start: Path) -> Path | None:
     """The top of the git tree or worktree that a directory lies in."""
     return next((at for at in (start, *start.parents) if os.path.lexists(os.path.join(at, ".git"))), None)
-
-
-def _known(start: Path, main: Path) -> bool:
-    """Whether the repository that a worktree names knows it as well: a file called `.git` may name any repository."""
-    tree, repository = _top(start), _top(main)
-    if tree is None or repository is None:
-        return False
-    try:
-        text = (tree / ".git").read_text("utf-8", "surrogateescape")
-        own = _real(text.removeprefix("gitdir:").strip(), tree)
-        if own is None or own.parent != repository / ".git" / "worktrees":
-            return False
-        return _real((own / "gitdir").read_text("utf-8", "surrogateescape").strip(), own) == tree / ".git"
-    except (OSError, ValueError):
-        return False
 
 
 def _real(name: str, base: Path = _ROOT) -> Path | None:

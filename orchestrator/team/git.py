@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import Conflict, Environment
+from orchestrator.project import worktree_at
 from orchestrator.store.files import failure
 
 LIMIT = 4 << 20
@@ -145,14 +146,10 @@ def linked(tree: Path) -> Path | None:
     """The git directory of a linked worktree; None for a main tree, a submodule, and what is no worktree at all.
 
     git itself must not be asked first: in a directory that has lost its ``.git`` it would answer for the repository
-    above.
+    above, and a ``.git`` file that came with an archive may name any repository.
     """
-    try:
-        text = (tree / ".git").read_text("utf-8", "surrogateescape")
-        found = tree / text.removeprefix("gitdir:").lstrip(" ").removesuffix("\n")
-        return found if text.startswith("gitdir:") and (found / "commondir").is_file() else None
-    except OSError:
-        return None
+    found = worktree_at(tree)
+    return found.git_dir if found is not None else None
 
 
 def under_way(git_dir: Path) -> str | None:

@@ -379,6 +379,7 @@ def test_a_master_finds_the_daemon_above_its_directory_and_of_the_main_tree_of_a
     (git / "worktrees" / "w").mkdir(parents=True)
     (git / "worktrees" / "w" / "commondir").write_text("../..\n")
     tree = door.root.parent / "w"
+    (git / "worktrees" / "w" / "gitdir").write_text(f"{tree}/.git\n")
     (tree / "src").mkdir(parents=True)
     (tree / ".git").write_text(f"gitdir: {git}/worktrees/w\n")
     assert hook.project_of(str(deep)) is None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import errors, project
-from orchestrator.project import Project, RunDirUnsafe, find_project, named_project, run_dir
+from orchestrator.project import Project, RunDirUnsafe, find_project, main_tree, named_project, run_dir
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths
 from orchestrator.trust import lock_word
@@ -140,7 +140,71 @@ def test_a_submodule_stays_its_own(home):
     assert find_project(home / "outer" / "sub") == Project(home / "outer" / "sub", "git")
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "gitdir: /nowhere", "gitdir: ../gone\n"])
+@pytest.fixture
+def worktree(home):
+    """A repository, and a linked worktree of it."""
+    main = make(home / "main")
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "x")
+    git(main, "worktree", "add", "-q", "../tree")
+    return main, home / "tree"
+
+
+def test_a_worktree_that_git_moved_belongs_to_the_main_tree(worktree, home):
+    main, tree = worktree
+    git(main, "worktree", "move", str(tree), str(home / "moved"))
+    assert main_tree(home / "moved") == main
+    make(home / "moved", "sub")
+    assert main_tree(home / "moved" / "sub") == main / "sub"
+
+
+def test_a_worktree_with_relative_paths_belongs_to_the_main_tree(worktree, home):
+    main, tree = worktree
+    own = main / ".git" / "worktrees" / "tree"
+    (tree / ".git").write_text(f"gitdir: {os.path.relpath(own, tree)}\n")
+    (own / "gitdir").write_text(f"{os.path.relpath(tree / '.git', own)}\n")
+    assert main_tree(tree) == main
+    # Relative paths stay right when both are moved together.
+    make(home / "both")
+    for one in (main, tree):
+        one.rename(home / "both" / one.name)
+    assert main_tree(home / "both" / "tree") == home / "both" / "main"
+
+
+def test_a_worktree_that_git_made_with_relative_paths_belongs_to_the_main_tree(worktree, home):
+    main, _ = worktree
+    git(main, "-c", "worktree.useRelativePaths=true", "worktree", "add", "-q", "../other")
+    assert main_tree(home / "other") == main
+
+
+def test_a_worktree_made_through_a_link_belongs_to_the_main_tree(home):
+    make(home / "real" / "main")
+    (home / "link").symlink_to(home / "real")
+    git(home / "link" / "main", "init", "-q")
+    git(home / "link" / "main", "commit", "-q", "--allow-empty", "-m", "x")
+    git(home / "link" / "main", "worktree", "add", "-q", str(home / "link" / "tree"))
+    assert find_project(home / "link" / "tree") == Project(home / "real" / "main", "git")
+    own = home / "real" / "main" / ".git" / "worktrees" / "tree"
+    (own / "gitdir").write_text(f"{home}/link/tree/.git\n")  # as an older git writes it
+    assert find_project(home / "link" / "tree") == Project(home / "real" / "main", "git")
+
+
+def test_a_worktree_in_a_worktree_and_one_in_its_main_tree_belong_to_the_main_tree(worktree, home):
+    main, tree = worktree
+    for at in (main / "inner", tree / "inner"):
+        git(main, "worktree", "add", "-q", "-b", f"in-{at.parent.name}", str(at))
+        assert main_tree(at) == main
+
+
+def test_a_worktree_in_a_directory_whose_name_ends_in_a_space_belongs_to_the_main_tree(home):
+    main = make(home / "main ")
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "x")
+    git(main, "worktree", "add", "-q", "-b", "x", "../tree ")
+    assert main_tree(home / "tree ") == main
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "gitdir: /nowhere", "gitdir: ../gone\n", "gitdir: a\0b", "gitdir:"])
 def test_a_broken_git_file_is_no_error(home, text):
     at = make(home / "p", "sub")
     (at / ".git").write_text(text)

@@ -127,7 +127,10 @@ def _exists(path: Path) -> bool:
 def _is_worktree(at: Path) -> bool:
     """Whether a repository inside is another worktree; of a submodule the file names its modules/ instead."""
     try:
-        return (at / ".git").is_file() and _WORKTREE in (at / ".git").read_bytes()[:4096]
+        if not (at / ".git").is_file():
+            return False
+        with (at / ".git").open("rb") as file:
+            return _WORKTREE in file.read(4096)
     except OSError:
         return False
 
