@@ -31,7 +31,7 @@ class SquadWiring:
     """Squads of one daemon, from its start to its end."""
 
     def __init__(self, roster: Roster, windows: Windows) -> None:
-        self.squads = Squads(roster.paths, roster.clock, roster.config)
+        self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
         self.library = Library(roster.root)
         self._showing = Showing(roster, windows)
         offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show)

@@ -72,8 +72,12 @@ class Squad:
 class Squads:
     """The squads of one project."""
 
-    def __init__(self, paths: Paths, clock: Clock, config: Callable[[], Config]) -> None:
+    def __init__(
+        self, paths: Paths, clock: Clock, config: Callable[[], Config], claim: Callable[[], None] = lambda: None
+    ) -> None:
+        """``claim`` is called before anything is written: it refuses where another daemon has the project's files."""
         self._paths = paths
+        self._claim = claim
         self._clock = clock
         self._config = config
         self._squads: dict[str, Squad] = {}
@@ -241,6 +245,7 @@ class Squads:
     async def _run(self, squad: Squad, plans: Sequence[Plan], request: Request) -> None:
         """The life of a squad; ends with it written down, or ``failed`` when not even its beginning could be."""
         try:
+            self._claim()
             await asyncio.to_thread(self._lay_out, squad, plans)
             steps.passed("squad:prepared")
             await squad.book.write()

@@ -149,6 +149,12 @@ class Paths:
         return log.with_name(f"{log.name}.quarantine-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}")
 
 
+def ensure_home(paths: Paths) -> None:
+    """Make `.agents/`, to be claimed; BadRequest ``path_escape`` when it is a link out of the project."""
+    confine(paths.root, str(paths.home), what=".agents")
+    make_dir(paths.home, 0o755)
+
+
 def ensure_agents_dir(paths: Paths) -> None:
     """Make `.agents/` with its agents and run directories, its generated .gitignore and identity; harmless again.
 

@@ -22,7 +22,7 @@ from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.store.claim import Claim, claim, taken
-from orchestrator.store.files import Paths, check_id, ensure_agents_dir, make_dir, of_the_machine
+from orchestrator.store.files import Paths, check_id, ensure_agents_dir, ensure_home, make_dir, of_the_machine
 from orchestrator.store.segments import log_exists
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import Run
@@ -248,8 +248,9 @@ class Roster:
         for run in self.runs.values():
             if run.live and not run.journal.in_place():
                 raise Environment("io_failed", f"{run.journal.path} has gone while the daemon wrote it", PUT_BACK)
+        ensure_home(self.paths)
+        self._claim()  # before the identity: another daemon's must not be written over
         ensure_agents_dir(self.paths)
-        self._claim()
         self.checkpoints.open()
 
     def keep_claim(self) -> None:
