@@ -133,6 +133,19 @@ def test_kill_9_of_the_worker_removes_the_files_with_the_command(bench):
     assert task_files(bench) == []
 
 
+def test_the_name_of_the_project_is_no_pattern(tmp_path):
+    root = tmp_path / "a *\n; [b]"
+    root.mkdir()
+    (tmp_path / "a task-1").write_text("not ours")
+    with opened(root) as bench:
+        process, files = at_work(bench, {"command": HOLDS, "private": True})
+        assert len(files) == 2
+        process.kill()
+        bench.nothing_left()
+        assert task_files(bench) == []
+    assert (tmp_path / "a task-1").exists()
+
+
 def test_kill_9_of_the_worker_and_its_guard_leaves_the_files_to_the_next_life(bench):
     process, files = at_work(bench, {"command": HOLDS, "private": True})
     children = psutil.Process(process.pid).children
