@@ -20,6 +20,7 @@ from typing import Any
 
 from orchestrator import steps
 from orchestrator.errors import BadRequest
+from orchestrator.trust.provenance import Provenance
 from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
 from orchestrator.worker_link import Ended, Link, Refused
 from orchestrator.worker_task_file import VARIABLE, TaskFiles
@@ -228,7 +229,8 @@ def main(server: Sequence[str] | None = None) -> int:
     pane.say(f"orchestrator: agent {agent_id}, starting")
     engine = identity.project / ".agents" / "agents" / agent_id / "engine"
     files = TaskFiles(engine)
-    guard = Guard(engine / "worker.json", files.prefix)
+    seal = Provenance(identity.project / ".agents").seal("agent", agent_id, "worker")
+    guard = Guard(engine / "worker.json", files.prefix, seal)
     if (left := guard.end_previous()) is not None:
         pane.say(f"orchestrator: ended process group {left}, left by an earlier life", "33")
     files.remove_previous()

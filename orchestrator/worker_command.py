@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.trust.seals import Seal
 from orchestrator.worker_task_file import VARIABLE
 
 CHUNK = 65_536
@@ -188,8 +189,9 @@ class Guard:
     That process also removes the files whose paths begin with ``files``; empty: none.
     """
 
-    def __init__(self, record: Path, files: str = "") -> None:
-        self._record, self._files = record, files
+    def __init__(self, record: Path, files: str = "", seal: Seal | None = None) -> None:
+        """``seal`` is that of the record; without one, or where it does not hold, a record names no group."""
+        self._record, self._files, self._seal = record, files, seal
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
@@ -201,7 +203,8 @@ class Guard:
         with contextlib.suppress(OSError):
             self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._record.touch(mode=0o600)
-            self._record.write_text(json.dumps({"pid": pid, "started": _started(pid), "boot": _boot()}))
+            named = {"pid": pid, "started": _started(pid), "boot": _boot()}
+            self._record.write_text(json.dumps(named if self._seal is None else self._seal.sealed(named)))
         self._tell(f"{pid}\n")
 
     def rest(self) -> None:
@@ -214,6 +217,8 @@ class Guard:
         """Kill the group that an earlier life of this worker left behind; its id, or None."""
         try:
             left = json.loads(self._record.read_text())
+            if self._seal is None or not self._seal.holds(left):
+                return None
             pid, started, boot = int(left["pid"]), left["started"], left["boot"]
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -163,7 +163,7 @@ class Connection:
         try:
             while data := await self._out.read(READ):
                 for line in lines.feed(data):
-                    await self._take(json.loads(line if isinstance(line, bytes) else b"null"))
+                    await self._take(json.loads((line if isinstance(line, bytes) else b"") or b"null"))
         except (ValueError, RecursionError, Lost) as error:
             why = f"the server said what is no MCP ({error})"
         finally:

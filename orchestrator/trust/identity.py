@@ -115,8 +115,10 @@ def _claimed(directory: Path) -> str | None:
     # Not private: a project may be shared, and the file is no secret. Only its form is insisted on.
     with suppress(OSError, ValueError, LookupError, TypeError):
         fd = os.open(directory / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            claimed = json.loads(file.read(4096))["id"]
+        try:
+            claimed = json.loads(os.read(fd, 4096))["id"]
+        finally:
+            os.close(fd)
         if isinstance(claimed, str) and _ID.fullmatch(claimed):
             return claimed
     return None

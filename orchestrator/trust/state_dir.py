@@ -83,11 +83,14 @@ def read(path: Path, limit: int = 1 << 20) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
+    try:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            return None
-        return file.read(limit)
+        private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        return os.read(fd, limit) if private else None
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def write(path: Path, data: bytes) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from orchestrator import errors, worker, worker_link
+from orchestrator.trust.provenance import Provenance
 from tests.stage import until
 
 HERE = Path(__file__).parent
@@ -35,6 +36,8 @@ class Bench:
         self.script = root / "script.json"
         self.artifacts = root / ".agents" / "agents" / "lint" / "artifacts"
         self.pane = root / "pane.txt"
+        (root / ".agents").mkdir()
+        Provenance(root / ".agents").establish()
         self.processes: list[subprocess.Popen] = []
         self.limits: dict = {}  # constants of the worker that a test wants otherwise
 

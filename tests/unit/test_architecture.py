@@ -37,9 +37,9 @@ LAYERS = {
     "spawn": {"trust", "roles", "config", "store", "core", "errors", "clock", "project", "steps", "processes"},
     "gsd": {"config", "store", "core", "errors", "clock", "project", "data"},
     "setup": {"errors", "project", "config", "core", "data"},
-    "worker": {"errors", "project", "worker_command", "worker_link", "worker_task_file", "steps"},
+    "worker": {"errors", "project", "trust", "worker_command", "worker_link", "worker_task_file", "steps"},
     "worker_link": {"project", "wire"},
-    "worker_command": {"errors", "steps", "worker_task_file"},
+    "worker_command": {"errors", "steps", "trust", "worker_task_file"},
     "worker_task_file": set(),
     "server": {
         "team", "squad", "spawn", "gsd", "trust", "roles", "config", "config_watch", "core", "errors", "clock", "project", "data",

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.trust.identity import Identity
+from orchestrator.trust.seals import Seal
 from orchestrator.worker_command import MAX_LINE_BYTES, BadPayload, Guard, plain_lines, read_payload
 
 
@@ -91,15 +93,17 @@ def test_a_record_of_another_boot_or_a_reused_number_kills_nobody(tmp_path, monk
 
     from orchestrator import worker_command
 
+    seal = Seal(Identity("0" * 32, b"k" * 32, tmp_path), "agent", "a", "worker")
     own = {"pid": os.getpid(), "started": worker_command._started(os.getpid()), "boot": worker_command._boot()}
     for left in ({**own, "boot": "other"}, {**own, "started": 1}, {**own, "pid": 1}, {**own, "pid": -1}, {}, []):
-        record.write_text(json.dumps(left))
-        assert Guard(record).end_previous() is None
-    record.write_text("not json")
-    assert Guard(record).end_previous() is None
+        record.write_text(json.dumps(seal.sealed(left) if left else left))
+        assert Guard(record, "", seal).end_previous() is None
+    for text in ("not json", json.dumps(own), json.dumps({**seal.sealed(own), "pid": os.getppid()})):
+        record.write_text(text)
+        assert Guard(record, "", seal).end_previous() is None, "nobody of this machine wrote it"
     assert killed == []
-    record.write_text(json.dumps(own))
-    assert Guard(record).end_previous() == os.getpid()
+    record.write_text(json.dumps(seal.sealed(own)))
+    assert Guard(record, "", seal).end_previous() == os.getpid()
     assert killed == [(os.getpid(), signal.SIGKILL)]
     assert not record.exists()
 
