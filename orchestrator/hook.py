@@ -275,7 +275,7 @@ def answer(facts: Facts) -> str:
     patient = is_agent and facts.get("hook_event_name") in TURN_ENDS
     until = time.monotonic() + RETRY_S
     while True:
-        sock = connect(root)
+        sock = connect(root, str(who["id"]) if who else "")
         if sock is not None:
             boot += 1
             word = exchange(sock, hello(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
@@ -291,18 +291,24 @@ def answer(facts: Facts) -> str:
             return NOTHING
 
 
-def connect(root: str) -> socket.socket | None:
-    """A connection to the project's daemon, None when nothing listens."""
+def connect(root: str, agent_id: str) -> socket.socket | None:
+    """A connection to the daemon, for an agent by its own socket where that answers; None when nothing listens."""
     for directory in run_dirs(root):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(5.0)
-        try:
-            sock.connect(f"{directory}/socket")
-        except OSError:
-            sock.close()
-            continue
-        return sock
+        for name in (agent_socket(agent_id), "socket") if agent_id else ("socket",):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(5.0)
+            try:
+                sock.connect(f"{directory}/{name}")
+            except OSError:
+                sock.close()
+            else:
+                return sock
     return None
+
+
+def agent_socket(agent_id: str) -> str:
+    """The name of an agent's own socket, as `project.agent_socket` has it."""
+    return f"a{sha256(os.fsencode(agent_id)).hexdigest()[:5]}"
 
 
 def watched_parent() -> int:

@@ -1,7 +1,7 @@
 """The launch stub: the first process of an agent's pane, which waits for the daemon and becomes the agent's CLI.
 
-Standard library only. It reads the launch file, asks tmux, and execs; the CLI keeps its pid, so that the daemon
-knows the process before the CLI runs. No shell is involved.
+Standard library only. It reads the launch file, asks tmux, writes itself down as an agent, and execs; the CLI keeps
+its pid, so that every daemon of the user knows the process before the CLI runs. No shell is involved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from orchestrator.trust import state_dir
+from orchestrator.trust import launched, state_dir
 from orchestrator.trust.provenance import Provenance
 
 WAIT_S = 60.0
@@ -56,13 +56,15 @@ def main(arguments: Sequence[str]) -> int:
     ):
         sys.stderr.write(USAGE + "\n")
         return 2
-    if len(arguments) == 6:  # the pane has the environment of the tmux server, not the daemon's
+    os.environ.pop(state_dir.VARIABLE, None)  # the tmux server's; what counts is the daemon's
+    if len(arguments) == 6:
         os.environ[state_dir.VARIABLE] = arguments[5]
     agent_id, epoch, root = arguments[0], int(arguments[1]), Path(arguments[3])
     try:
         launch = read_launch(root, agent_id, epoch)
         wait_for_release(root, agent_id, epoch)
         check_pane(agent_id)
+        record(root, agent_id)
         become(launch)
     except Refusal as refusal:
         # Shown in the pane, which stays: the human and the daemon read the same sentence. The empty line first,
@@ -124,6 +126,14 @@ def check_pane(agent_id: str) -> None:
     tag = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout.strip()
     if not pane or tag != agent_id:
         raise Refusal(REFUSED, f"pane {pane or '(none)'} is tagged {tag!r}")
+
+
+def record(root: Path, agent_id: str) -> None:
+    """Write this process down as an agent's, before it runs anything of an agent; raises ``Refusal``."""
+    try:
+        launched.record_agent(str(root), agent_id)
+    except (state_dir.StateDirUnsafe, OSError) as error:
+        raise Refusal(NOT_STARTED, f"it cannot be written down as an agent: {error}") from error
 
 
 def become(launch: dict[str, Any]) -> NoReturn:

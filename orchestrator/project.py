@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -76,6 +77,7 @@ PLACES = ("ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR")
 # Stands in the environment of every process of a squad member; such a process leads nobody.
 MEMBER_ENV = "ORCHESTRATOR_MEMBER_ID"
 
+AGENT_SOCKET = re.compile(r"a[0-9a-f]{5}")  # in a run directory: no longer than SOCKET, whose path must fit
 SUN_PATH_MAX = 107  # bytes of a unix socket's path on Linux, without the NUL
 
 Kind = Literal["agents", "planning", "git", "cwd", "none"]
@@ -213,6 +215,11 @@ def why_not(directory: Path) -> str | None:
 def word_of(directory: Path) -> str:
     """The word (`lock_word`) for a run directory."""
     return lock_word.STATE if directory.parent == _state_base() else lock_word.TMP
+
+
+def agent_socket(agent_id: str) -> str:
+    """The name of an agent's own socket in the run directory; two agents may share one."""
+    return f"a{hashlib.sha256(os.fsencode(agent_id)).hexdigest()[:5]}"
 
 
 _MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (

@@ -34,7 +34,7 @@ from orchestrator.project import (
     STOPPED,
     VERSION,
     Project,
-    RunDirUnsafe,
+    agent_socket,
     own_command,
     run_dir,
 )
@@ -48,19 +48,20 @@ LOG_MAX = 4 << 20
 def connect(project: Project) -> socket.socket | None:
     """A connection (non-blocking) to the project's daemon, or None when nothing listens.
 
-    Whoever connects sends a ``hello`` first. Raises ``RunDirUnsafe``.
+    An agent's goes to its own socket; while that does not answer, for the daemon loads, to the project's. Whoever
+    connects sends a ``hello`` first. Raises ``RunDirUnsafe``.
     """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    try:
-        sock.connect(str(run_dir(project.root) / SOCKET))
-    except OSError:  # also a full backlog: it is retried like an absent daemon
-        sock.close()
-        return None
-    except RunDirUnsafe:
-        sock.close()
-        raise
-    return sock
+    directory, agent_id = run_dir(project.root), os.environ.get(AGENT_ENV[0])
+    for name in (agent_socket(agent_id), SOCKET) if agent_id else (SOCKET,):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            sock.connect(str(directory / name))
+        except OSError:  # also a full backlog: it is retried like an absent daemon
+            sock.close()
+        else:
+            return sock
+    return None
 
 
 def claim(directory: Path) -> tuple[int, socket.socket] | None:

@@ -20,7 +20,7 @@ from orchestrator.errors import Environment
 from orchestrator.project import Project
 
 _KNOWN = re.compile(
-    rf"{project.LOCK}|{project.SOCKET}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?|\.{project.SHOWN}\..+\.tmp"
+    rf"{project.LOCK}|{project.SOCKET}|{project.AGENT_SOCKET.pattern}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?|\.{project.SHOWN}\..+\.tmp"
 )
 _NAME = re.compile(r"[0-9a-f]{16}")
 

@@ -19,7 +19,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -31,14 +30,15 @@ from orchestrator import project
 from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.config_watch import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.processes import environ_of
-from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools
+from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
 from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.logs import configure_log
-from orchestrator.server.session import build, note_listed, serve
+from orchestrator.server.own_sockets import OwnSockets
+from orchestrator.server.peers import Peer, Peers
+from orchestrator.server.session import Admin, build, note_listed, serve
 from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
-from orchestrator.server.toolset import Client, Tool
+from orchestrator.server.toolset import Client, Tool, only_reading
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.server.turns import Turns
 from orchestrator.store.files import Paths
@@ -105,6 +105,8 @@ class Daemon:
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
         self.gsd = GsdWiring(str(opened.directory / project.LOG))
         self.queries: agent_queries.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
+        self.peers = Peers(self.roster)
+        self.own_sockets = OwnSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = Turns()
         self.idle_since = time.monotonic()
@@ -124,6 +126,8 @@ class Daemon:
         self._take_threads(loop)
         clean = self._was_clean()
         self.roster.load(clean=clean)
+        self.roster.listeners.append(self.own_sockets.seen)
+        self.own_sockets.begin(self.roster.agents.values())
         await self.supervisor.recover(clean=clean)
         self.roster.listeners.append(self.waker.seen)
         for entry in self.roster.agents.values():
@@ -157,6 +161,7 @@ class Daemon:
         for writer in self.clients.values():
             writer.transport.abort()
         listener.close()
+        await self.own_sockets.close()
         watcher.cancel()
         await self.gsd.close()
         await self.spawn.close()
@@ -202,6 +207,7 @@ class Daemon:
         if missing != self._missing and missing:
             log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)
         self._missing = missing
+        self.own_sockets.follow(self.roster.agents.values())
         self.squads.look_around()
         self.gsd.look_around()
         now = time.monotonic()
@@ -258,17 +264,22 @@ class Daemon:
 
     # -- connections --------------------------------------------------------------------------------------------
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept_own(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._accept(reader, writer, name)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: str = "") -> None:
+        """Serve a connection; ``own`` is the name of the agents' own socket by which it came."""
         client: Client | None = None
         try:
             sock: socket.socket = writer.get_extra_info("socket")
             if not door.peer_uid_ok(sock):
                 return
+            peer = self.peers.at(sock)  # before its hello: what it is now counts
             incoming = Incoming(reader, door.HELLO_MAX)
             line = await greeting.first_line(incoming, writer)
             if line is None:
                 return
-            client = await self._welcome(line, writer)
+            client = await self._welcome(line, writer, peer, own)
             if client is None:
                 return
             self.clients[client] = writer
@@ -289,7 +300,7 @@ class Daemon:
             self.idle_since = time.monotonic()
             writer.transport.abort()
 
-    async def _welcome(self, line: bytes, writer: asyncio.StreamWriter) -> Client | None:
+    async def _welcome(self, line: bytes, writer: asyncio.StreamWriter, peer: Peer, own: str) -> Client | None:
         """Answer the hello; None when the connection is not served."""
         try:
             hello = door.read_hello(line)
@@ -306,23 +317,17 @@ class Daemon:
             await greeting.refuse(writer, error)
             return None
         writer.write(greeting.ours(self.boot_id))
-        peer, _ = door.peer(writer.get_extra_info("socket"))
-        return greeting.client_of(hello, peer, rfc3339(self.clock.now()), self._inside_agent)
+        whose = self.own_sockets.agents_of(own) if own else None
+        rights = peers.rights(hello, peer, self.root, self.peers.living(), whose)
+        return greeting.client_of(hello, peer, rights, rfc3339(self.clock.now()))
 
     def _leaders(self) -> list[Leader]:
         return [Leader(client.name, client.origin) for client in self.clients if client.origin.leads]
 
-    def _inside_agent(self, pids: tuple[int, ...]) -> bool:
-        """Whether the connection's process descends from one of our panes (design §3)."""
-        ours = {entry.pid for entry in self.roster.agents.values() if entry.pid and entry.process == "alive"}
-        if ours.intersection(pids):
-            return True
-        return any("ORCHESTRATOR_AGENT_ID" in environ_of(pid) for pid in pids[:1])
-
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":
             return agent_tools.TOOLS | agent_queries.tools(self.roster, client, self.queries)
-        if client.role != "master":
+        if client.role == "refused":
             return {}
         tools: dict[str, Tool] = {}
         if "team" in client.toolsets:
@@ -333,26 +338,16 @@ class Daemon:
             tools |= self.spawn.tools()
         if self.gsd.offered(client):
             tools |= self.gsd.tools(client)
-        return tools
+        return tools if client.role == "master" else only_reading(tools)
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
             await hooks.serve(client, incoming, writer, self.roster, hooks.Listeners(self.parking, self.leading))
             return
-        admin: dict[str, Callable[..., Any]] = {}
-        if client.kind == "cli" and client.role == "master":
-            admin = {
-                "status": self.status,
-                "stop": self.stop,
-                "worktree": partial(trees.remove, self.supervisor),
-                "gc": self.gc,
-                "fix": self.repairing.run,
-                **self.squads.admin(),
-                **self.spawn.admin(client),
-            }
         offers = client.role == "master" and "smartspawn" in client.toolsets
         events = partial(self.spawn.events, client) if offers else None
         questions = self.gsd.questions(client) if self.gsd.offered(client) else None
+        admin = self._admin(client) if client.kind == "cli" else {}
         server, resources = build(client, self.roster, self._tools(client), admin, events=events, questions=questions)
         if resources is not None:
             self.roster.listeners.append(resources.changed)
@@ -372,6 +367,22 @@ class Daemon:
                 resources.close()
 
     # -- what only the command line asks ------------------------------------------------------------------------
+
+    def _admin(self, client: Client) -> dict[str, Admin]:
+        """The methods of the command line; who may not use one is told why."""
+        offered: dict[str, Admin] = {
+            "status": self.status,
+            "stop": self.stop,
+            "worktree": partial(trees.remove, self.supervisor),
+            "gc": self.gc,
+            "fix": self.repairing.run,
+            **self.squads.admin(),
+            **self.spawn.admin(client),
+        }
+        if client.role == "master":
+            return offered
+        barred = {name: peers.barring(client.role, client.why_refused) for name in offered}
+        return {**barred, "status": self.status} if client.role == "reader" else barred
 
     async def status(self) -> dict[str, Any]:
         """`orchestrator daemon status`."""

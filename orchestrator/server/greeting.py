@@ -1,7 +1,7 @@
 """The first words of a connection: its hello, ours or a refusal, and the client that it is from then on.
 
-Carries them over the connection's streams, and reads the environment of the processes that a hello names; who may
-come in at all is the door's to judge.
+Carries them over the connection's streams. Who may come in at all is the door's to judge, and with which rights
+`peers`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,19 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 
 import orjson
 
 from orchestrator import project
 from orchestrator.errors import BadRequest, OrchestratorError
-from orchestrator.processes import environ_of
 from orchestrator.server.door import Hello
+from orchestrator.server.peers import Peer, Rights
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, TooLong
 from orchestrator.team.entry import Origin
 
 HELLO_S = 15.0
-MEMBER_DEPTH = 16
-"""How far above itself a process is looked for a squad member: its programs hand their environment on."""
 
 
 async def first_line(incoming: Incoming, writer: asyncio.StreamWriter) -> bytes | None:
@@ -58,49 +55,31 @@ def ours(boot_id: str) -> bytes:
     return orjson.dumps({"hello": said}) + b"\n"
 
 
-def client_of(hello: Hello, peer: int, since: str, inside_agent: Callable[[tuple[int, ...]], bool]) -> Client:
-    """The client that a hello makes; ``peer`` is the pid that the system knows, ``since`` when it came.
+def client_of(hello: Hello, peer: Peer, rights: Rights, since: str) -> Client:
+    """The client that a hello makes, of a process with these rights; ``since`` is when it came.
 
-    ``inside_agent`` tells whether a process descends from one of our panes: it is no master.
+    Of what the hello says of its process only its terminal counts: where a master's panes are looked for.
     """
     # The environment an agent inherits is that of the first pid: of a relay's CLI, and of our own command itself,
     # for the shell above it may have exported a key since it was started.
-    pids = (peer, *hello.pids) if hello.kind == "cli" and peer else tuple(hello.pids)
-    origin = Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids)
+    pids = peer.line if hello.kind == "cli" else peer.line[1:]
+    leads = rights.role == "master" and hello.kind == "relay" and "team" in hello.toolsets
     client = Client(
-        origin,
+        Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids, leads),
         hello.kind,
-        "master",
+        rights.role,
         tuple(hello.toolsets),
         boot=hello.boot,
         since=since,
+        why_refused=rights.why if rights.role == "refused" else None,
         ages=_ages(hello.pending),
         call_limit_s=hello.call_limit_s,
-        peer=peer,
-        env=hello.env,
+        peer=peer.pid,
+        env=hello.env if rights.role != "reader" else {},  # nothing it brings is used, its keys least of all
     )
     if hello.agent is not None:
-        client.role = "agent"
         client.agent_id, client.epoch, client.secret = hello.agent.id, hello.agent.epoch, hello.agent.secret
-    elif "agent" in client.toolsets:
-        client.role = "refused"
-        client.why_refused = BadRequest("not_an_agent", "this relay speaks for an agent, and names none")
-    elif inside_agent(hello.pids):
-        client.role = "refused"
-        client.why_refused = BadRequest("not_for_agents", "this process runs in an agent's pane")
-    elif _inside_member((peer, *hello.pids)):
-        client.role = "refused"
-        client.why_refused = BadRequest(
-            "not_for_agents", "this process runs in a squad member", "do your task and end with its result"
-        )
-    if client.role == "master" and client.kind == "relay" and "team" in client.toolsets:
-        client.origin = replace(origin, leads=True)
     return client
-
-
-def _inside_member(pids: tuple[int, ...]) -> bool:
-    """Whether one of the processes was started with a squad member's mark."""
-    return any(project.MEMBER_ENV in environ_of(pid) for pid in pids[:MEMBER_DEPTH])
 
 
 def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:

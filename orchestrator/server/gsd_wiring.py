@@ -48,8 +48,8 @@ class GsdWiring:
         self._asked_by: dict[Client, Questions] = {}
 
     def offered(self, client: Client) -> bool:
-        """Whether a master's connection has the toolset."""
-        return client.role == "master" and TOOLSET in client.toolsets
+        """Whether a connection that is no agent's has the toolset: it only reads."""
+        return client.role in ("master", "reader") and TOOLSET in client.toolsets
 
     def tools(self, _client: Client) -> dict[str, Tool]:
         """The toolset."""

@@ -54,7 +54,7 @@ async def serve(
     try:
         while (line := await incoming.line()) is not None:
             heard = read_event(line)
-            if heard is None or client.role == "refused":
+            if heard is None or client.role not in ("agent", "master"):
                 channel.none()
             elif entry is not None:
                 to.parking.heard(entry, channel, heard)

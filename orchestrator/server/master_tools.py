@@ -183,7 +183,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             wait_s=poll(call, given.wait_ms),
         )
         run = call.roster.runs.get(call.roster.entry(given.agent_id).run_id)
-        if run is not None and call.client.kind == "relay":
+        if run is not None and call.client.origin.leads:
             run.read_of[given.agent_id] = max(run.read_of.get(given.agent_id, 0), page["last_seq"])
         return polled(page, given.wait_ms)
 
@@ -202,7 +202,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             max_events=given.max_events,
             wait_s=poll(call, given.wait_ms),
         )
-        if call.client.kind == "relay":
+        if call.client.origin.leads:
             run.read = max(run.read, page["last_seq"])
         return polled(page, given.wait_ms)
 

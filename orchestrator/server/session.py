@@ -58,6 +58,10 @@ INSTRUCTIONS = {
         "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
     ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
+    "reader": (
+        "This connection only reads: nothing shows that its process does not come from an agent. To lead a team, "
+        "start the CLI in a terminal."
+    ),
     "refused": "This connection offers no tools.",
 }
 PROMPTS = {
@@ -93,18 +97,18 @@ def build(
     ``events``: those of spawn runs; ``questions`` asks about the project; both for who has their toolset.
     """
     listing = client.listing
-    resources = Resources(client, roster, events, questions) if client.role == "master" else None
+    resources = Resources(client, roster, events, questions) if client.role in ("master", "reader") else None
     identity = IDENTITY if questions is None or set(client.toolsets) != {TOOLSET} else GSD_IDENTITY
 
     own = {"agent": PROMPTS["agent"]}
     if identity is GSD_IDENTITY:
         own = {}
-    elif client.role == "master":
+    elif client.role in ("master", "reader"):
         own = PROMPTS
 
     async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
         listing.add(ctx.request_id)
-        return types.ListToolsResult(tools=[tool.listed for tool in tools.values()])
+        return types.ListToolsResult(tools=[tool.listed for tool in tools.values() if not tool.barred])
 
     async def call(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await call_tool(tools, client, roster, ctx, params)

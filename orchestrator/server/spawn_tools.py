@@ -106,6 +106,7 @@ def build(offer: Offer) -> dict[str, Tool]:
             StatusAnswer,
             status,
             read_only=True,
+            opens=True,
             idempotent=True,
         ),
         Tool(
@@ -116,6 +117,7 @@ def build(offer: Offer) -> dict[str, Tool]:
             ResultAnswer,
             result,
             read_only=True,
+            opens=True,
             idempotent=True,
         ),
         Tool(
@@ -135,6 +137,7 @@ def build(offer: Offer) -> dict[str, Tool]:
             ListAnswer,
             listed,
             read_only=True,
+            opens=True,
             idempotent=True,
         ),
         Tool(
@@ -145,6 +148,7 @@ def build(offer: Offer) -> dict[str, Tool]:
             ArtifactAnswer,
             artifact,
             read_only=True,
+            opens=True,
             idempotent=True,
         ),
         Tool(
@@ -155,6 +159,7 @@ def build(offer: Offer) -> dict[str, Tool]:
             HealthAnswer,
             health,
             read_only=True,
+            opens=True,
             idempotent=True,
         ),
     )

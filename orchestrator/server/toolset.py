@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import mcp_types as types
@@ -49,7 +49,7 @@ class Client:
 
     origin: Origin
     kind: str
-    role: str  # master | agent | refused
+    role: str  # master | reader | agent | refused
     toolsets: tuple[str, ...]
     boot: int = 1
     agent_id: str | None = None
@@ -108,6 +108,8 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     open_world: bool = False  # what it starts can do anything: clients must not pre-approve it
+    barred: bool = False  # for this client: nobody knows where it comes from, and the tool does more than look
+    opens: bool = False  # read-only, but what it must open for it goes on working
     brief: bool = False  # its schema leaves out bounds: it stands in every conversation of every agent
 
     @cached_property
@@ -221,7 +223,19 @@ def _allowed(tools: Mapping[str, Tool], client: Client, name: str) -> Tool:
     tool = tools.get(name)
     if tool is None:
         raise BadRequest("unknown_tool", f"no tool is called {name!r} here; there are: {', '.join(tools)}")
+    if tool.barred:
+        raise BadRequest("origin_unknown", f"{name} changes something, and nothing shows that no agent asks for it")
     return tool
+
+
+def only_reading(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools as one has them of whom nobody knows where it comes from: what does more than look is barred."""
+    return {name: tool if tool.read_only and not tool.opens else _barred(tool) for name, tool in tools.items()}
+
+
+@lru_cache(maxsize=64)
+def _barred(tool: Tool) -> Tool:
+    return replace(tool, barred=True)
 
 
 async def call_tool(

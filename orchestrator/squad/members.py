@@ -22,7 +22,7 @@ from orchestrator import processes, steps
 from orchestrator.clock import Clock, Signal, rfc3339, wait_until
 from orchestrator.config import Config
 from orchestrator.core.documents import MemberFile, SquadFile
-from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.roles.catalogue import Found
 from orchestrator.squad import plan, records, results, runner
 from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan
@@ -31,7 +31,9 @@ from orchestrator.squad.runner import Outcome, Stop
 from orchestrator.squad.settings import Settings
 from orchestrator.squad.turns import Turns
 from orchestrator.squad.watched import Seen, Show, hidden, shown_as
-from orchestrator.store.files import Paths
+from orchestrator.store.files import Paths, failure
+from orchestrator.trust import launched
+from orchestrator.trust.state_dir import StateDirUnsafe
 
 log = structlog.get_logger()
 
@@ -110,6 +112,7 @@ class Squads:
             raise BadRequest("no_project", f"{self._paths.root} is no project")
         squad_id = str(uuid.uuid4())
         plans = await asyncio.to_thread(self._plans, request, squad_id)
+        await asyncio.to_thread(_write_down)
         known = self._by_req.get(request.req)
         if known is not None:
             return known
@@ -375,6 +378,16 @@ class Squads:
         count = await runner.end(member.member_id, leader, grace_s, self._clock, leader=leader)
         if leader is not None or count:
             log.info("ended what a dead daemon left of a squad's member", member=member.member_id, processes=count)
+
+
+def _write_down() -> None:
+    """Let all daemons of this user know that what we start from now on are squad members."""
+    try:
+        launched.record_members()
+    except StateDirUnsafe as error:
+        raise Environment("state_dir_unsafe", str(error)) from error
+    except OSError as error:
+        raise failure(Path(error.filename or launched.PLACE), error) from error
 
 
 def _input(one: Plan, command: Command) -> Path | None:

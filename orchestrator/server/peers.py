@@ -1,0 +1,169 @@
+"""Who is at the other end of a connection, and what it may be: master, reader, agent, or nobody.
+
+The process is the one that the kernel names, and its ancestors are read here; what a hello says can only take
+rights away. Reads /proc and the file of launches; who speaks for an agent is proven by each call, not here.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from orchestrator import project
+from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.processes import environ_of, start_time
+from orchestrator.server.door import HasOptions, Hello, peer
+from orchestrator.team.roster import Roster
+from orchestrator.trust.descent import lines_of
+from orchestrator.trust.launched import Launched
+from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
+
+SO_PEERPIDFD = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5
+MEMBER_DEPTH = 16
+"""How many of the pids that a hello names are looked at."""
+
+Role = Literal["master", "reader", "agent", "refused"]
+
+
+class Peer(NamedTuple):
+    """The process that connected: its pid (0: not known), its line with itself first, and where it comes from."""
+
+    pid: int = 0
+    line: tuple[int, ...] = ()
+    origin: Origin = UNKNOWN
+
+
+class Rights(NamedTuple):
+    """What a connection may be; ``why`` it is no more than that, where there is something to say."""
+
+    role: Role
+    why: BadRequest | None = None
+
+
+class Peers:
+    """Judges the connections of one daemon. What it has known once, it knows for life."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._launched = Launched()
+        self._noted: set[tuple[str, int]] = set()
+        own = start_time(os.getpid())
+        self._launched.known().add(Known(leaders={(os.getpid(), own or 0)}))
+
+    def at(self, sock: HasOptions) -> Peer:
+        """The process that connected, judged as it is now."""
+        pid, _ = peer(sock)
+        held = _held(sock)
+        try:
+            lines = lines_of(pid) if pid > 0 else ()
+            if held is not None and _ended(held):
+                lines = ()  # what was read may be of another process with that pid
+        finally:
+            if held is not None:
+                os.close(held)
+        if not lines:
+            return Peer(pid)
+        return Peer(pid, tuple(one.pid for one in lines[0].processes), judge(lines, self.known()))
+
+    def known(self) -> Known:
+        """All that this user has launched, and the agents of this project whose launch no file tells of."""
+        known = self._launched.known()
+        for entry in self._roster.agents.values():
+            pid = entry.pid
+            if pid is None or entry.process != "alive" or (entry.agent_id, pid) in self._noted:
+                continue
+            self._noted.add((entry.agent_id, pid))
+            lines = lines_of(pid)
+            if lines:
+                first, *above = [(one.pid, one.start) for one in lines[0].processes]
+                agent = (str(self._roster.root), entry.agent_id)
+                known.add(Known({first: agent}, frozenset(), frozenset(above), first[1]))
+        return known
+
+    def living(self) -> dict[int, str]:
+        """The agents of this project by the pids of their CLIs."""
+        agents = self._roster.agents.values()
+        return {entry.pid: entry.agent_id for entry in agents if entry.pid and entry.process == "alive"}
+
+
+def rights(
+    hello: Hello,
+    found: Peer,
+    root: Path,
+    living: Mapping[int, str],
+    own: Collection[str] | None = None,
+) -> Rights:
+    """What the hello's connection may be. ``living`` are the agents here by pid; ``own`` those whose socket it is.
+
+    An agent's claim counts unless the process comes from another agent; everybody else must come from outside to
+    change anything, and gets nothing from inside, nor on an agent's own socket.
+    """
+    origin, claim = found.origin, hello.agent
+    others = origin.other_than((str(root), claim.id)) if claim is not None else origin.agents
+    named = _named(hello.pids, living) - {claim.id if claim is not None else ""}
+    if claim is not None and (others or named):
+        whom = min({*named, *(agent_id for _, agent_id in others)})
+        return Rights("refused", BadRequest("not_an_agent", f"this process runs in agent {whom}, not in {claim.id}"))
+    if origin.kind == "member" or _names_member(hello.pids):
+        next_step = "do your task and end with its result"
+        return Rights("refused", BadRequest("not_for_agents", "this process runs in a squad member", next_step))
+    if claim is not None and (own is None or claim.id in own):
+        return Rights("agent")
+    if "agent" in hello.toolsets:
+        return Rights("refused", BadRequest("not_an_agent", "this relay speaks for an agent, and names none"))
+    if others or named:
+        return Rights("refused", BadRequest("not_for_agents", "this process runs in an agent's pane"))
+    if own is not None:
+        whom = ", ".join(sorted(own)) or "one that is gone"
+        return Rights("refused", BadRequest("not_an_agent", f"this socket is that of agent {whom} alone"))
+    if origin.kind == "outside":
+        return Rights("master")
+    return Rights("reader", unknown())
+
+
+def unknown() -> BadRequest:
+    """Why a process of which nobody knows where it comes from changes nothing."""
+    return BadRequest("origin_unknown", "nothing shows that this process does not come from an agent")
+
+
+def barring(role: Role | str, why: OrchestratorError | None) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """What answers, in the place of a method of the command line, a connection that may not use it."""
+    error = why or (
+        unknown() if role == "reader" else BadRequest("not_for_agents", "this connection speaks for an agent")
+    )
+
+    async def refuse(**_given: Any) -> dict[str, Any]:
+        raise error
+
+    return refuse
+
+
+def _named(pids: Collection[int], living: Mapping[int, str]) -> set[str]:
+    """The agents that a hello itself names as those its process runs in."""
+    found = {living[pid] for pid in pids if pid in living}
+    for pid in list(pids)[:1]:
+        mark = environ_of(pid).get(project.AGENT_ENV[0])
+        found |= {mark} if mark else set()
+    return found
+
+
+def _names_member(pids: Collection[int]) -> bool:
+    return any(project.MEMBER_ENV in environ_of(pid) for pid in list(pids)[:MEMBER_DEPTH])
+
+
+def _held(sock: HasOptions) -> int | None:
+    """A descriptor of the very process that connected; None where the kernel gives none."""
+    try:
+        return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), "little", signed=True)
+    except OSError:
+        return None
+
+
+def _ended(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

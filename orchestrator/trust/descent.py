@@ -1,0 +1,129 @@
+"""Whom a process descends from, as /proc shows it now: its ancestors, and the leaders of their sessions.
+
+Standard library only: the launch stub uses it too. Reads /proc and decides nothing.
+
+A parent may be an adopter: the kernel hands an orphan to init or to a subreaper. A session tells more: it is
+inherited, nobody can join one, and its number is not given to another process while somebody is in it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+PROC = Path("/proc")
+INIT = 1
+DEPTH = 128
+"""How many processes are read at most: who nests deeper is not known."""
+TRIES = 3
+AGENT, MEMBER, PROJECT = (b"ORCHESTRATOR_AGENT_ID=", b"ORCHESTRATOR_MEMBER_ID=", b"ORCHESTRATOR_PROJECT=")
+
+Agent = tuple[str, str]
+"""An agent of this user: the root of its project (empty: not known), and its id."""
+
+
+class Process(NamedTuple):
+    """One living process. ``start`` is in clock ticks since boot; ``terminal`` is 0 without a controlling one."""
+
+    pid: int
+    parent: int
+    start: int
+    session: int = 0
+    terminal: int = 0
+    agent: Agent | None = None  # whose mark its environment carries
+    member: bool = False  # whether its environment carries a squad member's mark
+
+
+class Line(NamedTuple):
+    """A process and those above it, nearest first and without init, unless it is the first.
+
+    ``end`` is what lies above the last: ``init``; ``outside``, a parent that this pid namespace does not show; or
+    ``unknown``, where a process has ended while it was read, or there were too many.
+    """
+
+    processes: tuple[Process, ...]
+    end: Literal["init", "outside", "unknown"]
+
+
+def lines_of(pid: int) -> tuple[Line, ...]:
+    """The line of the process, then those of the leaders of all sessions on the way, as far as they live.
+
+    Empty when the process is gone.
+    """
+    known: dict[int, Process | None] = {}
+    lines: list[Line] = []
+    shown: set[int] = set()
+    todo = [pid]
+    while todo:
+        line = _line(todo.pop(0), known)
+        if line is None:
+            continue
+        lines.append(line)
+        shown.update(one.pid for one in line.processes)
+        leaders = dict.fromkeys(one.session for one in line.processes if one.session)
+        todo += [one for one in leaders if one not in shown and one not in todo]
+    return tuple(lines)
+
+
+def _line(pid: int, known: dict[int, Process | None]) -> Line | None:
+    """The line of a process; None when it is gone. ``known`` are those that were read for another line."""
+    found: list[Process] = []
+    at = pid
+    while True:
+        one = known[at] if at in known else _read(at) if len(known) < DEPTH else None
+        known[at] = one
+        # The pid of a parent that ended meanwhile may be another's by now: a parent is older, and still the parent.
+        if one is None or (found and (one.start > found[-1].start or _parent(found[-1].pid) != at)):
+            return Line(tuple(found), "unknown") if found else None
+        found.append(one)
+        if one.parent == 0:
+            return Line(tuple(found), "outside")
+        if one.parent == INIT:
+            return Line(tuple(found), "init")
+        at = one.parent
+
+
+def _read(pid: int) -> Process | None:
+    """The process as it is now, with the marks of its environment; None when it has ended."""
+    for _ in range(TRIES):
+        fields = _stat(pid)
+        if fields is None:
+            return None
+        agent, member = _marks(pid)
+        again = _stat(pid)  # one that executes a program meanwhile shows the marks of neither
+        if again is not None and again[19] == fields[19]:
+            return Process(
+                pid, int(again[1]), int(again[19]), int(again[3]), int(again[4]) & 0xFFFFFFFF, agent, member
+            )
+    return None
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of a living process behind its name; one that was not waited for yet has ended."""
+    try:
+        raw = (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name in parentheses may hold blanks and parentheses: count from the last one.
+    fields = raw.rpartition(b")")[2].split()
+    return None if len(fields) < 20 or fields[0] in (b"Z", b"X") else fields
+
+
+def _parent(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None else int(fields[1])
+
+
+def _marks(pid: int) -> tuple[Agent | None, bool]:
+    try:
+        raw = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None, False
+    found = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
+    for item in raw.split(b"\0"):
+        for name in found:
+            if item.startswith(name) and not found[name]:
+                found[name] = item[len(name) :]
+    project, agent_id = os.fsdecode(found[PROJECT]), os.fsdecode(found[AGENT])
+    return (project, agent_id) if agent_id else None, bool(found[MEMBER])

@@ -1,0 +1,143 @@
+"""What this user has launched since the machine was booted: the processes of agents, and who has started members.
+
+One file per boot in the user's state directory, shared by the daemons of all projects: an agent of one must not
+lead the team of another. Each launch appends a line before its program begins. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+from orchestrator.trust import descent, state_dir
+from orchestrator.trust.descent import PROC
+from orchestrator.trust.origin import Known, Life, Origin, judge
+from orchestrator.trust.state_dir import StateDirUnsafe
+
+PLACE = "launched"
+READ_MAX = 32 << 20
+"""More than a million launches; what somebody has put behind them is not read."""
+_DONE: set[Path] = set()  # the files in which this process stands as one that starts members
+
+
+def record_agent(project: str, agent_id: str) -> None:
+    """Say that this process becomes the CLI of an agent.
+
+    Raises ``StateDirUnsafe``, and ``OSError`` as the disk does.
+    """
+    line = descent.lines_of(os.getpid())[0].processes
+    _append({"agent": agent_id, "project": project, **_life(line)})
+
+
+def record_members() -> None:
+    """Say that this process starts squad members from now on; once is enough. Raises as ``record_agent``."""
+    path = state_dir.state_dir() / PLACE / _boot()
+    if path in _DONE and path.exists():
+        return
+    line = descent.lines_of(os.getpid())[0].processes
+    _append({"members": True, **_life(line), "since": now()})
+    _DONE.add(path)
+
+
+def own_origin() -> Origin:
+    """Where this very process comes from."""
+    return judge(descent.lines_of(os.getpid()), Launched().known())
+
+
+def now() -> int:
+    """The present moment as start times are counted: clock ticks since boot."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+class Launched:
+    """Reads the file of this boot, each line once. What was read stays known: a file can only be added to."""
+
+    def __init__(self) -> None:
+        self._known = Known()
+        self._place: tuple[Path, int] | None = None  # the file, and its inode
+        self._at = 0  # where the next line begins
+
+    def known(self) -> Known:
+        """All that stands there now. A directory that is not safe, or unreadable, tells nothing new."""
+        with contextlib.suppress(OSError, StateDirUnsafe):
+            for line in self._new_lines():
+                with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+                    self._take(json.loads(line))
+        return self._known
+
+    def _new_lines(self) -> list[bytes]:
+        base = state_dir.state_dir()
+        path = base / PLACE / _boot()
+        for step in (base, base / PLACE):
+            state_dir.check(step, step.lstat())
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+                return []
+            if self._place != (path, found.st_ino) or found.st_size < self._at:
+                self._place, self._at = (path, found.st_ino), 0
+            if found.st_size == self._at:
+                return []
+            file.seek(self._at)
+            data = file.read(max(0, READ_MAX - self._at))
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.splitlines()
+
+    def _take(self, said: dict[str, Any]) -> None:
+        life, above = _pair(said["pid"], said["start"]), {_pair(*one) for one in said["above"]}
+        if "agent" in said:
+            launched = Known({life: (str(said["project"]), str(said["agent"]))}, frozenset(), above, life[1])
+        else:
+            launched = Known({}, {life}, above, _pair(0, said["since"])[1])
+        self._known.add(launched)
+
+
+def _life(line: tuple[descent.Process, ...]) -> dict[str, Any]:
+    """A process and its ancestors, as a line says them."""
+    return {"pid": line[0].pid, "start": line[0].start, "above": [[one.pid, one.start] for one in line[1:]]}
+
+
+def _pair(pid: object, start: object) -> Life:
+    if type(pid) is not int or type(start) is not int:
+        raise TypeError("no pid and start time")
+    return pid, start
+
+
+def _append(said: dict[str, Any]) -> None:
+    path = state_dir.private_dir(PLACE) / _boot()
+    data = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(fd).st_size == 0:
+            _forget_other_boots(path)
+        # One write: lines of two programs do not mix. Not synced: it holds for this boot, which a power cut ends.
+        if os.write(fd, data) != len(data):
+            os.write(fd, b"\n")  # the next line must not be glued to half of this one
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(fd)
+
+
+def _forget_other_boots(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        for old in path.parent.iterdir():
+            if not old.name.startswith(path.name.partition("+")[0]):
+                old.unlink()
+
+
+def _boot() -> str:
+    """The name of this boot's file. A container has pids of its own, and may share the directory with others."""
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        space = (PROC / "self/ns/pid").readlink().name
+    except OSError:
+        boot, space = "unknown", ""
+    return f"{boot}+{''.join(one for one in space if one.isdigit())}"

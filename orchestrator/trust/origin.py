@@ -1,0 +1,106 @@
+"""Where a process comes from: from inside an agent or a squad member, from outside, or nobody knows.
+
+Pure. Only what the kernel shows counts, never what a process says of itself; but what it says (the mark in its
+environment) can take rights away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+from orchestrator.trust.descent import Agent, Line, Process
+
+Life = tuple[int, int]
+"""Pid and start time: one process of this boot."""
+
+
+@dataclass
+class Known:
+    """What is known of the agents and squad members of this user since the machine was booted.
+
+    ``agents``: the process of each launch, also of those that have ended. ``leaders``: daemons that have started
+    squad members. ``above``: the ancestors of all of these, which adopt their orphans. ``first``: when the first of
+    them was started; None before.
+    """
+
+    agents: dict[Life, Agent] = field(default_factory=dict)
+    leaders: AbstractSet[Life] = frozenset()
+    above: AbstractSet[Life] = frozenset()
+    first: int | None = None
+
+    def add(self, more: Known) -> None:
+        """Know that too."""
+        self.agents.update(more.agents)
+        self.leaders = self.leaders | more.leaders
+        self.above = self.above | more.above
+        if more.first is not None:
+            self.first = more.first if self.first is None else min(self.first, more.first)
+
+
+class Origin(NamedTuple):
+    """The judgement. ``agents``: whom it comes from, more than one for a process that carries another's mark."""
+
+    kind: Literal["outside", "agent", "member", "unknown"]
+    agents: frozenset[Agent] = frozenset()
+
+    def other_than(self, agent: Agent) -> frozenset[Agent]:
+        """The agents it comes from that are not this one; a mark without a project is that of any project's."""
+        return frozenset(one for one in self.agents if one[1] != agent[1] or one[0] not in ("", agent[0]))
+
+
+UNKNOWN = Origin("unknown")
+
+
+def judge(lines: Sequence[Line], known: Known) -> Origin:
+    """Where the process at the head of the first line comes from.
+
+    *Inside* by a process that was launched as an agent's or carries its mark, among its ancestors or above the
+    leader of a session on the way: also when the ancestors in between have ended. *Outside* needs a proof: an
+    ancestor that is older than every agent, one from outside this pid namespace, or one with a terminal that
+    belongs to no agent. An ancestor counts only below the first that may have adopted the process.
+    """
+    everyone = [one for line in lines for one in line.processes]
+    agents = frozenset(_agents(everyone, known))
+    if agents:
+        return Origin("agent", agents)
+    if any(one.member or (one.pid, one.start) in known.leaders for one in everyone):
+        return Origin("member")
+    own = [(_proven(line.processes, known), line) for line in lines]
+    if any(known.first is not None and one.start < known.first for proven, _ in own for one in proven):
+        return Origin("outside")
+    if any(line.end == "outside" and len(proven) == len(line.processes) for proven, line in own):
+        return Origin("outside")
+    left = frozenset(_left(everyone, known))
+    if left:
+        return Origin("agent", left)
+    if any(one.terminal for proven, _ in own for one in proven):
+        return Origin("outside")
+    if known.first is None and lines and lines[0].end != "unknown":
+        return Origin("outside")
+    return UNKNOWN
+
+
+def _agents(everyone: Iterable[Process], known: Known) -> Iterable[Agent]:
+    for one in everyone:
+        if one.agent is not None:
+            yield one.agent
+        if (one.pid, one.start) in known.agents:
+            yield known.agents[one.pid, one.start]
+
+
+def _left(everyone: Sequence[Process], known: Known) -> Iterable[Agent]:
+    """The agents whose CLI has ended and in whose session one of these still is."""
+    alive = {one.pid for one in everyone}
+    orphaned = {one.session: one.start for one in everyone if one.session and one.session not in alive}
+    for (pid, start), agent in known.agents.items():
+        if orphaned.get(pid, -1) >= start:
+            yield agent
+
+
+def _proven(line: Sequence[Process], known: Known) -> list[Process]:
+    """Those of a line from which its first one descends for certain: what stands above an adopter proves nothing."""
+    return [*line[:1], *takewhile(lambda one: (one.pid, one.start) not in known.above, line[1:])]
