@@ -45,6 +45,7 @@ def run(
 
     For a service, or to see it work.
     """
+    options.refuse_agents(changes=False)  # a service that is started anew has neither terminal nor an old parent
     place = project.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
     from orchestrator.server import daemon  # noqa: PLC0415  (loads the MCP SDK)
@@ -101,7 +102,7 @@ def status(as_json: Json = False) -> None:
 
     Exit 4 if none runs.
     """
-    options.refuse_agents()  # an agent's own session must not be answered on a second connection
+    options.refuse_agents(changes=False)  # an agent's own session must not be answered on a second connection
     place = project_here()
     with Link(place, start=False, return_s=START_S) as link:  # a busy daemon is not a dead one
         found = link.ask("orchestrator/status", {})

@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.errors import BadRequest
 from orchestrator.project import MEMBER_ENV
+from orchestrator.trust import launched
 
 
 def _agent_ids(incomplete: str) -> list[str]:
@@ -54,8 +55,12 @@ def command(group: typer.Typer, name: str, example: str, **settings: Any) -> Cal
     return group.command(name, epilog=epilog, **settings)
 
 
-def refuse_agents() -> None:
-    """BadRequest ``not_for_agents`` inside an agent or a squad member: what changes the team is the master's."""
+def refuse_agents(*, changes: bool = True) -> None:
+    """BadRequest ``not_for_agents`` inside an agent or a squad member: what changes the team is the master's.
+
+    With ``changes`` also ``origin_unknown`` where nothing shows that the process comes from neither. The daemon
+    judges by the same rules; here it keeps the command from what it would do without asking the daemon.
+    """
     agent_id = os.environ.get("ORCHESTRATOR_AGENT_ID")
     if agent_id:
         raise BadRequest("not_for_agents", f"this runs inside agent {agent_id}, which may not change the team")
@@ -63,6 +68,15 @@ def refuse_agents() -> None:
     if member_id:
         message = f"this runs inside squad member {member_id}, which may not change the team"
         raise BadRequest("not_for_agents", message, "do your task and end with its result")
+    origin = launched.own_origin()
+    if origin.kind == "agent":
+        named = ", ".join(sorted(name for _, name in origin.agents))
+        raise BadRequest("not_for_agents", f"this runs inside agent {named}, which may not change the team")
+    if origin.kind == "member":
+        message = "this runs inside a squad member, which may not change the team"
+        raise BadRequest("not_for_agents", message, "do your task and end with its result")
+    if origin.kind == "unknown" and changes:
+        raise BadRequest("origin_unknown", "nothing shows that this command does not come from an agent")
 
 
 def words(line: str, option: str) -> list[str]:

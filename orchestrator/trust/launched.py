@@ -12,6 +12,8 @@ import json
 import os
 import stat
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,8 @@ class Launched:
 
     def __init__(self) -> None:
         self._known = Known()
-        self._place: tuple[Path, int] | None = None  # the file, and its inode
+        self._fd: int | None = None  # stays open, so that no other file can get its inode number
+        self._close: Callable[[], object] | None = None
         self._at = 0  # where the next line begins
 
     def known(self) -> Known:
@@ -76,20 +79,27 @@ class Launched:
         path = base / PLACE / _boot()
         for step in (base, base / PLACE):
             state_dir.check(step, step.lstat())
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-                return []
-            if self._place != (path, found.st_ino) or found.st_size < self._at:
-                self._place, self._at = (path, found.st_ino), 0
-            if found.st_size == self._at:
-                return []
-            file.seek(self._at)
-            data = file.read(max(0, READ_MAX - self._at))
+        if self._fd is None or not os.path.samestat(os.fstat(self._fd), path.lstat()):
+            self._open(path)
+        if self._fd is None:
+            return []
+        size = os.fstat(self._fd).st_size
+        if size < self._at:
+            self._at = 0
+        data = os.pread(self._fd, min(size, READ_MAX) - self._at, self._at) if self._at < min(size, READ_MAX) else b""
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
         return whole.splitlines()
+
+    def _open(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            os.close(fd)
+            return
+        if self._close is not None:
+            self._close()
+        self._fd, self._at, self._close = fd, 0, weakref.finalize(self, os.close, fd)
 
     def _take(self, said: dict[str, Any]) -> None:
         life, above = _pair(said["pid"], said["start"]), {_pair(*one) for one in said["above"]}
@@ -114,9 +124,13 @@ def _pair(pid: object, start: object) -> Life:
 def _append(said: dict[str, Any]) -> None:
     path = state_dir.private_dir(PLACE) / _boot()
     data = json.dumps(said, separators=(",", ":")).encode() + b"\n"
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
     try:
-        if os.fstat(fd).st_size == 0:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise StateDirUnsafe(f"{path} is not a file of this user")
+        if found.st_size == 0:
             _forget_other_boots(path)
         # One write: lines of two programs do not mix. Not synced: it holds for this boot, which a power cut ends.
         if os.write(fd, data) != len(data):

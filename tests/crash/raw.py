@@ -16,10 +16,10 @@ INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo":
 class Raw:
     """One connection. ``hello`` is sent at once unless ``greets`` is off."""
 
-    def __init__(self, stage, *, greets=True, **changed):
+    def __init__(self, stage, *, greets=True, place=None, **changed):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(BOUND_S)
-        self.sock.connect(str(stage.run_dir() / "socket"))
+        self.sock.connect(str(place or stage.run_dir() / "socket"))
         self.rest = b""
         self.keys = 0
         if greets:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 
@@ -33,6 +34,7 @@ class Desk:
 
     def __init__(self, base, server):
         self.root = base / "project"
+        self.state = base / "state"
         self.engine = self.root / ".agents" / "agents" / "lint-1" / "engine"
         self.engine.mkdir(parents=True)
         self.file = self.engine / "launch.json"
@@ -46,7 +48,10 @@ class Desk:
     def write(self, **other):
         launched = {
             "epoch": 2, "argv": [sys.executable, "-c", CLI, str(self.out), "a b", "$HOME;`x`"], "cwd": str(self.root),
-            "env": {"PATH": os.environ["PATH"], "ONLY": "this", "TERM": "overridden"}, "secret": "s",
+            "env": {
+                "PATH": os.environ["PATH"], "ONLY": "this", "TERM": "overridden",
+                "ORCHESTRATOR_STATE_DIR": str(self.state),
+            }, "secret": "s",
             **other,
         }  # fmt: skip
         self.put({k: v for k, v in launched.items() if v is not None})
@@ -105,10 +110,28 @@ def test_the_cli_gets_the_files_argv_directory_and_environment_and_keeps_the_pan
     assert said["cwd"] == str(desk.root)
     assert said["argv"][1:] == [str(desk.out), "a b", "$HOME;`x`"], "no shell looks at the words"
     assert said["tty"]
+    (place,) = (desk.state / "launched").iterdir()
+    (line,) = [json.loads(one) for one in place.read_text().splitlines()]
+    assert (line["agent"], line["project"], line["pid"]) == ("lint-1", str(desk.root), pid)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
     # Python itself may add LC_CTYPE in its own process.
-    assert {*said["env"]} - {"LC_CTYPE"} == {"PATH", "ONLY", "TERM", "TMUX", "TMUX_PANE"}
+    assert {*said["env"]} - {"LC_CTYPE"} == {
+        "PATH", "ONLY", "TERM", "TMUX", "TMUX_PANE", "ORCHESTRATOR_STATE_DIR",
+    }  # fmt: skip
     assert said["env"]["TMUX_PANE"] == pane
     assert said["env"]["TERM"] == desk.server.run("show-options", "-gv", "default-terminal")
+
+
+def test_nothing_of_an_agent_runs_that_could_not_be_written_down(desk):
+    desk.state.mkdir(mode=0o755)
+    desk.write()
+    pane, _ = desk.pane()
+    desk.tag(pane)
+    desk.release()
+    status, text = desk.ended(pane)
+    assert status == 126
+    assert "written down" in text
+    assert not desk.out.exists()
 
 
 def test_nothing_runs_before_the_release_of_this_epoch(desk):

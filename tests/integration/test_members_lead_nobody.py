@@ -6,12 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orchestrator.project import MEMBER_ENV
-from orchestrator.server import door, greeting, hooks
+from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.server.traffic import Incoming
+from orchestrator.trust.descent import lines_of
+from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 from tests.stage import ORPHAN, RELAY, Wire
 
 MARKED = {MEMBER_ENV: "m-1"}
@@ -26,10 +29,14 @@ def member():
     process.wait()
 
 
-def client_of(peer, inside_agent=lambda _pids: False, **said):
+def client_of(pid, living=None, origin=None, **said):
+    """The client that a hello makes which comes from a process; ``living`` are agents by pid."""
     hello = {"proto": 1, "conn": "ab", "project": "/p", "toolsets": ["team"], **said}
     read = door.read_hello(json.dumps({"hello": hello}).encode())
-    return greeting.client_of(read, peer, "now", inside_agent)
+    lines = lines_of(pid)
+    line = tuple(one.pid for one in lines[0].processes) if lines else ()
+    found = peers.Peer(pid, line, origin or judge(lines, Known()))
+    return greeting.client_of(read, found, peers.rights(read, found, Path("/p"), living or {}), "now")
 
 
 @pytest.mark.parametrize("kind", ["relay", "cli", "hook"])
@@ -45,26 +52,48 @@ def test_a_process_at_or_below_a_member_is_refused_and_told_why(kind, member):
 
 
 def test_an_agents_pane_is_told_from_a_squad_member():
-    refused = client_of(os.getpid(), lambda _pids: True, kind="relay").why_refused
-    assert refused.code == "not_for_agents"
-    assert "agent's pane" in refused.message
+    inside = Origin("agent", frozenset({("/p", "a")}))
+    for more in ({"living": {7: "a"}, "pids": [5, 7]}, {"origin": inside}):
+        refused = client_of(os.getpid(), kind="relay", **more).why_refused
+        assert refused.code == "not_for_agents"
+        assert "agent's pane" in refused.message
 
 
-def test_an_agent_that_proves_itself_is_one_wherever_it_runs(member):
+def test_a_process_that_claims_an_agent_is_one_unless_it_comes_from_another_or_from_a_member(member):
     claim = {"id": "a", "epoch": 1, "secret": "s"}
-    assert client_of(member, kind="relay", agent=claim).role == "agent"
+    inside = {name: Origin("agent", frozenset({("/p", name)})) for name in ("a", "b")}
+    elsewhere = Origin("agent", frozenset({("/q", "a")}))
+    for origin in (None, inside["a"], UNKNOWN):
+        assert client_of(os.getpid(), kind="relay", agent=claim, origin=origin).role == "agent"
+    for more in ({"origin": inside["b"]}, {"origin": elsewhere}, {"living": {7: "b"}, "pids": [7]}):
+        client = client_of(os.getpid(), kind="relay", agent=claim, **more)
+        assert (client.role, client.why_refused.code) == ("refused", "not_an_agent")
+    client = client_of(member, kind="relay", agent=claim)
+    assert (client.role, client.why_refused.code) == ("refused", "not_for_agents")
+
+
+def test_a_process_of_unknown_origin_reads_and_what_it_brings_is_not_kept():
+    client = client_of(os.getpid(), origin=UNKNOWN, kind="relay", env={"OPENROUTER_API_KEY": "k"})
+    assert (client.role, client.origin.leads, client.why_refused, dict(client.env)) == ("reader", False, None, {})
+    gone = client_of(1 << 30, kind="cli")
+    assert (gone.role, gone.origin.pids) == ("reader", ())
+
+
+def test_the_pids_of_an_origin_are_those_that_the_kernel_tells():
+    assert client_of(os.getpid(), kind="relay", pids=[1, 2, 3]).origin.pids[0] == os.getppid()
+    assert client_of(os.getpid(), kind="cli", pids=[1, 2, 3]).origin.pids[:2] == (os.getpid(), os.getppid())
 
 
 def test_a_hello_that_names_endless_ancestors_costs_no_endless_look(monkeypatch):
     looked = []
-    monkeypatch.setattr(greeting, "environ_of", lambda pid: looked.append(pid) or {})
-    assert client_of(1, kind="relay", pids=list(range(2, 50_000))).role == "master"
-    assert len(looked) == greeting.MEMBER_DEPTH
+    monkeypatch.setattr(peers, "environ_of", lambda pid: looked.append(pid) or {})
+    assert client_of(os.getpid(), kind="relay", pids=list(range(2, 50_000))).role == "master"
+    assert len(looked) <= peers.MEMBER_DEPTH + 1
 
 
 def test_what_the_relay_was_told_of_calls_is_known_of_its_client():
-    assert client_of(0, kind="relay", call_limit_s=600).call_limit_s == 600
-    assert client_of(0, kind="relay").call_limit_s is None
+    assert client_of(os.getpid(), kind="relay", call_limit_s=600).call_limit_s == 600
+    assert client_of(os.getpid(), kind="relay").call_limit_s is None
 
 
 @pytest.mark.anyio

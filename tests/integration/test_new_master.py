@@ -3,26 +3,79 @@
 import json
 import os
 import socket
+import sys
 
 import pytest
 
 from orchestrator import processes, steps
-from tests.stage import until
+from tests.stage import ORPHAN, RELAY, Wire, until
 
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}
+
+
+# What a CLI starts beside its relay, and is its hook: it connects where it is told to, and carries lines. The daemon
+# reads from the kernel whose child it is.
+BESIDE = """
+import ctypes, os, select, signal, socket, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(sys.argv[2]):
+    sys.exit()
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+door.listen()
+pairs = {}
+while True:
+    for one in select.select([door, *pairs], [], [])[0]:
+        if one is door:
+            client, daemon = door.accept()[0], socket.socket(socket.AF_UNIX)
+            daemon.connect(client.makefile("r").readline().strip())
+            client.send(b"connected\\n")
+            pairs[client], pairs[daemon] = daemon, client
+        elif one in pairs:
+            data = one.recv(65536)
+            if data:
+                pairs[one].sendall(data)
+            else:
+                other = pairs.pop(one)
+                pairs.pop(other)
+                one.close(), other.close()
+"""
+CLI = ORPHAN.replace(
+    "        os.execvp(",
+    """        cli = str(os.getpid())
+        if os.fork() == 0:
+            os.closerange(0, 2)
+            os.closerange(3, 256)
+            os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", os.environ["BESIDE"], sys.argv[1] + ".hook", cli])
+        os.execvp(""",
+)
+
+
+def led(stage, env):
+    """A master that has shaken hands, with the hook of its CLI beside it."""
+    assert CLI != ORPHAN
+    stage._count += 1
+    pid_file = stage.base / f"cli-{stage._count}.pid"
+    command = [sys.executable, "-I", "-S", "-c", CLI, str(pid_file), *RELAY]
+    wire = Wire(command, {**env, "BESIDE": BESIDE}, stage.root, stage.base / "stderr")
+    wire.pid_file = pid_file
+    stage.wires.append(wire)
+    wire.begin()
+    return wire
 
 
 class HookLine:
     """A turn-end hook of a CLI, as the daemon sees one: its hello, one event, and the word it is answered."""
 
     def __init__(self, stage, master):
+        place = master.pid_file.with_name(master.pid_file.name + ".hook")
+        until(place.exists)
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(str(stage.run_dir() / "socket"))
         self.sock.settimeout(90)
-        said = {
-            "proto": 1, "conn": "hook", "project": os.path.realpath(stage.root), "kind": "hook",
-            "pids": [int(master.pid_file.read_text())],
-        }  # fmt: skip
+        self.sock.connect(str(place))
+        self.sock.sendall(f"{stage.run_dir() / 'socket'}\n".encode())
+        assert self.sock.recv(100) == b"connected\n"
+        said = {"proto": 1, "conn": "hook", "project": os.path.realpath(stage.root), "kind": "hook"}
         self.sock.sendall(json.dumps({"hello": said}).encode() + b"\n" + b'{"event": "Stop", "session": "s"}\n')
         self.lines = self.sock.makefile("rb")
         self.lines.readline()  # the daemon's hello
@@ -71,7 +124,7 @@ def told(master):
 def test_a_new_master_takes_the_team_over(stage, how):
     pane = stage.server.start()
     window = stage.server.show(pane, "#{window_id}")
-    first = stage.begun(stage.inside(pane))
+    first = led(stage, stage.inside(pane))
     assert first.tool("agents_create", AGENTS)["ready"] == 2
     assert leads(stage, first, pane)
     work(first, "a", "t-1")
@@ -84,7 +137,7 @@ def test_a_new_master_takes_the_team_over(stage, how):
         first.vanish()
     if how == "its pane is closed":
         stage.server.run("kill-pane", "-t", pane)
-    second = stage.begun(stage.inside(place))
+    second = led(stage, stage.inside(place))
     rows = second.tool("agent_list", {})["agents"]
     assert [row["agent_id"] for row in rows] == ["a", "b"]
     until(lambda: leads(stage, second, place))

@@ -402,6 +402,10 @@ def test_its_run_directory_and_names_are_the_projects(door, monkeypatch):
     assert (hook.AGENT_ID, hook.AGENT_EPOCH, hook.AGENT_SECRET) == project.AGENT_ENV
     assert project.hook_command() == HOOK
     assert project.SOCKET == "socket"
+    for agent_id in ("a", "builder-2"):
+        assert hook.agent_socket(agent_id) == project.agent_socket(agent_id)
+        assert project.AGENT_SOCKET.fullmatch(project.agent_socket(agent_id))
+        assert len(project.agent_socket(agent_id)) <= len(project.SOCKET), "its path is as short"
     assert project.STOPPED == "stopped"
 
 
