@@ -349,28 +349,30 @@ def test_an_agents_own_socket_is_for_that_agent_alone(scene, kind):
 # -- others that are no masters ------------------------------------------------------------------------------------
 
 
-def test_what_outlives_its_agents_cli_is_no_master(scene):
-    """Its ancestors are gone, its environment says nothing: the session is still the agent's."""
-    made = scene.boss.tool(
-        "agent_create", {"name": "c", "role": "r", "engine": "shell", "policies": {"restart": "never"}}
-    )
-    assert made["ready"] is True, made
-    gate, left = scene.stage.base / "c-gate", scene.stage.base / "c-left"
+@pytest.mark.parametrize("daemon", ["the same daemon", "the next daemon"])
+def test_what_outlives_its_agents_cli_is_no_master(make_stage, daemon):
+    """Its ancestors are gone, its environment says nothing: its session is still that of the agent."""
+    scene = Scene(make_stage())
+    stage = scene.stage
+    gate, left = stage.base / "c-gate", stage.base / "c-left"
     command, answer = scene.client([*CHANGING, *ADMIN], scene.hello("cli"))
     waits = f"trap '' HUP TERM; echo $$ > {left}; until [ -e {gate} ]; do sleep 0.1; done; {shlex.join(command)}"
-    pane = next(pane for pane, name in scene.stage.tagged().items() if name == "c")
-    # Typed by nobody: the worker's own shell starts it in the background, in the session of its pane.
-    worker = int(scene.stage.server.show(pane, "#{pane_pid}"))
-    assert [one["pid"] for one in launches(scene) if one["agent"] == "c"] == [worker]
-    scene.run(["sh", "-c", waits], way(scene.stage, "no parent"), agent="c", until=answer)
+    cli = f"{shlex.join([*clean(stage), 'sh', '-c', waits])} & sleep 1000"
+    asked = {"name": "c", "role": "r", "engine": "command", "command": ["sh", "-c", cli], "ready_wait_ms": 0}
+    made = scene.boss.tool("agent_create", {**asked, "policies": {"restart": "never"}})
+    assert "error" not in made, made
     until(left.exists)
-    os.kill(worker, signal.SIGKILL)
-    until(lambda: not alive(worker))
-    gate.touch()
-    codes = scene.told(answer)["codes"]
-    assert set(codes.values()) <= {"not_for_agents", "origin_unknown"}, codes
-    assert scene.boss.tool("agent_delete", {"agent_id": "c", "force": True, "confirm": "c"})["ok"]
+    (pid,) = [one["pid"] for one in launches(scene) if one["agent"] == "c"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: "exited" in stage.types("c"))
+    if daemon == "the next daemon":
+        stage.kill_daemon()
+        scene.daemon = until(stage.daemon)
     scene.before = scene.facts()
+    gate.touch()
+    assert set(scene.told(answer)["codes"].values()) == {"not_for_agents"}
+    assert scene.unchanged()
+    Path(f"{stage.base}/gate").touch()
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -508,20 +510,20 @@ def test_a_daemon_that_is_started_anew_knows_the_agents_of_its_boot(make_stage):
     (stage.base / "gate").touch()
 
 
-def test_a_hundred_agents_that_come_and_go_leave_no_descriptor(make_stage):
+def test_agents_that_come_and_go_leave_no_descriptor(make_stage):
     stage = make_stage("overflow = 'window'\n")
     boss = stage.begun()
     daemon = psutil.Process(until(stage.daemon))
-    before = None
+    before = 0
     for _ in range(3):
         assert boss.tool("agents_create", AGENTS)["ready"] == 2
         for row in boss.tool("agent_list", {})["agents"]:
             asked = {"agent_id": row["agent_id"], "force": True, "confirm": row["agent_id"]}
             assert boss.tool("agent_delete", asked)["ok"]
         until(lambda: not list(stage.run_dir().glob("a?????")))
-        if before is not None:
-            until(lambda: daemon.num_fds() <= before)
-        before = before or until(lambda: daemon.num_fds())
+        if before:
+            until(lambda most=before: daemon.num_fds() <= most)
+        before = before or daemon.num_fds()
 
 
 def connected(place):

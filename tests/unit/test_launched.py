@@ -66,7 +66,7 @@ def test_lines_that_are_none_and_half_a_line_tell_nothing_and_disturb_nothing(st
     bad += [b'{"agent":"x","project":"/p","pid":1,"start":2,"above":[[1]]}', b"\xff\0", b"[" * 100_000]
     place(state).write_bytes(b"\n".join(bad) + b"\n" + whole + whole[:20])
     reader = Launched()
-    assert [agent for agent in reader.known().agents.values()] == [("/p", "a")]
+    assert list(reader.known().agents.values()) == [("/p", "a")]
     with place(state).open("ab") as file:
         file.write(whole[20:].replace(b'"a"', b'"b"'))
     assert ("/p", "b") in reader.known().agents.values() or len(reader.known().agents) == 1
