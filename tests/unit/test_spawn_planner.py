@@ -7,7 +7,7 @@ import re
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import BadRequest
@@ -368,11 +368,19 @@ def test_whatever_the_api_answers_the_plan_can_be_run_or_the_request_is_refused(
         st.sampled_from([(), ("openai/*",), ("none/*",)]),
     )
     @settings(max_examples=200)
+    @example("single", None, False, ("none/*",))
+    @example("single", None, False, ())
+    @example("collective", None, False, ())
+    @example("single", {"data": {"id": "openai/gpt-5"}}, False, ())
+    @example("plan", {"decomposed": True, "steps": STEPS}, False, ())
     def holds(mode, answer, role, allow):
         seen.add(runs(mode, answer, role, allow))
 
     holds()
     assert seen >= {"refused", ("local", 1), ("local", 4), ("smart-spawn-api", 1), ("smart-spawn-api", 4)}
+
+
+STEPS = [{"id": one, "task": one, "description": one, "model": {"id": "openai/gpt-5"}} for one in "abc"]
 
 
 def runs(mode, answer, role, allow):
