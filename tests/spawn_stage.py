@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.trust.state_dir import VARIABLE
 from tests.fakes.openrouter import Fake
 from tests.stage import Stage, Wire, until
 
@@ -24,6 +25,12 @@ def fake() -> Iterator[Fake]:
     """The stand-in for OpenRouter and the Smart Spawn API, for one test."""
     with Fake() as one:
         yield one
+
+
+def of_one_user(stage: Stage, other: Stage) -> Stage:
+    """The first stage, for the projects of one user: what was made in a home from one of them is known in the other."""
+    stage.env[VARIABLE] = other.env[VARIABLE]
+    return stage
 
 
 class Scene:

@@ -140,7 +140,7 @@ def result(
     with Link(project_here(), start=True) as link:
         asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
         answer = link.tool("smartspawn_run_result", asked)
-        while wait and answer["status"] not in spawn_live.ENDED:
+        while wait and answer["status"] not in spawn_live.ENDED and not answer.get("foreign"):
             answer = link.tool("smartspawn_run_result", asked | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
         _tell(link, answer, as_json=as_json)
 
@@ -158,7 +158,12 @@ def list_runs(
         output.print_json(found)
         return
     rows = [
-        [row["run_id"], row["status"], output.age(row["created_at"]), output.short(row["task"], 80)]
+        [
+            row["run_id"],
+            "foreign" if row.get("foreign") else row["status"],
+            output.age(row["created_at"]),
+            output.short(row["task"], 80),
+        ]
         for row in found["runs"]
     ]
     output.table(["RUN", "STATUS", "AGE", "TASK"], rows, whole_column=0)
@@ -364,7 +369,7 @@ def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
             if row.get("truncated"):
                 output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
         output.warn(spawn_live.ending(answer))
-        if state not in spawn_live.ENDED:
+        if state not in spawn_live.ENDED and not answer.get("foreign"):
             output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
     raise typer.Exit(0 if state == "completed" else 1 if state in spawn_live.ENDED else EXIT_CODES[NotReady])
 

@@ -17,13 +17,13 @@ BAR = 20
 
 
 def follow(link: Link, run_id: str) -> dict[str, Any]:
-    """Show how far a run is until it has ended; its last status. Ctrl-C leaves the run as it is."""
+    """Show how far a run is until it has ended or is foreign; its last status. Ctrl-C leaves the run as it is."""
     answer = link.tool("smartspawn_run_status", {"run_id": run_id})
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     with _Bar() if live else _Lines() as shown:
         while True:
             shown.show(answer)
-            if answer["status"] in ENDED:
+            if answer["status"] in ENDED or answer.get("foreign"):
                 return answer
             asked = {"run_id": run_id, "wait_ms": LOOK_MS}
             answer = link.tool("smartspawn_run_status", asked, wait_s=LOOK_MS / 1000)
@@ -48,7 +48,9 @@ def spent(answer: dict[str, Any]) -> str:
 
 
 def busy(answer: dict[str, Any]) -> str:
-    """Which nodes are being answered and which are tried again; or that the run waits for its key."""
+    """Which nodes are being answered and which are tried again; or that the run is foreign, or waits for its key."""
+    if answer.get("foreign"):
+        return str(answer.get("failure"))
     if answer.get("waiting_for_key"):
         return "waiting for the key it was created with"
     told = []

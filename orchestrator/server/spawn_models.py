@@ -175,6 +175,7 @@ class StatusAnswer(_Answer):
     waiting_for_key: bool = False
     canceling: bool = False
     failure: Annotated[str, Field(description="why it failed")] = ""
+    foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
 
 class ResultCost(_Answer):
@@ -204,6 +205,7 @@ class ResultAnswer(_Answer):
     merged_output: str
     summary: str
     failure: Annotated[str, Field(description="why it failed: which node and model, and what to do")] = ""
+    foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
     dissent: Annotated[str, Field(description="where the answers disagree")] = ""
     artifacts: list[ArtifactListed]
     cost: ResultCost
@@ -224,6 +226,7 @@ class RunRow(BaseModel):
     mode: Mode
     created_at: str
     updated_at: str
+    foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
 
 class ListAnswer(BaseModel):

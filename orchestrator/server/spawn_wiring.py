@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clock import call_off
@@ -70,6 +70,14 @@ class SpawnWiring:
             return await self._loaded().whole(client, str(run_id))
 
         return {"spawn_run": spawn_run}
+
+    async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The spawn runs of the home these variables name that would go on if the user trusted them."""
+        return await self._loaded().runs.foreign(env)
+
+    async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
+        """Trust those runs, or those of them whose digests were shown; how many."""
+        return await self._loaded().runs.adopt(env, shown)
 
     async def events(self, client: Client, run_id: str, since_seq: int, tail: int | None) -> list[dict[str, Any]]:
         """The events of a run as its resource shows them."""

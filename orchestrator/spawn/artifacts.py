@@ -21,6 +21,7 @@ import orjson
 from orchestrator.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn.model import ArtifactRow, CostSource, Node, Reply
 from orchestrator.store.files import check_id, confine, failure, make_dir, replace
+from orchestrator.trust.seals import Seal
 
 PLACE = "artifacts"
 REDACTED = "[redacted]"
@@ -45,9 +46,15 @@ def write(home: Path, run_id: str, name: str, data: bytes) -> tuple[str, int, st
 
 
 def clear(home: Path, run_id: str) -> None:
-    """Remove what a daemon that was killed while it wrote left half-written in the run's directory."""
+    """Remove what a daemon that was killed while it wrote left half-written in the run's directory.
+
+    BadRequest ``bad_id``.
+    """
+    directories = home / PLACE, home / PLACE / check_id(run_id, "run id")
+    if any(path.is_symlink() for path in directories):
+        return  # where it leads nothing is ours
     with contextlib.suppress(OSError):
-        for path in (home / PLACE / run_id).glob(".*.tmp"):
+        for path in directories[-1].glob(".*.tmp"):
             path.unlink()
 
 
@@ -66,9 +73,12 @@ def read(home: Path, row: ArtifactRow) -> bytes:
     """The artifact, as it was written; Corrupt ``corrupt_home`` naming the file when it is another or is gone."""
     try:
         path = confine(home, row.path, what="artifact")
+        # Beside the artifacts lie the key and the salt.
+        if (home / PLACE).is_symlink() or not path.is_relative_to(home.resolve() / PLACE):
+            raise BadRequest("path_escape", f"it is not below {PLACE}/")  # noqa: TRY301
     except BadRequest as error:
         raise Corrupt(
-            "corrupt_home", f"{row.path[:200]!r} of {row.node_id} leaves the home", file=row.path
+            "corrupt_home", f"{row.path[:200]!r} of {row.node_id} leaves the artifacts", file=row.path
         ) from error
     try:
         data = _content(path, row.bytes + 1)
@@ -119,7 +129,20 @@ def document(
     )
 
 
-def adopt(home: Path, run_id: str, node_id: str) -> dict[str, Any] | None:
+_MAC = (b',\n  "mac": "', b'"\n}')
+
+
+def sealed(data: bytes, seal: Seal) -> bytes:
+    """The document with the seal of what stands before it, as its last key."""
+    return data.removesuffix(b"\n}") + _MAC[0] + seal.mac(data).encode() + _MAC[1]
+
+
+def _is_sealed(data: bytes, seal: Seal) -> bool:
+    head, _, tail = data.rpartition(_MAC[0])
+    return seal.fits(head + b"\n}", tail.removesuffix(_MAC[1]).decode(errors="replace"))
+
+
+def adopt(home: Path, run_id: str, node_id: str, seal: Seal | None) -> dict[str, Any] | None:
     """The document a daemon left that died before it could settle; None when there is none, or none of ours.
 
     Its numbers are Decimal where they have a point. Beside the document's keys: ``path``, ``bytes`` and ``sha256``,
@@ -134,6 +157,8 @@ def adopt(home: Path, run_id: str, node_id: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise failure(home / relative, error) from error
+    if seal is None or not _is_sealed(data, seal):
+        return None
     try:
         found = json.loads(data, parse_float=Decimal)
     except (ValueError, RecursionError):

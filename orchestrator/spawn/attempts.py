@@ -15,7 +15,7 @@ import structlog
 from orchestrator import steps
 from orchestrator.clock import call_off
 from orchestrator.errors import Environment
-from orchestrator.spawn import answering, artifacts, transitions
+from orchestrator.spawn import answering, artifacts, owned, transitions
 from orchestrator.spawn.answering import Prepared, Settled
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.model import ArtifactRow, Ask, AttemptRow, Fault, NodeRow, Reply
@@ -49,7 +49,7 @@ class Attempts:
         work = self._work
         for attempt in [one for one in work.attempts.values() if one.state == "running"]:
             row = work.rows[attempt.node_id]
-            found = await asyncio.to_thread(artifacts.adopt, work.around.home, work.run.id, attempt.node_id)
+            found = await asyncio.to_thread(self._left_by_the_dead, attempt.node_id)
             if found is not None and found.get("token") == attempt.token:
                 await self._settle_found(row, attempt, found)
             elif work.around.callers[kind_of(row.node.model)].resumes:
@@ -64,6 +64,12 @@ class Attempts:
                 work.rows[row.node.id] = replace(
                     row, status="queued" if again else "failed", reruns=row.reruns + 1, error=None if again else told
                 )
+
+    def _left_by_the_dead(self, node_id: str) -> dict[str, Any] | None:
+        work = self._work
+        return artifacts.adopt(
+            work.around.home, work.run.id, node_id, work.seals.seal(work.run.id, f"answer:{node_id}")
+        )
 
     async def _settle_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
         """An answer that reached the disk and not the database."""
@@ -126,6 +132,8 @@ class Attempts:
                 at=work.record.at(),
                 price=prepared.price,
             )
+            seal = work.seals.seal(work.run.id, f"answer:{row.node.id}")
+            data = data if seal is None else artifacts.sealed(data, seal)
             try:
                 stored = await work.record.store(
                     f"{row.node.id}.json", data, row.node.id, "raw", outcome.model or row.node.model, over=work.over
@@ -195,11 +203,12 @@ class Attempts:
         work = self._work
         attempt, row = settled.attempt, settled.row
         await work.record.write(
-            lambda con, run_id, token: transitions.settle(
-                con, run_id, token, attempt.node_id, attempt.attempt, attempt.state,
+            lambda con, run_id, token: owned.settle(
+                con, run_id, token, work.seals, stored,
+                node_id=attempt.node_id, attempt=attempt.attempt, state=attempt.state,
                 cost=attempt.cost, cost_source=attempt.cost_source, prompt_tokens=attempt.prompt_tokens,
                 completion_tokens=attempt.completion_tokens, model=attempt.model, node_status=row.status,
-                error=row.error, retry_at=row.retry_at, finish_reason=row.finish_reason, artifact=stored,
+                error=row.error, retry_at=row.retry_at, finish_reason=row.finish_reason,
                 level=settled.level, message=settled.message, at=work.record.at(), active_s=work.active_s(),
             )
         )  # fmt: skip

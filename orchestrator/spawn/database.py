@@ -27,11 +27,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from orchestrator.clock import SystemClock
 from orchestrator.errors import Conflict, Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import ddl, upgrade
+from orchestrator.spawn.opening import NAME, check_files, suspicious
 from orchestrator.store.files import failure, make_dir
 
 P = ParamSpec("P")
 T = TypeVar("T")
-NAME = "db.sqlite"
 LOCK = "db.lock"
 WAL_BYTES = 4 << 20
 """Each time the WAL has grown by so much it is carried into the file."""
@@ -78,6 +78,7 @@ class Database:
         self._con: sqlite3.Connection | None = None
         self._file: tuple[int, int] = (0, 0)
         self._opened = 0
+        self._schema = -1
         self._wal_due = WAL_BYTES
 
     @property
@@ -164,6 +165,7 @@ class Database:
         for job in group:
             con.execute("BEGIN")
             try:
+                self._check(con)
                 job.value = job.fn(con)
             except Exception as error:  # noqa: BLE001 - it is the caller's
                 job.error = error
@@ -175,6 +177,7 @@ class Database:
         with self._lock():
             con.execute("BEGIN IMMEDIATE")
             try:
+                self._check(con)
                 for job in group:
                     self._one(con, job)
                 con.execute("COMMIT")
@@ -251,14 +254,12 @@ class Database:
         except FileNotFoundError:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             found = self.path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise Environment("home_unusable", f"{self.path} is no regular file of yours", file=str(self.path))
+        check_files(self.path)
         if stat.S_IMODE(found.st_mode) & 0o077:
             self.path.chmod(0o600)
         con = sqlite3.connect(self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
         try:
-            con.row_factory = sqlite3.Row
-            con.execute("PRAGMA trusted_schema = OFF")
+            suspicious(con)
             con.execute("PRAGMA foreign_keys = ON")
             (version,) = con.execute("PRAGMA user_version").fetchone()
             if version > ddl.VERSION:
@@ -267,16 +268,32 @@ class Database:
                 )
             con.execute("PRAGMA wal_autocheckpoint = 0")
             con.execute("PRAGMA synchronous = FULL")
+            self._insist(ddl.strange(con))
             if version < ddl.VERSION:
                 self._prepare(con)
+            elif "seals" not in ddl.tables(con):
+                con.execute(ddl.SEALS)
+            self._insist(ddl.lacking(con))
             con.execute("PRAGMA journal_mode = WAL").fetchall()
         except BaseException:
             con.close()
             raise
         self._file = (found.st_dev, found.st_ino)
         self._opened += 1
+        self._schema = -1
         self._wal_due = WAL_BYTES
         return con
+
+    def _check(self, con: sqlite3.Connection) -> None:
+        """Look at the schema again when it has changed, in the transaction: others may have written the file."""
+        (schema,) = con.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema:
+            self._insist(ddl.strange(con))
+            self._schema = schema
+
+    def _insist(self, strange: str) -> None:
+        if strange:
+            raise Corrupt("corrupt_home", f"{self.path}: {strange} is not of spawn runs", file=str(self.path))
 
     def _prepare(self, con: sqlite3.Connection) -> None:
         try:

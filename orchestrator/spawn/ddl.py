@@ -6,6 +6,7 @@ ours by ``ALTER TABLE ADD`` alone (C32), and so that a statement of its own stil
 
 from __future__ import annotations
 
+import re
 import sqlite3
 
 VERSION = 2
@@ -126,6 +127,16 @@ CREATE TABLE IF NOT EXISTS attempts (
     PRIMARY KEY (run_id, node_id, attempt)
 )"""
 
+# What this machine has written, see `sealing`. It came without a new form: a version that does not know the table
+# leaves it alone, and what such a version writes has no seal.
+SEALS = """
+CREATE TABLE IF NOT EXISTS seals (
+    run_id TEXT NOT NULL REFERENCES runs(id),
+    what TEXT NOT NULL,
+    mac TEXT NOT NULL,
+    PRIMARY KEY (run_id, what)
+)"""
+
 INDEXES = (
     "CREATE INDEX IF NOT EXISTS idx_runs_status ON runs(status)",
     "CREATE INDEX IF NOT EXISTS idx_nodes_run_id ON nodes(run_id)",
@@ -148,9 +159,60 @@ def create(con: sqlite3.Connection) -> None:
     for table, columns in ORIGINAL.items():
         con.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns + ADDED[table])})")
     con.execute(ATTEMPTS)
+    con.execute(SEALS)
     for index in INDEXES:
         con.execute(index)
     con.execute(f"PRAGMA user_version = {VERSION}")
+
+
+OURS = frozenset({*ORIGINAL, "attempts", "seals"})
+_INERT = re.compile(r"\b(?:CHECK|GENERATED|AS|COLLATE|ON|WITHOUT|STRICT)\b|\bDEFAULT\s*\(", re.IGNORECASE)
+"""What no table of ours has in its definition: what computes, removes or refuses something when a row is written."""
+
+
+def strange(con: sqlite3.Connection) -> str:
+    """What of the schema would act in our transactions or stand in the place of a table of ours; empty: nothing.
+
+    Triggers, views, virtual tables, indexes that compute, and tables of ours that do more than hold rows. Another
+    ordinary table does nothing: no statement of ours names it.
+    """
+    for kind, name, table, sql in con.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
+        told = f"the {kind} {str(name)[:80]!r}"
+        if kind not in {"table", "index"} or (
+            kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL\b", str(sql), re.IGNORECASE)
+        ):
+            return told
+        if kind == "table" and str(name).lower() in OURS and (name not in OURS or _INERT.search(str(sql))):
+            return told
+        if kind == "index" and sql is not None and str(table).lower() in OURS and _computes(con, str(name), str(sql)):
+            return told
+    return ""
+
+
+def _computes(con: sqlite3.Connection, index: str, sql: str) -> bool:
+    """Whether an index holds an expression (cid -2) or a condition, which SQLite would work out for each row."""
+    if sql.replace(" ", "") in {one.replace(" IF NOT EXISTS", "").replace(" ", "") for one in INDEXES}:
+        return False
+    return " where " in f" {sql.lower()} " or any(row[1] == -2 for row in _pragma(con, "index_xinfo", index))
+
+
+def _pragma(con: sqlite3.Connection, name: str, of: str) -> list[sqlite3.Row]:
+    # Not as a table-valued function: a table of that name would answer in its place.
+    quoted = of.replace('"', '""')
+    return con.execute(f'PRAGMA {name}("{quoted}")').fetchall()
+
+
+def lacking(con: sqlite3.Connection) -> str:
+    """A table of ours that is not there or has not all of its columns; empty: none. For a database of our form."""
+    wanted = {table: {column.split(" ", 1)[0] for column in (*ORIGINAL[table], *ADDED[table])} for table in ORIGINAL}
+    wanted |= {"attempts": set(_COLUMN.findall(ATTEMPTS)), "seals": set(_COLUMN.findall(SEALS))}
+    for table, columns in wanted.items():
+        if not columns <= {row[1] for row in _pragma(con, "table_info", table)}:
+            return f"the table {table!r} lacks columns"
+    return ""
+
+
+_COLUMN = re.compile(r"^    ([a-z_]+) ", re.MULTILINE)
 
 
 def widen(con: sqlite3.Connection) -> None:

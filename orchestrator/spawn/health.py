@@ -23,11 +23,11 @@ FIVE = (
 
 
 async def look(
-    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient | None
+    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient | None, project: str
 ) -> dict[str, Any]:
     """The five booleans, and under ``reasons`` why one is false; never raises for what it is to find out.
 
-    ``opened`` opens the home that ``env`` names.
+    ``opened`` opens the home that ``env`` names; ``project`` is the daemon's.
     """
     answer: dict[str, Any] = dict.fromkeys(FIVE, False)
     reasons: dict[str, str] = {}
@@ -47,7 +47,7 @@ async def look(
             reasons[name] = why
 
     async def key() -> str:
-        found = await asyncio.to_thread(keys.key_of, env, path)
+        found = await asyncio.to_thread(keys.key_of, env, path, project)
         return "" if found else "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
 
     async def api() -> str:

@@ -21,6 +21,7 @@ from orchestrator.spawn.database import Database
 from orchestrator.spawn.line import Line
 from orchestrator.spawn.model import Asked, Fault, Plan, Settings
 from orchestrator.spawn.openrouter import ModelApi
+from orchestrator.spawn.sealing import HomeIdentity, Seals
 from orchestrator.spawn.table import Table, shipped
 from orchestrator.spawn.work import Around
 
@@ -56,6 +57,7 @@ class Home:
     def __init__(self, path: Path, world: World) -> None:
         self.path = path
         self.db = Database(path)
+        self.identity = HomeIdentity(path)
         self.moved = Signal()
         self._foreign_changes = 0
         self._changes: Counter[str] = Counter()
@@ -68,7 +70,7 @@ class Home:
         self._waiting = 0
         self._foreign: asyncio.Task[None] | None = None
         callers: dict[str, Caller] = {"model": world.api, **world.callers}
-        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self.changed)
+        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self.changed, self.seals)
         self.line = Line(around, lease.me(), world.project, self._key, world.ended)
 
     async def open(self) -> None:
@@ -83,6 +85,10 @@ class Home:
         await self.line.close()
         await asyncio.to_thread(self.db.close)
 
+    def seals(self) -> Seals:
+        """What tells the rows of this machine from others, as the home is now; reads files."""
+        return Seals(self.identity.recognize())
+
     async def offer(self, key: str) -> str:
         """Remember a key in memory, for runs that were begun with it; its fingerprint."""
         fingerprint = await asyncio.to_thread(keys.fingerprint, self.path, key)
@@ -95,7 +101,7 @@ class Home:
         """The key of that fingerprint: one that a connection has brought, or that of the home's file."""
         if fingerprint not in self._keys:
             try:
-                key = await asyncio.to_thread(keys.key_of, {}, self.path)
+                key = await asyncio.to_thread(keys.key_of, {}, self.path, self._world.project)
                 if key:
                     self._keys[await asyncio.to_thread(keys.fingerprint, self.path, key)] = key
             except OrchestratorError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.errors import Environment
 from orchestrator.spawn.database import prepare_home
+from orchestrator.spawn.place import DEFAULT_HOME
 from orchestrator.store.files import failure, replace
 
 VARIABLE = "OPENROUTER_API_KEY"
@@ -25,11 +26,11 @@ KEY_MAX = 4096
 SALT_BYTES = 32
 
 
-def key_of(env: Mapping[str, str], home: Path) -> str:
+def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
     """The key of the connection's environment, else of the home's file; empty when there is none.
 
     Environment ``key_unsafe`` when the file is not a regular one of this user that nobody else may touch, or holds
-    no key; ``home_unusable`` when the home is no directory.
+    no key, or when the home lies in a repository or in ``project``; ``home_unusable`` when it is no directory.
     """
     if given := brought(env):
         return given
@@ -38,6 +39,10 @@ def key_of(env: Mapping[str, str], home: Path) -> str:
         data = _private(path, KEY_MAX + 1)
     except FileNotFoundError:
         return ""
+    if _comes_along(home, project):
+        # Whose key it is pays, and can read what is asked: a stranger's must not be taken for the user's.
+        told = f"{path} lies in a repository or project: it may be somebody else's key"
+        raise Environment("key_unsafe", told, f"set {VARIABLE}, or move the home", file=str(path))
     try:
         return _checked(data.decode("ascii").strip(), str(path))
     except UnicodeDecodeError:
@@ -56,6 +61,17 @@ def fingerprint(home: Path, key: str) -> str:
     Raises Environment ``home_unusable``, ``io_failed`` or ``disk_full``, ``key_unsafe`` for a salt others may read.
     """
     return hmac.new(_salt(home), key.encode(), hashlib.sha256).hexdigest() if key else ""
+
+
+def _comes_along(home: Path, project: str) -> bool:
+    """Whether the files of the home may have come with a clone or an archive; the usual home is the user's own."""
+    real = Path(os.path.realpath(home))
+    with contextlib.suppress(RuntimeError):
+        if real == Path(os.path.realpath(Path(DEFAULT_HOME).expanduser())):
+            return False
+    if project and real.is_relative_to(os.path.realpath(project)):
+        return True
+    return any(os.path.lexists(place / ".git") for place in (real, *real.parents))
 
 
 def _checked(key: str, where: str) -> str:

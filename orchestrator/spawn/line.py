@@ -1,6 +1,7 @@
 """The runs of a home in line: which of them this daemon executes, and when.
 
-A home is shared by the daemons of all projects. Each run has one owner; one whose owner is dead is released and may
+Runs that were not made on this machine are not in it: nothing is done with them, and they take no place. A home is
+shared by the daemons of all projects. Each run has one owner; one whose owner is dead is released and may
 be taken by any daemon that can execute it: one that has its key, or, for squad and team, that of its project. How
 many run at once is counted across the home, by the database. What it may touch: the rows of runs, its own runners.
 """
@@ -8,7 +9,8 @@ many run at once is counted across the home, by the database. What it may touch:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,9 +19,10 @@ import structlog
 from orchestrator import steps
 from orchestrator.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.errors import OrchestratorError
-from orchestrator.spawn import lease, queries, transitions
+from orchestrator.spawn import lease, owned, queries, transitions
 from orchestrator.spawn.model import Owner, RunRow
 from orchestrator.spawn.runner import Runner
+from orchestrator.spawn.sealing import Seals
 from orchestrator.spawn.work import Around
 from orchestrator.spawn.writing import worked
 
@@ -54,6 +57,7 @@ class Line:
         self._news = False
         self._loop: asyncio.Task[None] | None = None
         self._queued = 0
+        self._own: dict[str, int] = {}  # runs of this machine, and the tokens under which their nodes were looked at
 
     @property
     def active(self) -> int:
@@ -82,7 +86,7 @@ class Line:
         await call_off(self._tasks.values())
         at = rfc3339(self._around.clock.now())
         try:
-            for row in await self._around.db.read(queries.unfinished):
+            for row in await self._around.db.read(self._unfinished, {**self._own}):
                 if row.owner == self.me:
                     await self._around.db.write(worked, row.id, times.get(row.id, 0.0))
                     await self._around.db.write(transitions.release, row.id, row.token, at)
@@ -103,7 +107,9 @@ class Line:
             await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
 
     async def _round(self) -> None:
-        rows = await self._around.db.read(queries.unfinished)
+        # Those that this daemon executes it knows by heart.
+        rows = await self._around.db.read(self._unfinished, {**self._own})
+        self._own = {row.id: row.token for row in rows}
         queued = ahead = 0
         later = sum(row.active for row in rows)
         for row in rows:
@@ -121,6 +127,16 @@ class Line:
             else:
                 queued += await self._mine(row.id)
         self._queued = queued
+
+    def _unfinished(self, con: sqlite3.Connection, known: Mapping[str, int]) -> list[RunRow]:
+        return owned.unfinished(con, self._around.seals(), known)
+
+    def _begun(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+        return transitions.begin(con, run_id, token, at, self._around.seals().asked_fits)
+
+    def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
+        seals = self._around.seals()
+        return owned.run(con, seals, run_id), seals
 
     async def _mine(self, run_id: str) -> bool:
         row = await self._around.db.read(queries.run, run_id)
@@ -156,14 +172,14 @@ class Line:
             token = taken
         if row.waiting:
             await db.write(transitions.ready, row.id, token, at)
-        if not await db.write(transitions.begin, row.id, token, at):
+        if not await db.write(self._begun, row.id, token, at):
             return False
         steps.passed("spawn:begun")
         self._around.changed(row.id)
-        now = await db.read(queries.run, row.id)
+        now, seals = await db.read(self._sealed, row.id)
         if now is None or now.token != token:
             return False
-        self._start(now, key)
+        self._start(now, key, seals)
         return True
 
     async def _able(self, row: RunRow) -> str | None:
@@ -176,8 +192,8 @@ class Line:
     def _missing(row: RunRow) -> str:
         return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
 
-    def _start(self, row: RunRow, key: str) -> None:
-        runner = Runner(self._around, row, key)
+    def _start(self, row: RunRow, key: str, seals: Seals) -> None:
+        runner = Runner(self._around, row, key, seals)
         self._runners[row.id] = runner
         task = asyncio.get_running_loop().create_task(runner.run())
         self._tasks[row.id] = task

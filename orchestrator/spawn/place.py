@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import BadRequest
-from orchestrator.spawn import ddl
+from orchestrator.spawn.opening import looked_at
+from orchestrator.spawn.sealing import HomeIdentity, Seals
 
 HOME = "SMART_SPAWN_MCP_HOME"
 DEFAULT_HOME = "~/.smart-spawn-mcp"
@@ -37,20 +38,15 @@ def home_of(env: Mapping[str, str]) -> Path:
 
 
 def has_open_runs(path: Path) -> bool:
-    """Whether a home of our form has runs that have not ended; a look that makes and changes nothing."""
-    file = path / "db.sqlite"
-    if not file.is_file():
+    """Whether a home of our form has runs of this machine that have not ended; a look that makes and changes nothing.
+
+    The database of a home without an identity from here is not even opened.
+    """
+    own = HomeIdentity(path).recognize()
+    if own is None:
         return False
-    # Nobody has it open where it has no WAL; then it is read as it lies there, or SQLite would make one.
-    how = "mode=ro" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
-    with (
-        contextlib.suppress(sqlite3.Error),
-        contextlib.closing(sqlite3.connect(f"{file.as_uri()}?{how}", uri=True)) as con,
-    ):
-        (form,) = con.execute("PRAGMA user_version").fetchone()
-        if form == ddl.VERSION:
-            (found,) = con.execute(f"SELECT EXISTS (SELECT 1 FROM runs WHERE status IN {ddl.OPEN})").fetchone()  # noqa: S608  (our own words)
-            return bool(found)
+    with contextlib.suppress(sqlite3.Error), looked_at(path) as con:
+        return con is not None and any(True for _ in Seals(own).open_runs(con))
     return False
 
 

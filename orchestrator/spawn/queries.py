@@ -1,15 +1,18 @@
 """What the database says of runs, as the dataclasses of `model`. Reads only; each takes the connection first.
 
 Rows that the original tool wrote are read as well: a node id with or without its run's before it (C31), parameters
-that are no JSON any more, words of its own for a level. What cannot be known of them has model.py's default.
+that are no JSON any more, words of its own for a level. What cannot be known of them has model.py's default; so has
+what is of another type, for a home may hold what a stranger wrote.
 """
 
 # ruff: noqa: S608 - the SQL is put together from our own words
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, get_args
 
@@ -22,7 +25,9 @@ from orchestrator.spawn.model import (
     ArtifactType,
     Asked,
     AttemptRow,
+    AttemptState,
     Budget,
+    CostSource,
     Event,
     Kind,
     Level,
@@ -37,6 +42,8 @@ from orchestrator.spawn.model import (
 )
 
 LIST_MAX = 1000
+NO_TIME = "1970-01-01T00:00:00.000Z"
+"""Stands for a time that nobody can read."""
 
 
 def node_key(run_id: str, node_id: str) -> str:
@@ -93,7 +100,7 @@ def runs(con: sqlite3.Connection, status: RunStatus | None = None, limit: int = 
     """Runs of that status, or all, the newest first."""
     which = "WHERE status = ?" if status else ""
     values = [*([status] if status else []), max(0, min(limit, LIST_MAX))]
-    return [_run(row) for row in con.execute(f"SELECT * FROM runs {which} ORDER BY number DESC LIMIT ?", values)]
+    return [as_run(row) for row in con.execute(f"SELECT * FROM runs {which} ORDER BY number DESC LIMIT ?", values)]
 
 
 def unfinished(con: sqlite3.Connection) -> list[RunRow]:
@@ -102,7 +109,7 @@ def unfinished(con: sqlite3.Connection) -> list[RunRow]:
     One without a number was made by an original tool that still works in this home, which executes it itself.
     """
     found = con.execute(f"SELECT * FROM runs WHERE status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")
-    return [_run(row) for row in found]
+    return [as_run(row) for row in found]
 
 
 def nodes(con: sqlite3.Connection, run_id: str) -> list[NodeRow]:
@@ -119,19 +126,19 @@ def attempts(con: sqlite3.Connection, run_id: str, node_id: str | None = None) -
     found = con.execute(f"SELECT * FROM attempts WHERE run_id = ?{which} ORDER BY rowid", values)
     return [
         AttemptRow(
-            node_id=row["node_id"],
-            attempt=row["attempt"],
-            token=row["token"],
-            state=row["state"],
+            node_id=_str(row["node_id"]),
+            attempt=_int(row["attempt"]),
+            token=_str(row["token"]),
+            state=_word(AttemptState, row["state"], "lost"),
             reserved=_money(row["reserved"]) or Decimal(0),
             cost=_money(row["cost"]),
-            cost_source=row["cost_source"],
-            prompt_tokens=row["tokens_prompt"],
-            completion_tokens=row["tokens_completion"],
-            model=row["model"],
-            started_at=row["started_at"],
-            finished_at=row["finished_at"],
-            error=row["error"],
+            cost_source=_word(CostSource, row["cost_source"], "reserved"),
+            prompt_tokens=_int(row["tokens_prompt"]),
+            completion_tokens=_int(row["tokens_completion"]),
+            model=_str(row["model"]),
+            started_at=_time(row["started_at"]) or NO_TIME,
+            finished_at=_time(row["finished_at"]),
+            error=_text(row["error"]),
         )
         for row in found
     ]
@@ -194,49 +201,52 @@ def wave(con: sqlite3.Connection, run_id: str) -> int | None:
 
 def _one(con: sqlite3.Connection, sql: str, value: str) -> RunRow | None:
     row = con.execute(sql, (value,)).fetchone()
-    return None if row is None else _run(row)
+    return None if row is None else as_run(row)
 
 
-def _run(row: sqlite3.Row) -> RunRow:
+def as_run(row: sqlite3.Row) -> RunRow:
+    """A row of runs, whatever stands in it: another program may have written it."""
     owner = None
     if row["owner_host"] is not None:
-        owner = Owner(row["owner_host"], row["owner_boot_id"], row["owner_pid"], row["owner_start"])
+        owner = Owner(
+            _str(row["owner_host"]), _str(row["owner_boot_id"]), _int(row["owner_pid"]), _int(row["owner_start"])
+        )
     return RunRow(
-        id=row["id"],
-        number=row["number"] or 0,
+        id=_str(row["id"]),
+        number=_int(row["number"]),
         asked=_asked(row),
         settings=settings(row["settings_json"]),
         status=_word(RunStatus, row["status"], "failed"),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        error=row["error"],
-        project=row["project"],
-        req=row["req"],
-        origin=row["origin"],
-        key_fp=row["key_fp"],
-        estimated_steps=row["estimated_steps"],
+        created_at=_time(row["created_at"]) or NO_TIME,
+        updated_at=_time(row["updated_at"]) or NO_TIME,
+        started_at=_time(row["started_at"]),
+        finished_at=_time(row["finished_at"]),
+        error=_text(row["error"]),
+        project=_str(row["project"]),
+        req=_str(row["req"]),
+        origin=_str(row["origin"]),
+        key_fp=_str(row["key_fp"]),
+        estimated_steps=_int(row["estimated_steps"]),
         owner=owner,
-        token=row["token"],
+        token=_int(row["token"]),
         active=bool(row["active"]),
         waiting=bool(row["waiting"]),
-        active_s=row["active_s"],
+        active_s=_float(row["active_s"]),
         cancel_requested=bool(row["cancel_requested"]),
         planned=bool(row["planned"]),
-        plan_source=row["plan_source"],
-        summary=row["summary"],
-        dissent=row["dissent"],
+        plan_source=_str(row["plan_source"]),
+        summary=_str(row["summary"]),
+        dissent=_str(row["dissent"]),
     )
 
 
 def _asked(row: sqlite3.Row) -> Asked:
     """What was asked; where params_json does not say it in our words or the original's, what the columns say."""
     columns = {
-        "task": row["task"],
+        "task": _str(row["task"]),
         "mode": _word(Mode, row["mode"], "single"),
         "budget": _word(Budget, row["budget"], "medium"),
-        "context": row["context"] or "",
+        "context": _str(row["context"]),
     }
     given = {key: value for key, value in _object(row["params_json"]).items() if value is not None}
     if "collectiveCount" in given:
@@ -247,10 +257,10 @@ def _asked(row: sqlite3.Row) -> Asked:
         return Asked.model_validate(columns)
 
 
-def settings(text: str) -> Settings:
+def settings(text: object) -> Settings:
     """Settings from their JSON; the defaults, where an older tool has left none."""
     try:
-        return Settings.model_validate_json(text)
+        return Settings.model_validate_json(_str(text))
     except ValidationError:
         return Settings()
 
@@ -260,12 +270,12 @@ def _node(run_id: str, row: sqlite3.Row) -> NodeRow:
     needs = _json(row["depends_on_json"])
     tier = meta.get("tier")
     node = Node(
-        id=local(run_id, row["id"]),
+        id=local(run_id, _str(row["id"])),
         kind=_word(Kind, row["kind"], "task"),
-        wave=row["wave"] or 0,
+        wave=_int(row["wave"]),
         needs=tuple(local(run_id, str(one)) for one in needs) if isinstance(needs, list) else (),
-        task=row["task"],
-        model=row["model"],
+        task=_str(row["task"]),
+        model=_str(row["model"]),
         system=str(role.get("system") or ""),
         tier=tier if tier in {"cheap", "premium"} else "",
         reason=str(meta.get("reason") or ""),
@@ -273,38 +283,38 @@ def _node(run_id: str, row: sqlite3.Row) -> NodeRow:
     return NodeRow(
         node=node,
         status=_word(NodeStatus, row["status"], "failed"),
-        attempt=row["attempt"],
-        retry_count=row["retry_count"],
-        reruns=row["reruns"],
-        retry_at=row["retry_at"],
-        error=row["error"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        finish_reason=row["finish_reason"],
-        answered_by=row["answered_by"],
+        attempt=_int(row["attempt"]),
+        retry_count=_int(row["retry_count"]),
+        reruns=_int(row["reruns"]),
+        retry_at=_time(row["retry_at"]),
+        error=_text(row["error"]),
+        started_at=_time(row["started_at"]),
+        finished_at=_time(row["finished_at"]),
+        finish_reason=_str(row["finish_reason"]),
+        answered_by=_str(row["answered_by"]),
     )
 
 
 def _event(run_id: str, row: sqlite3.Row) -> Event:
-    node_id = row["node_id"]
+    node_id = _text(row["node_id"])
     return Event(
-        seq=row["seq"],
+        seq=_int(row["seq"]),
         node_id=None if node_id is None else local(run_id, node_id),
         level="warning" if row["level"] == "warn" else _word(Level, row["level"], "info"),
-        message=row["message"],
-        ts=row["ts"],
+        message=_str(row["message"]),
+        ts=_str(row["ts"]),
     )
 
 
 def _artifact(run_id: str, row: sqlite3.Row) -> ArtifactRow:
     return ArtifactRow(
-        node_id=local(run_id, row["node_id"]),
+        node_id=local(run_id, _str(row["node_id"])),
         type=_word(ArtifactType, row["type"], "log"),
-        path=row["path"],
-        bytes=row["bytes"],
-        sha256=row["sha256"],
-        created_at=row["created_at"],
-        model=row["model"],
+        path=_str(row["path"]),
+        bytes=_int(row["bytes"]),
+        sha256=_str(row["sha256"]),
+        created_at=_str(row["created_at"]),
+        model=_str(row["model"]),
     )
 
 
@@ -313,21 +323,46 @@ def _word(words: object, value: object, otherwise: str) -> Any:
     return value if value in get_args(words) else otherwise
 
 
-def _json(text: str | None) -> Any:
+def _str(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else _str(value)
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _float(value: object) -> float:
+    found = float(value) if isinstance(value, int | float) else 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def _time(value: object) -> str | None:
+    """A time with its zone, as it stands there; None for what is none."""
     try:
-        return json.loads(text or "null")
+        return value if isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None else None
+    except ValueError:
+        return None
+
+
+def _json(text: object) -> Any:
+    try:
+        return json.loads(text if isinstance(text, str) and text else "null")
     except (ValueError, RecursionError):
         return None
 
 
-def _object(text: str | None) -> Mapping[str, Any]:
+def _object(text: object) -> Mapping[str, Any]:
     found = _json(text)
     return found if isinstance(found, dict) else {}
 
 
-def _money(text: str | None) -> Decimal | None:
+def _money(text: object) -> Decimal | None:
     try:
-        found = None if text is None else Decimal(text)
+        found = None if text is None else Decimal(_str(text))
     except InvalidOperation:
         return None
     return found if found is None or found.is_finite() else None

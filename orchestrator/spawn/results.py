@@ -12,10 +12,11 @@ import orjson
 
 from orchestrator.clock import Clock
 from orchestrator.errors import BadRequest
-from orchestrator.spawn import artifacts, queries, shown
+from orchestrator.spawn import artifacts, owned, queries, shown
 from orchestrator.spawn.home import Home
 from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, AttemptRow, Event, NodeRow, RunRow
 from orchestrator.spawn.queries import Mark
+from orchestrator.spawn.sealing import FOREIGN
 
 RAW_CHARS = 12_000
 """How much of each node's answer smartspawn_run_result shows (A4); the artifact has all of it."""
@@ -25,11 +26,15 @@ EVENTS_MAX = 10_000
 
 
 async def run_of(home: Home, run_id: str) -> RunRow:
-    """The run of that id; BadRequest ``unknown_spawn_run``."""
-    found = await home.db.read(queries.run, run_id)
+    """The run of that id, marked if it is foreign; BadRequest ``unknown_spawn_run``."""
+    found = await home.db.read(_marked, home, run_id)
     if found is None:
         raise BadRequest("unknown_spawn_run", f"no spawn run is called {run_id[:80]!r}")
     return found
+
+
+def _marked(con: sqlite3.Connection, home: Home, run_id: str) -> RunRow | None:
+    return owned.marked(con, home.seals(), queries.run(con, run_id))
 
 
 async def waited(
@@ -55,7 +60,7 @@ async def waited(
 
 async def status(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
     """How far a run is, as smartspawn_run_status answers it; BadRequest ``unknown_spawn_run``."""
-    run, rows, attempts, last = await home.db.read(_at_once, run_id)
+    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
     return shown.status(run or await run_of(home, run_id), rows, attempts, last, now)
 
 
@@ -98,8 +103,10 @@ async def result(home: Home, run_id: str, state: Mapping[str, Any], *, include_r
         answer["next_offset"] = MERGED_CHARS
     if run.dissent:
         answer["dissent"] = run.dissent
-    if run.error:
-        answer["failure"] = run.error
+    if run.error or run.foreign:
+        answer["failure"] = FOREIGN if run.foreign else run.error
+    if run.foreign:
+        answer["foreign"] = True
     if include_raw:
         places = {node_id: at for at, node_id in enumerate(rows)}
         raws = sorted((one for one in files if one.type == "raw"), key=lambda one: places.get(one.node_id, 0))
@@ -137,7 +144,7 @@ async def artifact(home: Home, run_id: str, node_id: str, offset: int) -> dict[s
 
 async def whole(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
     """All there is of a run, for its picture: its status, tasks, attempts and events."""
-    run, rows, attempts, last = await home.db.read(_at_once, run_id)
+    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
     if run is None:
         run = await run_of(home, run_id)
     events = await home.db.read(queries.events, run_id, 0, None, EVENTS_MAX)
@@ -166,11 +173,11 @@ async def whole(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
 
 
 def _at_once(
-    con: sqlite3.Connection, run_id: str
+    con: sqlite3.Connection, home: Home, run_id: str
 ) -> tuple[RunRow | None, list[NodeRow], list[AttemptRow], Event | None]:
     """A run with its nodes, attempts and last event, of one moment."""
     return (
-        queries.run(con, run_id),
+        _marked(con, home, run_id),
         queries.nodes(con, run_id),
         queries.attempts(con, run_id),
         queries.last_event(con, run_id),

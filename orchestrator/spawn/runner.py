@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -18,13 +19,14 @@ import structlog
 from orchestrator import steps
 from orchestrator.clock import call_off, wait_until
 from orchestrator.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.spawn import answering, artifacts, ending, queries, schedule, transitions
+from orchestrator.spawn import answering, artifacts, ending, owned, queries, schedule, transitions
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.model import MERGED, PLAN, AttemptRow, NodeRow, RunRow
 from orchestrator.spawn.money import spent
 from orchestrator.spawn.record import Fenced
 from orchestrator.spawn.replies import masked
 from orchestrator.spawn.schedule import Turn, View
+from orchestrator.spawn.sealing import Seals
 from orchestrator.spawn.work import Around, Work
 
 log = structlog.get_logger()
@@ -34,8 +36,8 @@ T = TypeVar("T")
 class Runner:
     """The execution of one run by the daemon that holds its lease."""
 
-    def __init__(self, around: Around, run: RunRow, key: str) -> None:
-        self._work = Work(around, run, key)
+    def __init__(self, around: Around, run: RunRow, key: str, seals: Seals) -> None:
+        self._work = Work(around, run, key, seals)
         self._flying = Attempts(self._work)
         self._joined = False
         self._passed: bool | None = None
@@ -74,11 +76,14 @@ class Runner:
         await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
         if not run.planned and not run.cancel_requested:
             await self._lay()
-        for row in await work.record.read(queries.nodes):
+        rows = await work.record.read(partial(owned.nodes, seals=work.seals))
+        if rows is None:
+            raise Environment("foreign_data", "the nodes of the run are not those that were planned on this machine")
+        for row in rows:
             work.take(row)
         for attempt in await work.record.read(queries.attempts):
             work.attempts[attempt.node_id, attempt.attempt] = attempt
-        for file in await work.record.read(queries.artifacts):
+        for file in await work.record.read(partial(owned.answers, seals=work.seals)):
             work.files[file.node_id] = file
         steps.passed("spawn:loaded")
         await self._flying.resume()
@@ -147,7 +152,7 @@ class Runner:
             over=work.over,
         )
         steps.passed("spawn:planned")
-        await work.record.write(transitions.lay, plan, row, work.record.at())
+        await work.record.write(owned.lay, work.seals, plan, row, work.record.at())
         steps.passed("spawn:laid")
 
     async def _start(self, node_ids: tuple[str, ...]) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ import structlog
 
 from orchestrator.clock import Clock, rfc3339
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.spawn import health, keys, place, plan, queries, results, settings, shown, splitter, transitions
+from orchestrator.spawn import adoption, health, keys, owned, place, plan, queries, results, settings, shown, splitter
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World
 from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import Mark
+from orchestrator.spawn.sealing import Seals
 
 log = structlog.get_logger()
 
@@ -152,7 +154,9 @@ class Runs:
         plan.admit(asked, chosen)
         server = origin(chosen.base_url)
         path = place.home_of(request.env)
-        key = await asyncio.to_thread(keys.key_of, request.env, path) if asked.caller == "model" else ""
+        key = ""
+        if asked.caller == "model":
+            key = await asyncio.to_thread(keys.key_of, request.env, path, self._project)
         if asked.caller == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")
         home = await self._of(request.env)
@@ -175,7 +179,7 @@ class Runs:
         request.made(row.id)
         stored: RunRow | None = None
         try:
-            stored = await home.db.write(transitions.create, row, at)
+            stored = await home.db.write(_stored, home, row, at)
         finally:
             if stored is None or stored.id != row.id:
                 self._ended(row.id)
@@ -215,10 +219,15 @@ class Runs:
         return await results.result(home, run_id, state, include_raw=include_raw)
 
     async def cancel(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
-        """End a run; Conflict ``spawn_run_finished`` when it has ended already (with its status)."""
+        """End a run; Conflict ``spawn_run_finished`` when it has ended already (with its status).
+
+        Environment ``foreign_data`` for one that was not made on this machine.
+        """
         home = await self._of(env)
         run = await results.run_of(home, run_id)
-        done = await home.db.write(transitions.cancel, run_id, rfc3339(self._clock.now()))
+        if run.foreign:
+            raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
+        done = await home.db.write(_canceled, home, run_id, rfc3339(self._clock.now()))
         if done == "finished":
             run = await results.run_of(home, run_id)
             raise Conflict("spawn_run_finished", f"the run is {run.status}", status=run.status)
@@ -231,7 +240,7 @@ class Runs:
     async def listed(self, env: Mapping[str, str], status: RunStatus | None, limit: int | None) -> dict[str, Any]:
         """The runs of the home, the newest first."""
         home = await self._of(env)
-        found = await home.db.read(queries.runs, status, limit or LISTED)
+        found = await home.db.read(_listed, home, status, limit or LISTED)
         return {"runs": [shown.listed(run) for run in found]}
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
@@ -244,7 +253,7 @@ class Runs:
 
     async def health(self, env: Mapping[str, str]) -> dict[str, Any]:
         """The five booleans of B4.25, and why one is false."""
-        return await health.look(env, lambda: self._of(env), self._client())
+        return await health.look(env, lambda: self._of(env), self._client(), self._project)
 
     async def events(self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None) -> list[Event]:
         """The events of a run behind ``since_seq``: the last ``tail`` of them, without it the first 200.
@@ -257,3 +266,41 @@ class Runs:
             queries.events, run_id, since_seq, tail, results.EVENTS_MAX if tail else LISTED_MAX
         )
         return found
+
+    # -- trust ------------------------------------------------------------------------------------------------------
+
+    async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The runs of the home that would go on if the user trusted them, as `adoption.foreign` shows them.
+
+        Changes nothing; empty where there is no home, or none that can be read.
+        """
+        return await asyncio.to_thread(adoption.foreign, place.home_of(env))
+
+    async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
+        """Take the foreign runs of the home for runs of this machine; how many. They go on at once.
+
+        With ``shown`` only those whose ``digest`` is in it: what changed since it was shown stays foreign.
+        Environment ``state_dir_unsafe`` when that cannot be kept.
+        """
+        if not await self.foreign(env):
+            return 0
+        home = await self._of(env)
+        adopted = await home.db.write(adoption.adopt, home.identity, shown)
+        for run_id in adopted:
+            home.changed(run_id)
+        home.line.look()
+        return len(adopted)
+
+
+def _stored(con: sqlite3.Connection, home: Home, row: RunRow, at: str) -> RunRow:
+    return owned.create(con, Seals(home.identity.establish()), row, at)
+
+
+def _canceled(con: sqlite3.Connection, home: Home, run_id: str, at: str) -> str:
+    return owned.cancel(con, home.seals(), run_id, at)
+
+
+def _listed(con: sqlite3.Connection, home: Home, status: RunStatus | None, limit: int) -> list[RunRow]:
+    seals = home.seals()
+    found = (owned.marked(con, seals, run) for run in queries.runs(con, status, limit))
+    return [run for run in found if run is not None]

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.spawn import money
 from orchestrator.spawn.model import CUT_OFF, NODE_ENDED, RUN_ENDED, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.sealing import FOREIGN
 
 TASK_CHARS = 200
 
@@ -63,8 +64,10 @@ def status(
         found["waiting_for_key"] = run.asked.caller == "model"
     if run.cancel_requested and not over:
         found["canceling"] = True
-    if run.error:
-        found["failure"] = run.error
+    if run.error or run.foreign:
+        found["failure"] = FOREIGN if run.foreign else run.error
+    if run.foreign:
+        found["foreign"] = True
     return found
 
 
@@ -146,6 +149,7 @@ def listed(run: RunRow) -> dict[str, Any]:
         "mode": run.asked.mode,
         "created_at": run.created_at,
         "updated_at": run.updated_at,
+        **({"foreign": True} if run.foreign else {}),
     }
 
 

@@ -9,8 +9,9 @@ dense from 1. Messages are stored as given: callers have masked them.
 # ruff: noqa: S608, PLR0917 - the SQL is put together from our own words; steps are called with a row's values in order
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from decimal import Decimal
 
@@ -34,6 +35,7 @@ from orchestrator.spawn.model import (
     RunStatus,
 )
 from orchestrator.spawn.queries import node_key
+from orchestrator.spawn.sealing import with_mac
 from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, worked
 
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"
@@ -136,21 +138,27 @@ def take(con: sqlite3.Connection, run_id: str, token: int, owner: Owner, at: str
     return token + 1
 
 
-def begin(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+def begin(
+    con: sqlite3.Connection, run_id: str, token: int, at: str, counts: Callable[[sqlite3.Row], bool] = lambda _: True
+) -> bool:
     """Take one of the places of MAX_PARALLEL_RUNS (the run's own setting), if there is one left for it.
 
-    All runs of the home count: those that have a place, and those before it in the line that could take one (they
-    have an owner, and wait for no key). True also when it has its place already.
+    All runs of the home count for which ``counts`` says so, given their rows with the column ``mac``: those that have
+    a place, and those before it in the line that could take one (they have an owner, and wait for no key). True also
+    when it has its place already.
     """
     run = held(con, run_id, token)
     if run is None or run["active"]:
         return run is not None
-    (before,) = con.execute(
-        f"SELECT COUNT(*) FROM runs WHERE id <> ? AND status IN {OPEN} "
-        "AND (active = 1 OR (number < ? AND owner_host IS NOT NULL AND waiting = 0))",
+    others = con.execute(
+        with_mac(
+            f"id <> ? AND status IN {OPEN} "
+            "AND (active = 1 OR (number < ? AND owner_host IS NOT NULL AND waiting = 0))"
+        ),
         (run_id, run["number"]),
-    ).fetchone()
-    if before >= queries.settings(run["settings_json"]).max_parallel_runs:
+    )
+    places = queries.settings(run["settings_json"]).max_parallel_runs
+    if len(list(itertools.islice(filter(counts, others), places))) >= places:
         return False
     con.execute(
         "UPDATE runs SET active = 1, waiting = 0, status = 'running', started_at = COALESCE(started_at, ?) "

@@ -17,6 +17,7 @@ from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, Asked, AttemptRow, Fault, NodeRow, Plan, Reply, RunRow, Settings
 from orchestrator.spawn.record import Record
 from orchestrator.spawn.schedule import Stop
+from orchestrator.spawn.sealing import Seals
 from orchestrator.spawn.table import Table, shipped
 
 
@@ -25,7 +26,7 @@ class Around:
     """What is the same for all runs of a home in one daemon.
 
     ``table`` gives the model table for a base URL, ``plan`` makes the plan of what was asked, ``changed`` is told the
-    id of a run whenever something of it was written.
+    id of a run whenever something of it was written. ``seals`` tells what is of this machine, by reading files.
     """
 
     home: Path
@@ -35,15 +36,17 @@ class Around:
     table: Callable[[str], Awaitable[Table]]
     plan: Callable[[Asked, Settings, Table], Awaitable[Plan]]
     changed: Callable[[str], None]
+    seals: Callable[[], Seals]
 
 
 class Work:
     """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written."""
 
-    def __init__(self, around: Around, run: RunRow, key: str) -> None:
+    def __init__(self, around: Around, run: RunRow, key: str, seals: Seals) -> None:
         self.around = around
         self.run = run
         self.key = key
+        self.seals = seals
         self.clock = around.clock
         self.record = Record(
             around.home, around.db, around.clock, run, changed=around.changed, active_s=self.active_s

@@ -26,7 +26,8 @@ def held(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None
 
 
 def end(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | None, at: str) -> None:
-    """Give the run its end: nobody owns it, and it has no place any more."""
+    """Give the run its end: nobody owns it, it has no place any more, and no seal, so that no change wakes it."""
+    con.execute("DELETE FROM seals WHERE run_id = ?", (run_id,))
     con.execute(
         "UPDATE runs SET status = ?, error = ?, finished_at = ?, owner_host = NULL, owner_boot_id = NULL, "
         "owner_pid = NULL, owner_start = NULL, active = 0, waiting = 0 WHERE id = ?",

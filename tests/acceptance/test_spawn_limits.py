@@ -132,7 +132,7 @@ def test_no_more_nodes_of_a_run_are_in_flight_than_allowed(scene, fake):
 
 
 def test_no_more_runs_of_a_home_are_at_work_than_allowed_also_of_two_projects(scene, make_stage, fake):
-    other = spawn_stage.Scene(make_stage(), scene.home.parent, fake)
+    other = spawn_stage.Scene(spawn_stage.of_one_user(make_stage(), scene.stage), scene.home.parent, fake)
     assert other.home == scene.home
     fake.rule(hold="gate")
     wires = [scene.connect(), other.connect()]

@@ -36,11 +36,11 @@ def scene(shared_stage, tmp_path, fake):
 
 
 @pytest.fixture(scope="module")
-def neighbour(own_world):
+def neighbour(own_world, shared_stage):
     """A second project, for those tests that need its daemon for a while."""
     from tests.conftest import _new, close_all
 
-    one = _new(own_world, "", "project")
+    one = spawn_stage.of_one_user(_new(own_world, "", "project"), shared_stage)
     yield one
     close_all([one])
 
@@ -191,7 +191,7 @@ def test_the_daemon_of_another_project_takes_over_what_a_dead_one_left(scene, be
 
 
 def test_of_two_daemons_that_find_a_dead_one_only_one_takes_each_of_its_runs(scene, beside, make_stage, fake):
-    third = spawn_stage.Scene(make_stage(), scene.home.parent, fake)
+    third = spawn_stage.Scene(spawn_stage.of_one_user(make_stage(), scene.stage), scene.home.parent, fake)
     fake.rule(hold="gate", times=6, per="all")
     wire = scene.connect(MAX_PARALLEL_RUNS="6")
     ids = [create(wire, f"Task {at}.") for at in range(6)]
@@ -460,9 +460,10 @@ LONG_MS = 5000
 
 
 @pytest.fixture
-def brief(make_stage, tmp_path, fake):
+def brief(make_stage, shared_stage, tmp_path, fake):
     """A project whose daemon ends almost at once when nothing needs it."""
-    return spawn_stage.Scene(make_stage("idle_exit_s = 0.2\n"), tmp_path, fake)
+    stage = spawn_stage.of_one_user(make_stage("idle_exit_s = 0.2\n"), shared_stage)
+    return spawn_stage.Scene(stage, tmp_path, fake)
 
 
 def test_a_daemon_does_not_go_while_a_run_of_its_own_is_at_work_or_in_line(brief, beside, fake):

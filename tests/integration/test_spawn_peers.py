@@ -451,7 +451,7 @@ def test_another_projects_daemon_takes_no_run_of_our_members_and_agents(scene, a
         scene.kill_daemon()
     else:
         assert scene.stage.cli("daemon", "stop").returncode == 0
-    other = make_stage(name="other")
+    other = spawn_stage.of_one_user(make_stage(name="other"), scene.stage)
     theirs = other.begun({**scene.env, **other.env, "PATH": scene.env["PATH"]}, "--toolsets", "smartspawn")
     for run_id in (by_member, by_agent):
         until(lambda run_id=run_id: status(theirs, run_id)["last_event"] == f"waiting for the daemon of {scene.root}")

@@ -5,6 +5,7 @@ import random
 import string
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,12 @@ from hypothesis import strategies as st
 from orchestrator.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn import artifacts
 from orchestrator.spawn.model import ArtifactRow, Reply
+from orchestrator.trust.identity import Identity
+from orchestrator.trust.seals import Seal
 from tests.spawns import AT, node
 
+IDENTITY = Identity("0" * 32, b"k" * 32, Path("nowhere"))
+SEAL = Seal(IDENTITY, "spawn", "r1", "answer:a")
 REPLY = Reply("the answer é", "length", "real/model", 3, 4, Decimal("0.1"))
 
 
@@ -130,8 +135,8 @@ def test_a_document_has_the_originals_keys_and_ours():
 @pytest.mark.parametrize("cost", [None, "0", "0.1234567890123456789012345", "1E-12", "12", "1E+2"])
 def test_what_a_dead_daemon_left_is_found_with_its_cost_to_the_last_digit(tmp_path, cost):
     cost = None if cost is None else Decimal(cost)
-    row = kept(tmp_path, document(cost=cost))
-    found = artifacts.adopt(tmp_path, "r1", "a")
+    row = kept(tmp_path, artifacts.sealed(document(cost=cost), SEAL))
+    found = artifacts.adopt(tmp_path, "r1", "a", SEAL)
     assert found["costUsd"] == cost
     assert (found["output"], found["attempt"], found["token"]) == ("the answer é", 2, "tok")
     assert (found["path"], found["bytes"], found["sha256"]) == (row.path, row.bytes, row.sha256)
@@ -147,16 +152,28 @@ WRONG = [
 
 @pytest.mark.parametrize("at", range(len(WRONG)))
 def test_what_is_none_of_our_documents_is_not_adopted(tmp_path, at):
-    kept(tmp_path, WRONG[at])
-    assert artifacts.adopt(tmp_path, "r1", "a") is None
+    kept(tmp_path, artifacts.sealed(WRONG[at], SEAL))
+    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+
+
+def test_a_document_that_no_daemon_of_this_machine_wrote_is_not_adopted(tmp_path):
+    whole = artifacts.sealed(document(), SEAL)
+    for data in (document(), whole.replace("é".encode(), b"e"), whole + b" ", whole[:-5] + b"00" + whole[-3:]):
+        kept(tmp_path, data)
+        assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+    kept(tmp_path, whole)
+    assert artifacts.adopt(tmp_path, "r1", "a", Seal(IDENTITY, "another scope")) is None
+    assert artifacts.adopt(tmp_path, "r1", "a", None) is None
+    assert artifacts.adopt(tmp_path, "r1", "a", SEAL)
+    assert json.loads(whole) == json.loads(document()) | {"mac": json.loads(whole)["mac"]}
 
 
 def test_without_a_document_there_is_nothing_to_adopt(tmp_path):
-    assert artifacts.adopt(tmp_path, "r1", "a") is None
-    kept(tmp_path, document())
+    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+    kept(tmp_path, artifacts.sealed(document(), SEAL))
     (tmp_path / "artifacts/r1/a.json").rename(tmp_path / "x")
     (tmp_path / "artifacts/r1/a.json").symlink_to("/etc/passwd")
-    assert artifacts.adopt(tmp_path, "r1", "a") is None
+    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,85 @@
+"""Opening a home's database, which anybody may have written: what SQLite may open, and a look that changes nothing.
+
+A home may lie in a cloned repository. What its schema says is not carried out, what its rows say is read as text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.spawn import ddl
+
+NAME = "db.sqlite"
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside the database, as the ends of the files' names."""
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
+"""A journal that ends with this names a further file, which SQLite reads and may remove."""
+
+
+def check_files(path: Path) -> None:
+    """Insist that the database, and what lies beside it, are files that SQLite may open.
+
+    Environment ``home_unusable`` where one is a link or no regular file of the user's, Corrupt ``corrupt_home`` for a
+    journal that names another file: SQLite removes that one when it plays the journal back. FileNotFoundError without
+    a database.
+    """
+    for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
+        try:
+            found = file.lstat()
+        except FileNotFoundError:
+            if file is path:
+                raise
+            continue
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise Environment("home_unusable", f"{file} is no regular file of yours", file=str(file))
+    journal = path.with_name(f"{path.name}-journal")
+    with contextlib.suppress(FileNotFoundError), journal.open("rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - len(_NAMES_ANOTHER)))
+        if opened.read() == _NAMES_ANOTHER:
+            raise Corrupt("corrupt_home", f"{journal} names another file", file=str(journal))
+
+
+def suspicious(con: sqlite3.Connection) -> None:
+    """Let a connection read what anybody may have written: the schema may call nothing, all text can be read."""
+    con.row_factory = sqlite3.Row
+    con.text_factory = _text
+    con.execute("PRAGMA trusted_schema = OFF")
+    con.execute("PRAGMA cell_size_check = ON")
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def looked_at(home: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection that reads a database of our form and makes nothing; None where there is none that can be read.
+
+    May raise sqlite3.Error while it is used.
+    """
+    path = home / NAME
+    try:
+        check_files(path)
+    except (OSError, OrchestratorError):
+        yield None
+        return
+    # Nobody has it open where it has no WAL; then it is read as it lies there, or SQLite would make one.
+    how = "mode=ro" if path.with_name(f"{NAME}-wal").exists() else "immutable=1"
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, isolation_level=None)) as con:
+        yield con if _is_ours(con) else None
+
+
+def _is_ours(con: sqlite3.Connection) -> bool:
+    try:
+        suspicious(con)
+        (form,) = con.execute("PRAGMA user_version").fetchone()
+        return form == ddl.VERSION and not ddl.strange(con)
+    except sqlite3.Error:
+        return False
