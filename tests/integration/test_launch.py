@@ -13,6 +13,7 @@ from orchestrator import launch, project
 from orchestrator.trust.provenance import Provenance
 from tests.fakes.relays import BOUND_S
 from tests.integration.tmux_server import private_server, until
+from tests.sealed import state_of
 
 pytestmark = pytest.mark.tmux
 __all__ = ["private_server"]
@@ -39,7 +40,8 @@ class Desk:
         self.engine.mkdir(parents=True)
         self.file = self.engine / "launch.json"
         self.provenance = Provenance(self.root / ".agents")
-        self.provenance.establish()
+        with state_of({"ORCHESTRATOR_STATE_DIR": str(self.state)}):
+            self.provenance.establish()
         self.server = server
         self.out = self.root / "out.json"
         server.start()
@@ -62,8 +64,7 @@ class Desk:
         self.file.chmod(0o600)
 
     def pane(self, agent="lint-1", epoch="2"):
-        state = os.environ["ORCHESTRATOR_STATE_DIR"]
-        command = project.own_command("launch", agent, epoch, "--project", str(self.root), "--state", state)
+        command = project.own_command("launch", agent, epoch, "--project", str(self.root), "--state", str(self.state))
         extra = ["-e", "ORCHESTRATOR_SECRET_OF_THE_PANE=x"]
         shown = self.server.run(
             "split-window", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", *extra, "--", "sh", "-c",
@@ -123,7 +124,7 @@ def test_the_cli_gets_the_files_argv_directory_and_environment_and_keeps_the_pan
 
 
 def test_nothing_of_an_agent_runs_that_could_not_be_written_down(desk):
-    desk.state.mkdir(mode=0o755)
+    (desk.state / "launched").touch()
     desk.write()
     pane, _ = desk.pane()
     desk.tag(pane)
