@@ -96,8 +96,10 @@ class Cache:
         made: list[sqlite3.Connection] = []
         try:
             for suffix in SIDES:
-                if path.with_name(path.name + suffix).is_symlink():
-                    raise BrokenCache(f"{path}{suffix} is a link")  # noqa: TRY301 - one refusal for all ways of being wrong
+                beside = path.with_name(path.name + suffix)
+                # Ours has a WAL and no journal. One of a stranger could name any file, which SQLite then removes.
+                if beside.is_symlink() or (suffix == "-journal" and beside.exists()):
+                    raise BrokenCache(f"{beside} is not ours")  # noqa: TRY301 - one refusal for all ways of being wrong
             # SQLite would follow a link out of the project, and would make the file for everybody to read.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             made += [_connect(path), _connect(path)]

@@ -344,6 +344,26 @@ def test_a_link_beside_the_cache_is_not_written_through(made, side):
     assert target.read_text() == "mine"
 
 
+def test_a_journal_beside_the_cache_that_names_another_file_removes_nothing(tmp_path):
+    """SQLite removes the file that the journal of a database names at its end, when it plays the journal back."""
+    from orchestrator.store.cache import Cache
+    from orchestrator.trust.identity import Identity
+    from orchestrator.trust.seals import Seal
+
+    path, seal = tmp_path / "cache.sqlite", Seal(Identity("0" * 32, b"k" * 32, tmp_path), "cache")
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    Cache.open(path, 1, seal).close()
+    name = str(target).encode()
+    total = sum(byte if byte < 128 else byte - 256 for byte in name) & 0xFFFFFFFF
+    super_name = name + len(name).to_bytes(4, "big") + total.to_bytes(4, "big") + bytes.fromhex("d9d505f920a163d7")
+    head = bytes.fromhex("d9d505f920a163d7") + bytes(20)
+    path.with_name("cache.sqlite-journal").write_bytes(head.ljust(512, b"\0") + bytes(4) + super_name)
+    Cache.open(path, 1, seal).close()
+    assert target.read_text() == "mine"
+    assert not path.with_name("cache.sqlite-journal").exists()
+
+
 def test_repair_changes_nothing_where_links_lead(made):
     made.stage.sound = False
     place = made.stage.base / "elsewhere"
