@@ -50,7 +50,7 @@ async def serve(
         else:
             row = ENGINES.get(str(entry.state.spec.get("engine")))
             channel.keeps = row is not None and row.parks == "plugin"
-            channel.depth = _depth(client, entry)
+            channel.depth = _depth(client, entry, keeps=channel.keeps)
     try:
         while (line := await incoming.line()) is not None:
             heard = read_event(line)
@@ -92,6 +92,7 @@ def _entry(client: Client, roster: Roster) -> Entry | None:
     return entry if entry.state.epoch == client.epoch else None
 
 
-def _depth(client: Client, entry: Entry) -> int | None:
-    pids = client.origin.pids
+def _depth(client: Client, entry: Entry, *, keeps: bool) -> int | None:
+    # A plugin is the CLI itself, a hook its child.
+    pids = (client.peer, *client.origin.pids) if keeps else client.origin.pids
     return pids.index(entry.pid) if entry.pid in pids else None
