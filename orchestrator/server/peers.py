@@ -6,9 +6,11 @@ rights away. Reads /proc and the file of launches; who speaks for an agent is pr
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -55,9 +57,12 @@ class Peers:
         self._launched.known().add(Known(leaders={(os.getpid(), own or 0)}))
 
     def at(self, sock: HasOptions) -> Peer:
-        """The process that connected, judged as it is now."""
+        """The process that connected, judged as it is now; raises ``OSError`` when no descriptor is left."""
         pid, _ = peer(sock)
-        held = _held(sock)
+        try:
+            held = _held(sock)
+        except ProcessLookupError:
+            return Peer(pid)
         try:
             lines = lines_of(pid) if pid > 0 else ()
             if held is not None and _ended(held):
@@ -156,11 +161,18 @@ def _names_member(pids: Collection[int]) -> bool:
 
 
 def _held(sock: HasOptions) -> int | None:
-    """A descriptor of the very process that connected; None where the kernel gives none."""
+    """A descriptor of the very process that connected; None where the kernel has none to give.
+
+    ``ProcessLookupError`` when that process is gone, ``OSError`` when no descriptor is left.
+    """
     try:
-        return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), "little", signed=True)
-    except OSError:
-        return None
+        return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4), sys.byteorder, signed=True)
+    except OSError as error:
+        if error.errno in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
+            return None
+        if error.errno in (errno.EINVAL, errno.ENODATA):
+            raise ProcessLookupError(errno.ESRCH, "the process that connected is gone") from error
+        raise
 
 
 def _ended(pidfd: int) -> bool:

@@ -8,6 +8,7 @@ inherited, nobody can join one, and its number is not given to another process w
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,6 +18,8 @@ INIT = 1
 DEPTH = 128
 """How many processes are read at most: who nests deeper is not known."""
 TRIES = 3
+OF_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that say nothing of the process that is looked at."""
 AGENT, MEMBER, PROJECT = (b"ORCHESTRATOR_AGENT_ID=", b"ORCHESTRATOR_MEMBER_ID=", b"ORCHESTRATOR_PROJECT=")
 
 Agent = tuple[str, str]
@@ -49,7 +52,7 @@ class Line(NamedTuple):
 def lines_of(pid: int) -> tuple[Line, ...]:
     """The line of the process, then those of the leaders of all sessions on the way, as far as they live.
 
-    Empty when the process is gone.
+    Empty when the process is gone. Raises ``OSError`` when this process cannot look: no descriptor is left.
     """
     known: dict[int, Process | None] = {}
     lines: list[Line] = []
@@ -101,13 +104,22 @@ def _read(pid: int) -> Process | None:
 
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of a living process behind its name; one that was not waited for yet has ended."""
-    try:
-        raw = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
+    raw = _content(pid, "stat")
+    if raw is None:
         return None
     # The name in parentheses may hold blanks and parentheses: count from the last one.
     fields = raw.rpartition(b")")[2].split()
     return None if len(fields) < 20 or fields[0] in (b"Z", b"X") else fields
+
+
+def _content(pid: int, name: str) -> bytes | None:
+    """A file of /proc; None when the process is gone, or not ours to look into."""
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError as error:
+        if error.errno in OF_OURS:
+            raise
+        return None
 
 
 def _parent(pid: int) -> int | None:
@@ -116,10 +128,7 @@ def _parent(pid: int) -> int | None:
 
 
 def _marks(pid: int) -> tuple[Agent | None, bool]:
-    try:
-        raw = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None, False
+    raw = _content(pid, "environ") or b""
     found = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
     for item in raw.split(b"\0"):
         for name in found:

@@ -33,8 +33,7 @@ def record_agent(project: str, agent_id: str) -> None:
 
     Raises ``StateDirUnsafe``, and ``OSError`` as the disk does.
     """
-    line = descent.lines_of(os.getpid())[0].processes
-    _append({"agent": agent_id, "project": project, **_life(line)})
+    _append({"agent": agent_id, "project": project, **_own_life()})
 
 
 def record_members() -> None:
@@ -42,8 +41,7 @@ def record_members() -> None:
     path = state_dir.state_dir() / PLACE / _boot()
     if path in _DONE and path.exists():
         return
-    line = descent.lines_of(os.getpid())[0].processes
-    _append({"members": True, **_life(line), "since": now()})
+    _append({"members": True, **_own_life(), "since": now()})
     _DONE.add(path)
 
 
@@ -110,9 +108,13 @@ class Launched:
         self._known.add(launched)
 
 
-def _life(line: tuple[descent.Process, ...]) -> dict[str, Any]:
-    """A process and its ancestors, as a line says them."""
-    return {"pid": line[0].pid, "start": line[0].start, "above": [[one.pid, one.start] for one in line[1:]]}
+def _own_life() -> dict[str, Any]:
+    """The own process and its ancestors, as a line says them; ``OSError`` where the system does not show them."""
+    lines = descent.lines_of(os.getpid())
+    if not lines:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(PROC))
+    own, *above = lines[0].processes
+    return {"pid": own.pid, "start": own.start, "above": [[one.pid, one.start] for one in above]}
 
 
 def _pair(pid: object, start: object) -> Life:

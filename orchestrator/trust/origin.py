@@ -79,7 +79,7 @@ def judge(lines: Sequence[Line], known: Known) -> Origin:
         return Origin("agent", left)
     if any(one.terminal for proven, _ in own for one in proven):
         return Origin("outside")
-    if known.first is None and lines and lines[0].end != "unknown":
+    if known.first is None and lines:
         return Origin("outside")
     return UNKNOWN
 

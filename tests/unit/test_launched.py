@@ -1,5 +1,6 @@
 """What this user has launched since the machine was booted: written, read again, and not trusted further than that."""
 
+import errno
 import json
 import os
 import subprocess
@@ -171,6 +172,21 @@ def test_the_leader_of_a_session_is_found_when_the_processes_in_between_have_end
         assert leader.pid not in [one.pid for one in first.processes]
         assert leader.pid in [line.processes[0].pid for line in others]
         leader.stdin.close()
+
+
+def test_who_has_no_descriptor_left_judges_nobody():
+    """A mark that could not be read must not count as one that is not there."""
+    code = (
+        "import os, resource\n"
+        "from orchestrator.trust import descent\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (os.open('/', os.O_RDONLY), 4096))\n"
+        "try:\n"
+        "    descent.lines_of(os.getpid())\n"
+        "except OSError as error:\n"
+        "    print(error.errno)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(errno.EMFILE), done.stderr
 
 
 def test_the_lines_are_json_that_a_human_can_read(state):

@@ -85,8 +85,7 @@ def test_of_everybody_else_nothing_is_known(name):
 @pytest.mark.parametrize("name", {**OUTSIDE, **UNKNOWN})
 def test_before_the_first_agent_everybody_comes_from_outside(name):
     lines = {**OUTSIDE, **UNKNOWN}[name]
-    ended = not lines or (lines[0].end == "unknown" and not lines[0].processes[0].terminal)
-    assert judge(lines, NOBODY).kind == ("unknown" if ended else "outside")
+    assert judge(lines, NOBODY).kind == ("outside" if lines else "unknown")
 
 
 def test_a_member_is_known_by_its_mark_and_by_its_daemon():
