@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 import typer
 
-from orchestrator import launch, relay
+from orchestrator import launch, relay, requests
 from orchestrator.cli.app import app
 from orchestrator.config import Config, env_name, unit
 from orchestrator.core import decide, documents, events, state, supervise
@@ -35,6 +35,7 @@ from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tool
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.server.toolset import Tool
+from orchestrator.server.traffic import MAX_OPEN
 from orchestrator.spawn import drawing
 from orchestrator.spawn.model import Mode
 from orchestrator.store.files import Paths
@@ -497,6 +498,22 @@ def example(log: str) -> Callable[[], str]:
 # -- errors, configuration, lifecycle, layout -----------------------------------------------------------------------
 
 
+def request_limits() -> str:
+    rows = [
+        ["size of a message", f"{requests.MAX_LINE >> 20} MiB in one line", code(requests.INVALID_REQUEST)],
+        ["nesting", f"{requests.MAX_DEPTH} objects and arrays, the message included", code(requests.INVALID_REQUEST)],
+        [
+            "id",
+            f"a string of at most {requests.MAX_ID} whole characters, or an integer of {requests.ID_BITS} bits",
+            code(requests.INVALID_REQUEST),
+        ],
+        ["`params`", "an object, null, or absent", code(requests.INVALID_PARAMS)],
+        ["an integer", f"{requests.MAX_DIGITS} digits", code(requests.PARSE_ERROR)],
+        ["unanswered requests of one connection", f"{MAX_OPEN}; more are read after an answer", "none"],
+    ]
+    return table(["what", "limit", "error"], rows)
+
+
 def errors() -> str:
     out = []
     for child in OrchestratorError.__subclasses__():
@@ -673,6 +690,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "run-keys": model("run"),
     "launch-keys": model("launch"),
     "squad-keys": model("squad"),
+    "request-limits": request_limits,
     "errors": errors,
     "config": config,
     "config-example": config_example,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import mcp_types as types
 import pytest
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
 
 from orchestrator.clock import Signal
 from orchestrator.server import traffic
@@ -121,6 +122,56 @@ async def test_a_client_that_asks_and_does_not_read_is_not_read_and_then_dropped
         assert len(given) <= traffic.MAX_OPEN + 128, "what it asks waits on its side"
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_an_answer_that_cannot_be_written_costs_neither_the_connection_nor_the_next_answer():
+    async def call(_ctx, params):
+        text = "\udcff" if params.name == "half" else "whole"
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+
+    async with ends() as (reader, writer, theirs):
+        serving = asyncio.create_task(
+            serve(Server("t", on_call_tool=call), Incoming(reader, 1 << 20), writer, "boot")
+        )
+        for key, name in enumerate(("half", "whole"), 1):
+            asked = {"jsonrpc": "2.0", "id": key, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+            await send(
+                theirs, b"".join(json.dumps(one).encode() + b"\n" for one in ([INITIALIZE] * (key == 1) + [asked]))
+            )
+        got = b""
+        async with asyncio.timeout(BOUND_S):
+            while got.count(b"\n") < 3:
+                got += await asyncio.get_running_loop().sock_recv(theirs, 1 << 16)
+        answers = {one["id"]: one for one in map(json.loads, got.splitlines())}
+        assert "error" in answers[1]
+        assert answers[2]["result"]["content"][0]["text"] == "whole"
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_question_whose_answer_is_malformed_is_an_error_to_who_asked():
+    async def call(ctx, _params):
+        try:
+            await ctx.session.send_request(types.PingRequest(), types.EmptyResult)
+        except MCPError as error:
+            return types.CallToolResult(content=[types.TextContent(type="text", text=f"told {error.error.code}")])
+        return types.CallToolResult(content=[])
+
+    async with ends() as (reader, writer, theirs):
+        serving = asyncio.create_task(
+            serve(Server("t", on_call_tool=call), Incoming(reader, 1 << 20), writer, "boot")
+        )
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t", "arguments": {}}}
+        await send(theirs, b"".join(json.dumps(one).encode() + b"\n" for one in (INITIALIZE, asked)))
+        got, answered = b"", False
+        async with asyncio.timeout(BOUND_S):
+            while b"told -32600" not in got:
+                got += await asyncio.get_running_loop().sock_recv(theirs, 1 << 16)
+                if not answered and b'"ping"' in got:
+                    answered = True
+                    await send(theirs, b'{"jsonrpc":"2.0","id":"boot:1","result":3}\n')
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():

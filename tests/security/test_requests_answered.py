@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.requests import ID_BITS, MAX_DIGITS, MAX_ID
+from orchestrator.requests import ID_BITS, MAX_DEPTH, MAX_DIGITS, MAX_ID
 from tests.stage import BOUND_S, until
 
 COUNT = itertools.count(1)
@@ -160,6 +160,11 @@ NO_REQUESTS = [
 ]  # fmt: skip
 
 
+def nested(levels, key):
+    """A request so many levels deep."""
+    return f'{{"jsonrpc":"2.0","id":{key},"method":"ping","params":{{"a":{"[" * (levels - 2)}{"]" * (levels - 2)}}}}}'
+
+
 def line_of(key, method, params, order=0):
     members = ['"jsonrpc":"2.0"', f'"id":{key}', f'"method":{json.dumps(method)}']
     if params is not NOTHING:
@@ -300,3 +305,83 @@ def test_every_request_of_a_modern_client_gets_exactly_one_answer_under_its_id(s
         wire.write(line_of(json.dumps("first"), "server/discover", {"_meta": MODERN}).encode() + b"\n")
         until(lambda: wire.answers("first"))
         check(wire, sent)
+
+
+def test_after_all_of_it_and_a_kill_nothing_is_sent_again_and_nothing_answered_twice(scene):
+    before = len(scene.boss.messages)
+    scene.kill_daemon()
+    assert "result" in scene.boss.ask("tools/list")
+    scene.kill_daemon()
+    assert "result" in scene.boss.ask("tools/list")
+    told = [one for one in scene.boss.messages[before:] if "method" not in one]
+    assert len(told) == 2, told
+
+
+def test_a_request_that_is_refused_leaves_its_connection_usable_for_a_client_without_a_relay(scene):
+    with contextlib.closing(Direct(scene)) as wire:
+        wire.write(line_of("0", "initialize", INITIALIZE).encode() + b"\n")
+        until(lambda: wire.answers(0))
+        for line, key in (
+            (nested(MAX_DEPTH + 1, 1), 1),
+            (line_of("2", "ping", []), 2),
+            (line_of("3.5", "ping", NOTHING), 3.5),
+        ):
+            wire.write(line.encode() + b"\n")
+            assert "error" in until(lambda key=key: wire.answers(key))[0]
+        wire.write(line_of("4", "tools/list", NOTHING).encode() + b"\n")
+        assert "result" in until(lambda: wire.answers(4))[0]
+
+
+def test_a_second_request_of_an_open_id_is_not_run_and_not_answered_under_it(scene):
+    scene.boss.tool("agent_create", {"name": "d", "role": "r"})
+    waiting = {"name": "events_read", "arguments": {"agent_id": "d", "wait_ms": 60_000}}
+    second = {"name": "task_enqueue", "arguments": {"agent_id": "d", "task": {"task_id": "never", "payload": None}}}
+    first = {
+        "name": "task_enqueue",
+        "arguments": {"agent_id": "d", "task": {"task_id": "once", "payload": {"command": "true"}}},
+    }
+    until(lambda: "ready" in scene.types("d"))
+    seq = len(scene.records("d"))
+    waiting["arguments"]["since_seq"] = seq
+    for wire, key in ((scene.boss, "twice"), (Direct(scene), "twice too")):
+        if wire is not scene.boss:
+            wire.write(line_of("0", "initialize", INITIALIZE).encode() + b"\n")
+            until(lambda wire=wire: wire.answers(0))
+            waiting["arguments"]["since_seq"] = len(scene.records("d"))
+            first["arguments"]["task"]["task_id"] = "once more"
+        nulls = count(wire, None)
+        wire.write(line_of(json.dumps(key), "tools/call", waiting).encode() + b"\n")
+        wire.write(line_of(json.dumps(key), "tools/call", second).encode() + b"\n")
+        until(lambda wire=wire, nulls=nulls: wire.answers(None) and count(wire, None) == nulls + 1)
+        wire.write(line_of(json.dumps("first " + key), "tools/call", first).encode() + b"\n")
+        answers = until(lambda wire=wire, key=key: wire.answers(key))
+        assert "events" in answers[0]["result"]["structuredContent"]
+        until(lambda wire=wire, key=key: wire.answers("first " + key))
+        assert count(wire, key) == 1
+        if wire is not scene.boss:
+            wire.close()
+    assert not [r for r in scene.records("d", "inbox") if r.get("task_id") == "never"]
+
+
+def test_what_stands_at_the_limits_is_kept_and_comes_back_whole(scene):
+    scene.boss.tool("agent_create", {"name": "l", "role": "r"})
+    payload = 1
+    for _ in range(MAX_DEPTH - 4):  # message, params, arguments, task
+        payload = [payload]
+    key = json.dumps("k" * MAX_ID)
+    task = {"agent_id": "l", "task": {"task_id": "deep", "payload": payload}}
+    line = line_of(key, "tools/call", {"name": "task_enqueue", "arguments": task})
+    assert line.count("{") + line.count("[") == MAX_DEPTH
+    scene.boss.write(line.encode() + b"\n")
+    assert not until(lambda: scene.boss.answers("k" * MAX_ID))[0]["result"].get("isError")
+    scene.kill_daemon()
+    [record] = [r for r in scene.records("l", "inbox") if r.get("task_id") == "deep"]
+    assert record["payload"] == payload
+    until(lambda: "error" in scene.types("l"))  # it has reached the worker, whom it tells nothing to run
+
+
+@pytest.mark.parametrize("number", [1 << 63, 1 << 64, -(1 << 70), 10**4000])
+def test_an_integer_that_no_record_can_hold_is_an_error_with_a_code(scene, number):
+    scene.boss.tool("agent_create", {"name": "n", "role": "r"})
+    answer = scene.boss.tool("task_enqueue", {"agent_id": "n", "task": {"payload": {"n": number}}})
+    assert "position" in answer if number == 1 << 63 else answer["error"]["code"] == "bad_argument"

@@ -2,10 +2,12 @@
 
 import json
 
+import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import requests as judging
 from orchestrator.requests import (
     ID_BITS,
     MAX_DEPTH,
@@ -18,7 +20,7 @@ from orchestrator.requests import (
     read_client,
     read_cut,
 )
-from orchestrator.server.messages import read
+from orchestrator.server.messages import read, written
 from orchestrator.server.traffic import MAX_LINE as DAEMON_MAX_LINE
 from orchestrator.wire import KEPT, Lines
 
@@ -172,9 +174,10 @@ def test_the_id_of_a_line_over_the_limit_is_read_at_its_ends(head, tail, kind, k
     assert len(cut[0].head) == len(cut[0].tail) == KEPT
 
 
-def test_a_line_that_grows_over_the_limit_is_refused():
-    grows = request(more=',"params":{"a":"\\ud83d","b":[' + ",".join(["1e15"] * 3_000_000) + "]}")
-    assert len(grows) < MAX_LINE
+def test_a_line_that_grows_over_the_limit_is_refused(monkeypatch):
+    monkeypatch.setattr(judging, "MAX_LINE", 10_000)
+    grows = request(more=',"params":{"a":"\\ud83d","b":[' + ",".join(["1e15"] * 1000) + "]}")
+    assert len(grows) < judging.MAX_LINE
     assert (refused(grows).kind, refused(grows).key) == ("request", 1)
 
 
@@ -191,11 +194,15 @@ def depth(value) -> int:
     return 1 + max((depth(one) for one in (value.values() if isinstance(value, dict) else value)), default=0)
 
 
-@given(value=JSON, more=st.integers(0, 2 * MAX_DEPTH))
-def test_depth_is_counted_exactly(value, more):
-    for _ in range(more):
-        value = [value]
-    assert is_deep(json.dumps(value).encode(), value) == (depth(value) > MAX_DEPTH)
+@given(
+    value=JSON, more=st.integers(0, 2 * MAX_DEPTH), copies=st.integers(1, 100), space=st.sampled_from(["", " ", "\t"])
+)
+def test_depth_is_counted_exactly(value, more, copies, space):
+    for level in range(more):
+        value = [value] if level % 3 else {"a": value, "},{": "],["}
+    value = [value] * copies
+    line = json.dumps(value, separators=(f",{space}", ":")).encode()
+    assert is_deep(line, value) == (depth(value) > MAX_DEPTH)
 
 
 @given(
@@ -213,3 +220,12 @@ def test_the_id_is_read_wherever_it_stands_and_whatever_stands_beside_it(params,
 def test_the_limits_fit_each_other():
     assert 2 * MAX_LINE <= DAEMON_MAX_LINE, "the daemon ends a connection for a line over its own limit"
     assert is_id("x" * MAX_ID) and not is_id(True) and not is_id(None)
+
+
+def test_an_answer_that_cannot_be_written_becomes_an_error_under_its_id():
+    text = {"text": "\udcff"}
+    told = json.loads(written(types.JSONRPCResponse(jsonrpc="2.0", id="a", result=text)))
+    assert (told["id"], told["error"]["code"]) == ("a", -32603)
+    failed = types.JSONRPCError(jsonrpc="2.0", id=1, error=types.ErrorData(code=-32602, message="\udcff"))
+    assert json.loads(written(failed))["id"] == 1
+    assert written(types.JSONRPCNotification(jsonrpc="2.0", method="x", params=text)) == b""
