@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import hashlib
 import sqlite3
+from dataclasses import replace
 from decimal import Decimal
 
+from orchestrator.spawn import owned
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, Asked, Node, Owner, Plan, RunRow, Settings
+from orchestrator.spawn.sealing import HomeIdentity, Seals
 
 AT = "2026-01-01T00:00:00.000Z"
 LATER = "2026-01-01T00:01:00.000Z"
@@ -71,6 +74,23 @@ def in_home(home, play):
             db.close()
 
     return asyncio.run(run())
+
+
+def planted(home, *rows, plan=None):
+    """A home in which this machine has stored these runs, each with that plan, that nobody executes."""
+
+    async def plant(db):
+        def store(con):
+            seals = Seals(HomeIdentity(home).establish())
+            for one in rows:
+                owned.create(con, seals, replace(one, owner=None), AT)
+                if plan is not None:
+                    assert owned.lay(con, one.id, one.token, seals, plan, file("plan", "plan"), AT)
+
+        await db.write(store)
+
+    in_home(home, plant)
+    return home
 
 
 @contextlib.contextmanager

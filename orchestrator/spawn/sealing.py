@@ -103,8 +103,8 @@ class Seals:
         """Whether the run's nodes are those that were laid here; so is a run without a plan, if it has no nodes."""
         nodes = _nodes(con, run_id)
         run = con.execute("SELECT planned FROM runs WHERE id = ?", (run_id,)).fetchone()
-        if not nodes and run is not None and not run["planned"]:
-            return True
+        if run is None or not run["planned"]:
+            return not nodes
         return self._fits(run_id, PLAN, nodes, _mac(con, run_id, PLAN))
 
     def file_fits(self, con: sqlite3.Connection, run_id: str, file: ArtifactRow) -> bool:

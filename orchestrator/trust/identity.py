@@ -113,7 +113,7 @@ def birth_of(directory: Path) -> Birth:
 
 def _claimed(directory: Path) -> str | None:
     # Not private: a project may be shared, and the file is no secret. Only its form is insisted on.
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         fd = os.open(directory / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             claimed = json.loads(os.read(fd, 4096))["id"]
