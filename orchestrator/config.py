@@ -12,20 +12,30 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import BadRequest
+from orchestrator.trust.allowed import Allowed, Class
 
 ENV_PREFIX = "ORCHESTRATOR_"
 DEFAULT = "default"
 MAX_BYTES = 1 << 20
+PROJECT_FILE = ".agents/config.toml"
+"""The project file's name in the project: under this its content is allowed."""
+
+HARMLESS_ENGINES = ("", *sorted(row.name for row in ENGINES.values() if row.asks_trust))
+"""Engines that a project may choose: a task becomes words for a model, and the CLI asks whether to trust a folder.
+
+`shell` and `command` run what they are given. The others start what a repository's own settings name (MCP servers,
+plugins) without a question.
+"""
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 _TRUE = {"true", "1", "yes", "on"}
@@ -33,22 +43,30 @@ _FALSE = {"false", "0", "no", "off"}
 _UNIT_WORDS = {"s": "seconds", "ms": "milliseconds", "share": "0.1 to 0.9"}
 
 
-def _key(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
-    """One key of ``Config``: its default, what it does, its unit, and the bounds pydantic checks."""
-    extra: dict[str, Any] = {"unit": unit, "per_connection": False}
+def _key(
+    kind: Class, default: Any, description: str, unit: str = "", *, harmless: tuple[Any, ...] = (), **limits: Any
+) -> Any:
+    """One key of ``Config``: its class, its default, what it does, its unit, and the bounds pydantic checks.
+
+    ``harmless`` are the values of an acting key that permit and run nothing: these count from anywhere.
+    """
+    extra: dict[str, Any] = {"unit": unit, "per_connection": False, "class": kind}
+    if harmless:
+        extra["harmless"] = list(harmless)
     return Field(default=default, description=description, json_schema_extra=extra, **limits)
 
 
 def _add_env_names(schema: dict[str, Any]) -> None:
-    for key, field in schema["properties"].items():
-        field["env"] = env_name(key)
+    for key, said in schema["properties"].items():
+        said["env"] = env_name(key)
 
 
 class Config(BaseModel):
     """Every setting of one project's daemon and team; immutable.
 
     Keys end in their unit where they have one (``_s`` seconds, ``_ms`` milliseconds). Each field's
-    JSON Schema holds ``unit``, ``env`` (its variable) and ``per_connection`` beside the description.
+    JSON Schema holds ``unit``, ``env`` (its variable), ``per_connection`` and ``class`` (what it may do from a file
+    of the project) beside the description.
     """
 
     model_config = ConfigDict(
@@ -56,129 +74,176 @@ class Config(BaseModel):
     )
 
     engine: str = _key(
-        "", "Engine of agents created without one; empty: the kind of the master's client, else shell."
+        "acting",
+        "",
+        "Engine of agents created without one; empty: the kind of the master's client, else shell.",
+        harmless=HARMLESS_ENGINES,
     )
     command: str = _key(
+        "acting",
         "",
         "Command line of engine `command`, split as a shell would, not run by one; {prompt}, {prompt_file}, {mcp}.",
+        harmless=("",),
     )
     approval: Literal["ask", "edits", "all"] = _key(
-        "ask", "What an agent's CLI may do unasked: ask: as the user has it; edits: change files; all: everything."
+        "acting",
+        "ask",
+        "What an agent's CLI may do unasked: ask: as the user has it; edits: change files; all: everything.",
+        harmless=("ask",),
     )
     trust: bool = _key(
-        False, "Spare an agent's CLI its question whether the project's folder is trusted; settings in it then count."
+        "acting",
+        False,
+        "Spare an agent's CLI its question whether the project's folder is trusted; settings in it then count.",
+        harmless=(False,),
+    )
+    trust_by_digest: bool = _key(
+        "own", False, "Let orchestrator trust --expect DIGEST allow what has that digest, without a question."
     )
     durability: Literal["fsync", "os"] = _key(
-        "fsync", "fsync: a record is on the disk before it counts; os: the kernel decides when it is."
+        "harmless", "fsync", "fsync: a record is on the disk before it counts; os: the kernel decides when it is."
     )
     border: Literal["auto"] | bool = _key(
-        "auto", "Status line above agent panes; auto: only in windows without other panes of the user."
+        "harmless", "auto", "Status line above agent panes; auto: only in windows without other panes of the user."
     )
     overflow: Literal["refuse", "window"] = _key(
-        "refuse", "What happens when the window has no room for an agent: refuse, or open another window."
+        "harmless", "refuse", "What happens when the window has no room for an agent: refuse, or open another window."
     )
-    min_pane_width: int = _key(30, "Narrowest agent pane.", "columns", ge=2, le=1000)
-    min_pane_height: int = _key(5, "Lowest agent pane.", "rows", ge=1, le=1000)
-    master_share: float = _key(0.45, "Smallest part of the master's own pane that it keeps.", "share", ge=0.1, le=0.9)
+    min_pane_width: int = _key("harmless", 30, "Narrowest agent pane.", "columns", ge=2, le=1000)
+    min_pane_height: int = _key("harmless", 5, "Lowest agent pane.", "rows", ge=1, le=1000)
+    master_share: float = _key(
+        "harmless", 0.45, "Smallest part of the master's own pane that it keeps.", "share", ge=0.1, le=0.9
+    )
     tmux_socket: str = _key(
-        "", "Name of the tmux server (tmux -L) used outside tmux; empty: the user's default server."
+        "harmless", "", "Name of the tmux server (tmux -L) used outside tmux; empty: the user's default server."
     )
-    session_width: int = _key(220, "Width of the session made outside tmux.", "columns", ge=80, le=1000)
-    session_height: int = _key(60, "Height of the session made outside tmux.", "rows", ge=24, le=1000)
+    session_width: int = _key("harmless", 220, "Width of the session made outside tmux.", "columns", ge=80, le=1000)
+    session_height: int = _key("harmless", 60, "Height of the session made outside tmux.", "rows", ge=24, le=1000)
     ready_timeout_s: float = _key(
-        60.0, "How long a launched CLI may take to its first call before the agent is failed.", "s", ge=1, le=3600
+        "harmless",
+        60.0,
+        "How long a launched CLI may take to its first call before the agent is failed.",
+        "s",
+        ge=1,
+        le=3600,
     )
     park_after: int = _key(
-        2, "After how many empty waits an agent that can be woken is told to end its turn; 0: never.", "waits",
+        "harmless", 2,
+        "After how many empty waits an agent that can be woken is told to end its turn; 0: never.", "waits",
         ge=0, le=1000,
     )  # fmt: skip
     ready_wait_ms: int = _key(
-        45000, "How long agent_create waits for the first ready by default.", "ms", ge=0, le=110000
+        "harmless", 45000, "How long agent_create waits for the first ready by default.", "ms", ge=0, le=110000
     )
     wait_cap_ms: int = _key(
-        55000, "Longest wait_for_command; the engine's tool limit may be lower.", "ms", ge=0, le=3_600_000
+        "harmless", 55000, "Longest wait_for_command; the engine's tool limit may be lower.", "ms", ge=0, le=3_600_000
     )
     poll_cap_ms: int = _key(
-        45000,
+        "harmless", 45000,
         "Longest wait_ms of agent_get, events_read and broadcast_read. Not set: that of clients whose limit for one "
         "call is not known; a known one is answered 15 s before its limit.",
         "ms", ge=0, le=3_600_000,
     )  # fmt: skip
     redeliver_after_s: float = _key(
-        2.0, "How long an acknowledged task's terminal event is awaited before it is handed out again.", "s",
+        "harmless", 2.0,
+        "How long an acknowledged task's terminal event is awaited before it is handed out again.", "s",
         ge=0, le=600,
     )  # fmt: skip
     max_redeliveries: int = _key(
-        3, "How often one life of an agent is handed the same acknowledged task again.", "times", ge=0, le=100
+        "harmless",
+        3,
+        "How often one life of an agent is handed the same acknowledged task again.",
+        "times",
+        ge=0,
+        le=100,
     )
-    max_unfinished_tasks: int = _key(1000, "Unfinished tasks one agent may have.", "tasks", ge=1, le=1_000_000)
+    max_unfinished_tasks: int = _key(
+        "harmless", 1000, "Unfinished tasks one agent may have.", "tasks", ge=1, le=1_000_000
+    )
     max_payload_bytes: int = _key(
-        262_144, "Largest payload of a task or an event, as JSON.", "bytes", ge=1024, le=16_777_216
+        "harmless", 262_144, "Largest payload of a task or an event, as JSON.", "bytes", ge=1024, le=16_777_216
     )
     restart: Literal["on-failure", "never", "always"] = _key(
-        "on-failure", "When an agent whose CLI has exited is launched again."
+        "harmless", "on-failure", "When an agent whose CLI has exited is launched again."
     )
     max_restarts: int = _key(
-        3, "How often an agent is launched again within restart_window_s before it is failed.", "times", ge=0, le=100
+        "harmless",
+        3,
+        "How often an agent is launched again within restart_window_s before it is failed.",
+        "times",
+        ge=0,
+        le=100,
     )
     restart_window_s: float = _key(
-        600.0, "How far back launches count against max_restarts.", "s", ge=1, le=31_536_000
+        "harmless", 600.0, "How far back launches count against max_restarts.", "s", ge=1, le=31_536_000
     )
     restart_backoff_s: float = _key(
-        1.0, "Pause before the second relaunch within the window; doubles with each further one, up to 60 s.", "s",
+        "harmless", 1.0,
+        "Pause before the second relaunch within the window; doubles with each further one, up to 60 s.", "s",
         ge=0, le=60,
     )  # fmt: skip
     on_lost: Literal["requeue", "fail"] = _key(
-        "requeue", "What becomes of the task a lost agent held: back to the head of its queue, or error."
+        "harmless", "requeue", "What becomes of the task a lost agent held: back to the head of its queue, or error."
     )
     max_attempts: int = _key(
-        2, "How often one task may be handed to a new life of its agent before it ends in error.", "times",
+        "harmless", 2,
+        "How often one task may be handed to a new life of its agent before it ends in error.", "times",
         ge=1, le=100,
     )  # fmt: skip
     stall_after_s: float = _key(
-        300.0, "How long an agent may hold a task without a call and without a change on its screen.", "s",
+        "harmless", 300.0,
+        "How long an agent may hold a task without a call and without a change on its screen.", "s",
         ge=1, le=31_536_000,
     )  # fmt: skip
     timeout_grace_s: float = _key(
-        30.0, "How long after the soft cancel of a task that ran out of time its agent is launched anew.", "s",
+        "harmless", 30.0,
+        "How long after the soft cancel of a task that ran out of time its agent is launched anew.", "s",
         ge=0, le=86_400,
     )  # fmt: skip
-    stop_grace_s: float = _key(5.0, "How long agent_delete waits for the agent to stop by itself.", "s", ge=0, le=600)
-    quit_grace_s: float = _key(
-        3.0, "How long after its own quit command an agent's CLI gets SIGTERM.", "s", ge=0, le=600
+    stop_grace_s: float = _key(
+        "harmless", 5.0, "How long agent_delete waits for the agent to stop by itself.", "s", ge=0, le=600
     )
-    kill_grace_s: float = _key(2.0, "How long after SIGTERM a process gets SIGKILL.", "s", ge=0, le=600)
+    quit_grace_s: float = _key(
+        "harmless", 3.0, "How long after its own quit command an agent's CLI gets SIGTERM.", "s", ge=0, le=600
+    )
+    kill_grace_s: float = _key("harmless", 2.0, "How long after SIGTERM a process gets SIGKILL.", "s", ge=0, le=600)
     on_master_exit: Literal["keep", "stop"] = _key(
-        "keep", "What becomes of the team when the master's CLI has ended: it works on, or is ended too."
+        "harmless", "keep", "What becomes of the team when the master's CLI has ended: it works on, or is ended too."
     )
     master_grace_s: float = _key(
-        30.0, "With on_master_exit = stop: how long a new master may take to come.", "s", ge=0, le=86_400
+        "harmless", 30.0, "With on_master_exit = stop: how long a new master may take to come.", "s", ge=0, le=86_400
     )
     segment_bytes: int = _key(
-        16_777_216, "A larger log goes on in a new file; the old one stays readable as part of it.", "bytes",
+        "harmless", 16_777_216,
+        "A larger log goes on in a new file; the old one stays readable as part of it.", "bytes",
         ge=4096, le=1_073_741_824,
     )  # fmt: skip
     squad_keep_s: float = _key(
-        3600.0, "How long after its end, or after its results were last read, a squad's results are kept.", "s",
+        "harmless", 3600.0,
+        "How long after its end, or after its results were last read, a squad's results are kept.", "s",
         ge=0, le=31_536_000,
     )  # fmt: skip
     squad_output_bytes: int = _key(
-        65_536, "How much of one output of a squad member is answered; the rest stays in its file.", "bytes",
+        "harmless", 65_536,
+        "How much of one output of a squad member is answered; the rest stays in its file.", "bytes",
         ge=1024, le=1_048_576,
     )  # fmt: skip
     squad_file_bytes: int = _key(
-        1_073_741_824, "A squad member whose output grows beyond this is ended.", "bytes",
+        "harmless", 1_073_741_824, "A squad member whose output grows beyond this is ended.", "bytes",
         ge=65_536, le=1_099_511_627_776,
     )  # fmt: skip
     gc_after_s: float = _key(
-        604_800.0, "How long ago an agent must have been deleted for orchestrator gc to remove its data.", "s",
+        "harmless", 604_800.0,
+        "How long ago an agent must have been deleted for orchestrator gc to remove its data.", "s",
         ge=0, le=315_360_000,
     )  # fmt: skip
     idle_exit_s: float = _key(
-        600.0, "The daemon exits after this long without connection or live agent; 0: never.", "s",
+        "harmless", 600.0, "The daemon exits after this long without connection or live agent; 0: never.", "s",
         ge=0, le=31_536_000,
     )  # fmt: skip
-    log_level: Literal["debug", "info", "warning", "error"] = _key("info", "Least severe line of the daemon's log.")
+    log_level: Literal["debug", "info", "warning", "error"] = _key(
+        "harmless", "info", "Least severe line of the daemon's log."
+    )
 
     @field_validator("engine")
     @classmethod
@@ -203,11 +268,17 @@ class Loaded:
     """A configuration and, for every key, where its value comes from; immutable.
 
     ``sources[key]`` is ``default``, ``user config <path>``, ``project config <path>``,
-    ``environment <NAME>`` or ``flag --set <key>``.
+    ``environment <NAME>`` or ``flag --set <key>``. ``withheld`` are values of the project's file that would count if
+    its content was allowed, as far as they make a difference; ``ignored`` those that never count from there.
+    ``allowed`` is the project file's content if acting values of it count, and ``without`` what holds without those.
     """
 
     config: Config
     sources: Mapping[str, str]
+    withheld: Mapping[str, Any] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    allowed: bytes | None = None
+    without: Loaded | None = None
 
 
 def env_name(key: str) -> str:
@@ -221,9 +292,21 @@ def unit(key: str) -> str:
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
 
 
+def class_of(key: str) -> Class:
+    """What a key may do when a file of the project says it."""
+    extra = Config.model_fields[key].json_schema_extra
+    return cast("Class", extra["class"]) if isinstance(extra, dict) else "own"
+
+
+def acts(key: str, value: Any) -> bool:
+    """Whether the value of that key can run, permit or redirect something, and so needs the user's word."""
+    extra = Config.model_fields[key].json_schema_extra
+    return class_of(key) == "acting" and isinstance(extra, dict) and value not in cast("list[Any]", extra["harmless"])
+
+
 def project_file(root: Path) -> Path:
     """The project's configuration file, existing or not."""
-    return root / ".agents" / "config.toml"
+    return root / PROJECT_FILE
 
 
 def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
@@ -239,39 +322,69 @@ def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, home: Path | None = None) -> Loaded:
     """Read all sources and merge them: flags, environment, project file, user file, default.
 
-    Missing files and empty variables count as not given. Variables that name no key are left alone: the
-    prefix is shared with an agent's identity. BadRequest ``bad_config`` names source, key and what is wrong.
+    Of the project file, values that act count only if the user has allowed its content (`Loaded.withheld`).
+    Missing files and empty variables count as not given. Variables that name no key are left alone: the prefix is
+    shared with an agent's identity. BadRequest ``bad_config`` names source, key and what is wrong.
     """
+    user, project = user_file(env, home), project_file(root)
+    of_user = _said(user, content_of(user))
+    content = content_of(project)
+    said = _said(project, content)
+    ours = {key: value for key, value in said.items() if class_of(key) != "own"}
+    acting = {key: value for key, value in ours.items() if acts(key, value)}
+    harmless = {key: value for key, value in ours.items() if key not in acting}
+    # The very bytes that were parsed are compared: a file that changes meanwhile is another one.
+    counts = bool(acting) and content is not None and Allowed(root).counts(PROJECT_FILE, content)
+    layers = [(f"user config {user}", of_user), (f"project config {project}", harmless)]
+    over = [*_of_environment(env), *_of_flags(flags)]
+    plain = _merged([*layers, *over])
+    ignored = tuple(key for key in said if key not in ours)
+    if counts:
+        loaded = _merged([*layers, (f"project config {project}", acting), *over])
+        return replace(loaded, ignored=ignored, allowed=content, without=plain)
+    over_it = {key for _, found in over for key in found}
+    withheld = {
+        key: value
+        for key, value in acting.items()
+        if key not in over_it and getattr(plain.config, key) != value  # else it would make no difference
+    }
+    return replace(plain, withheld=withheld, ignored=ignored)
+
+
+def acting_of(path: Path, content: bytes) -> dict[str, Any]:
+    """What the content of a project's configuration file says that acts; BadRequest ``bad_config`` as `load`."""
+    return {key: value for key, value in _said(path, content).items() if acts(key, value)}
+
+
+def _merged(layers: Iterable[tuple[str, Mapping[str, Any]]]) -> Loaded:
     values: dict[str, Any] = {}
     sources = dict.fromkeys(KEYS, DEFAULT)
+    for source, found in layers:
+        values |= found
+        sources |= dict.fromkeys(found, source)
+    return Loaded(Config.model_validate(values), sources)
 
-    def take(source: str, found: Mapping[str, Any]) -> None:
-        for key, value in found.items():
-            values[key] = value
-            sources[key] = source
 
-    user, project = user_file(env, home), project_file(root)
-    take(f"user config {user}", _read_file(user))
-    take(f"project config {project}", _read_file(project))
+def _of_environment(env: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for key in KEYS:
         name = env_name(key)
         text = env.get(name, "")
         if text:
-            take(f"environment {name}", {key: _checked(key, _parsed(key, text), f"environment {name}", env=name)})
+            source = f"environment {name}"
+            yield source, {key: _checked(key, _parsed(key, text), source, env=name)}
+
+
+def _of_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, value in flags.items():
         key = name.replace("-", "_")
         flag = f"flag --set {key}"
         _refuse_unknown(key, flag, flag=name)
         parsed = _parsed(key, value) if isinstance(value, str) else value
-        take(flag, {key: _checked(key, parsed, flag, flag=name)})
-    return Loaded(config=Config.model_validate(values), sources=sources)
+        yield flag, {key: _checked(key, parsed, flag, flag=name)}
 
 
-def read_toml(path: Path) -> dict[str, Any] | None:
-    """What a TOML file of the user's says; None without one. BadRequest ``bad_config`` with file and line."""
-    data = _bytes_of(path)
-    if data is None:
-        return None
+def toml_of(path: Path, data: bytes) -> dict[str, Any]:
+    """What the content of a TOML file says. BadRequest ``bad_config`` with file and line."""
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -292,15 +405,16 @@ def read_toml(path: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _said(path: Path, content: bytes | None) -> dict[str, Any]:
+    """The keys of a configuration file's content, each checked."""
     out: dict[str, Any] = {}
-    for key, value in (read_toml(path) or {}).items():
+    for key, value in toml_of(path, content or b"").items():
         _refuse_unknown(key, str(path), file=str(path))
         out[key] = _checked(key, value, str(path), file=str(path))
     return out
 
 
-def _bytes_of(path: Path) -> bytes | None:
+def content_of(path: Path) -> bytes | None:
     """The bytes of a configuration file; None when there is none. BadRequest ``bad_config`` for what is no such file.
 
     A pipe or a device in its place is not waited for, and nothing larger than `MAX_BYTES` is read.
@@ -352,7 +466,7 @@ def _parsed(key: str, text: str) -> Any:
     if kind in (int, float):
         with contextlib.suppress(ValueError):
             return int(text) if kind is int else float(text)
-    elif key == "border":
+    elif key == "border" or kind is bool:
         word = text.lower()
         return True if word in _TRUE else False if word in _FALSE else text
     return text

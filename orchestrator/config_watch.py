@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Signal, SystemClock, wait_until
-from orchestrator.config import NONE, load, project_file, user_file
+from orchestrator.config import NONE, PROJECT_FILE, load, project_file, user_file
 from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.trust.allowed import Allowed
+from orchestrator.trust.identity import FILE
 
 _RECHECK_MS = 2000
 
@@ -33,18 +35,33 @@ class ConfigState:
         home: Path | None = None,
     ) -> None:
         self._sources = (root, dict(env), dict(flags), home)
-        self.files = (user_file(env, home), project_file(root))
+        self._root = root
         self.error: OrchestratorError | None = None
         self.current = load(*self._sources)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the configuration is read from: the two files, and what is allowed of the project's."""
+        root, env, _, home = self._sources
+        place = Allowed(root).place
+        # The identity says where the place is: without one nothing is allowed.
+        of_trust = (root / ".agents" / FILE, *(() if place is None else (place,)))
+        return (user_file(env, home), project_file(root), *of_trust)
+
     def reload(self) -> bool:
-        """Load again; whether ``current`` or ``error`` is now another than before. Never raises bad_config."""
+        """Load again; whether ``current`` or ``error`` is now another than before. Never raises bad_config.
+
+        What a file that no longer loads has said goes on, but for what is no longer allowed of it.
+        """
         before = (self.current, self.error and self.error.message)
         try:
             self.current = load(*self._sources)
             self.error = None
         except BadRequest as error:
             self.error = error
+            said, without = self.current.allowed, self.current.without
+            if said is not None and without is not None and not Allowed(self._root).counts(PROJECT_FILE, said):
+                self.current = without
         return before != (self.current, self.error and self.error.message)
 
 
@@ -72,16 +89,17 @@ async def watch(
             if state.reload():
                 on_change(state)
         try:
-            await _until_touched(state.files, seen)
+            await _until_touched(state, seen)
         except (OSError, RuntimeError):
             # A directory vanished, or the kernel grants no further watches: looking now and then still works.
             await wait_until(lambda: None, Signal(), clock.monotonic() + _RECHECK_MS / 1000, clock)
 
 
-async def _until_touched(files: tuple[Path, ...], seen: object) -> None:
+async def _until_touched(state: ConfigState, seen: object) -> None:
     """Return once a file looks other than ``seen``, or once a nearer directory can be watched."""
     from watchfiles import awatch  # noqa: PLC0415  (40 ms that readers of one value need not pay)
 
+    files = state.files
     places = {_nearest_directory(file) for file in files}
     relevant = {str(part) for file in files for part in (file, *file.parents)}
     changes = awatch(
@@ -97,7 +115,7 @@ async def _until_touched(files: tuple[Path, ...], seen: object) -> None:
     async with contextlib.aclosing(changes):
         async for _ in changes:
             moved = {_nearest_directory(file) for file in files} != places
-            if moved or _fingerprint(files) != seen:
+            if moved or _fingerprint(state.files) != seen:
                 return
 
 

@@ -7,6 +7,7 @@ Callers and tests match codes, never sentences.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 
@@ -119,6 +120,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         BadRequest,
         "nothing shows that this process does not come from an agent: it has no terminal and its parent has ended",
         "run the command in a terminal, or start the AI CLI there",
+    ),
+    "trust_changed": (
+        Conflict,
+        "what would be allowed is not what was shown: it has changed since",
+        "look at it again: orchestrator trust",
     ),
     "trust_refused": (
         BadRequest,
@@ -367,3 +373,32 @@ EXIT_CODES: dict[type[OrchestratorError], int] = {
     Environment: 5,
     Corrupt: 6,
 }
+
+
+FILES_TOLD = 5
+NAME_TOLD = 120
+
+
+def untrusted(files: Mapping[str, Iterable[str]]) -> Environment:
+    """What says that settings of these files do not count (file -> its keys).
+
+    Only names stand in it, and few: the values are a repository's words, and a model reads this.
+    """
+    rows = [{"file": _plain(file), "keys": [_plain(key) for key in keys]} for file, keys in sorted(files.items())]
+    told = [f"{row['file']} ({', '.join(row['keys'][:FILES_TOLD])})" for row in rows[:FILES_TOLD]]
+    more = f" and {len(rows) - FILES_TOLD} more files" if len(rows) > FILES_TOLD else ""
+    message = f"these settings of the project do not count, because nobody has allowed them: {'; '.join(told)}{more}"
+    return Environment("untrusted_setting", message, files=rows[: 4 * FILES_TOLD])
+
+
+def untrusted_note(files: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """The same as a part of an answer, under the key ``untrusted``; empty when there are no such files."""
+    if not files:
+        return {}
+    return {"untrusted": {key: value for key, value in untrusted(files).as_dict().items() if key != "kind"}}
+
+
+def _plain(name: str) -> str:
+    """The name on one short line, without what could command a terminal or pass for our words."""
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
+    return shown if len(shown) <= NAME_TOLD else f"{shown[: NAME_TOLD - 1]}…"

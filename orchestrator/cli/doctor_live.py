@@ -37,11 +37,10 @@ PARK_S = 45.0
 PAGE_MS = 10_000
 LINES = 12
 TERMINAL = {"result", "error", "canceled"}
-# A short wait, so that parking is not waited for; a trusted empty folder; nothing started twice.
+# A short wait, so that parking is not waited for; nothing started twice.
 CONFIG = """\
 # written by orchestrator doctor --live
 tmux_socket = "{socket}"
-trust = true
 wait_cap_ms = 3000
 park_after = 1
 restart = "never"
@@ -150,6 +149,7 @@ def _environment_of(place: Place) -> Iterator[None]:
         if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name not in project.PLACES):
             del os.environ[name]
     os.environ["ORCHESTRATOR_PROJECT"] = str(place.repo)
+    os.environ["ORCHESTRATOR_TRUST"] = "true"  # the folder is empty; its own file's word would need to be allowed
     try:
         yield
     finally:

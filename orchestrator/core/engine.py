@@ -164,4 +164,5 @@ class Engine:
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
     headless: Headless | None = None  # how squads run it; None: they cannot
+    asks_trust: bool = False  # nothing that a folder's own settings name runs before its user has trusted the folder
     limits: tuple[str, ...] = ()  # what does not work with it, one sentence each; for docs and doctor

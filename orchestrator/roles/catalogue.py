@@ -5,10 +5,11 @@ A role's id is a file's name without its ending. Ids are looked up among those f
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,8 +20,18 @@ from orchestrator.errors import BadRequest
 from orchestrator.roles import files, heads
 from orchestrator.roles.files import OWN, Folder
 from orchestrator.roles.heads import Unusable
+from orchestrator.trust.allowed import Allowed, Class
 
 VARIABLE, ALIAS = "AGENTS_DIRECTORY_PATH", "SQUAD_AGENTS_DIR"
+KEYS: Mapping[str, Class] = {
+    "name": "harmless",
+    "description": "harmless",
+    "model": "harmless",  # a name, never an option (`_MODEL`)
+    "toolsets": "harmless",  # those that only read
+    "approval": "acting",
+    "developer_instructions": "harmless",  # the body, in a Codex agent's file
+}
+"""Every frontmatter key that the code reads, and what it may do. Others are read by nobody."""
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+ \[\]-]{0,127}")  # never what a CLI takes for an option
 
 
@@ -30,6 +41,7 @@ class Role:
 
     ``source`` is the folder it comes from (``.claude/agents``, ``shipped``, or the directory as given), ``file`` how
     to call its file before humans, ``keys`` its frontmatter. ``by_line`` says why that was read line by line, if so.
+    ``allowed``: the user has allowed what of it acts.
     """
 
     id: str
@@ -40,6 +52,7 @@ class Role:
     file: str
     keys: Mapping[str, Any] = field(default_factory=dict)
     by_line: str = ""
+    allowed: bool = False
 
     def model_for(self, engine: Engine) -> str | None:
         """The model the role asks of this engine; None: the engine's own choice.
@@ -61,9 +74,27 @@ class Role:
 
     @property
     def approval(self) -> str | None:
-        """What a CLI in this role may do unasked (ask, edits, all); None: not said, or not in ``.agents/roles``."""
+        """What a CLI in this role may do unasked (ask, edits, all); None: not said, or not to be counted.
+
+        Only roles of ``.agents/roles`` count, and more than ``ask`` only where the user has allowed it.
+        """
+        return None if self.withheld else self._approval or None
+
+    @property
+    def acting(self) -> dict[str, str]:
+        """The keys of the role that can permit something, and their values: they count once the user allowed them."""
+        found = {"approval": self._approval} if self._approval else {}
+        return {key: value for key, value in found.items() if KEYS[key] == "acting" and value != "ask"}
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The acting keys of the role that do not count, because nobody has allowed the content of its file."""
+        return () if self.allowed else tuple(self.acting)
+
+    @property
+    def _approval(self) -> str:
         found = heads.text_of(self.keys.get("approval"))
-        return found if self.source == OWN and found in APPROVALS else None
+        return found if self.source == OWN and found in APPROVALS else ""
 
     @property
     def toolsets(self) -> tuple[str, ...]:
@@ -127,6 +158,7 @@ def read(root: Path, directory: str = "") -> Found:
     broken: list[Broken] = []
     shadowed: list[Shadowed] = []
     holders: dict[str, str] = {}
+    allowed = Allowed(root)
     for one in _files(files.folders(root, directory)):
         if isinstance(one, Broken):
             broken.append(one)
@@ -136,7 +168,7 @@ def read(root: Path, directory: str = "") -> Found:
         if role_id in holders:
             shadowed.append(Shadowed(role_id, shown, holders[role_id]))
             continue
-        found = _read(folder, name, role_id)
+        found = _read(folder, name, role_id, allowed)
         if found is None:
             continue
         holders[role_id] = shown
@@ -153,11 +185,12 @@ def body(root: Path, role: str) -> str:
     BadRequest ``bad_role`` when its file cannot be used: an agent without its rules would be worse than none.
     """
     unlisted: Broken | None = None
+    allowed = Allowed(root)
     for one in _files(files.folders(root)):
         if isinstance(one, Broken):
             unlisted = unlisted or one
         elif one[2] == role:
-            found = _read(*one)
+            found = _read(*one, allowed)
             if isinstance(found, Broken):
                 raise _bad(found)
             if found is not None:
@@ -185,16 +218,42 @@ def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Bro
         yield from ((folder, name, name.removesuffix(folder.ending)) for name in found)
 
 
-def _read(folder: Folder, name: str, role_id: str) -> Role | Broken | None:
+def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
+    """The roles of the project that could act: each file's name in the project, its content, the role."""
+    for one in _files(tuple(folder for folder in files.folders(root) if folder.label == OWN)):
+        if isinstance(one, Broken):
+            continue
+        folder, name, role_id = one
+        with contextlib.suppress(FileNotFoundError, Unusable):
+            content = files.content(folder, name)
+            found = _parsed(folder, name, role_id, content)
+            if isinstance(found, Role):
+                yield found.file, content, found
+
+
+def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | Broken | None:
     """One file; None when it has gone since it was listed."""
+    try:
+        content = files.content(folder, name)
+    except FileNotFoundError:
+        return None
+    except Unusable as error:
+        return Broken(files.printable(role_id), folder.shown(name), str(error))
+    role = _parsed(folder, name, role_id, content)
+    # Asked only of roles that act, with the very bytes that were parsed.
+    if isinstance(role, Role) and role.acting and allowed.counts(role.file, content):
+        return replace(role, allowed=True)
+    return role
+
+
+def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | Broken:
+    """What the content of a file says, nothing of it allowed."""
     shown = folder.shown(name)
     if files.printable(role_id) != role_id:
         return Broken(files.printable(role_id), shown, "has a name that is not UTF-8")
     try:
-        text = files.text(folder, name)
+        text = files.text(content)
         head = heads.toml(text) if folder.ending == ".toml" else heads.markdown(text)
-    except FileNotFoundError:
-        return None
     except Unusable as error:
         return Broken(role_id, shown, str(error))
     return Role(

@@ -91,8 +91,8 @@ def names(folder: Folder) -> list[str]:
         return []
 
 
-def text(folder: Folder, name: str) -> str:
-    """The text of one file, with plain line ends; Unusable for what is no text of at most `ROLE_MAX` bytes.
+def content(folder: Folder, name: str) -> bytes:
+    """The bytes of one file; Unusable for what is no file of at most `ROLE_MAX` bytes.
 
     FileNotFoundError when it has gone since it was listed.
     """
@@ -101,11 +101,15 @@ def text(folder: Folder, name: str) -> str:
         real = os.path.realpath(path, strict=True)
         if folder.within and not Path(real).is_relative_to(folder.within):
             raise Unusable("leads out of the project")
-        content = _bytes(real)
+        return _bytes(real)
     except OSError as error:
         if not os.path.lexists(path):
             raise FileNotFoundError(path) from error
         raise Unusable(f"cannot be read: {error.strerror}") from error
+
+
+def text(content: bytes) -> str:
+    """The bytes of a file as text, with plain line ends; Unusable for what is no text."""
     try:
         found = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

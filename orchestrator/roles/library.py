@@ -15,6 +15,7 @@ from orchestrator.clock import Clock, SystemClock, elapse
 from orchestrator.errors import BadRequest
 from orchestrator.roles import catalogue, files
 from orchestrator.roles.catalogue import Broken, Found
+from orchestrator.trust.allowed import Allowed
 
 KEPT = 16  # directories: each connection may name its own
 _RECHECK_MS = 2000
@@ -38,7 +39,8 @@ class Library:
 
     def found(self, directory: str = "") -> Found:
         """What `catalogue.read` would find now, mostly without reading; BadRequest ``bad_config`` as there."""
-        looks, youngest = files.fingerprint(files.folders(self._root, directory))
+        seen, youngest = files.fingerprint(files.folders(self._root, directory))
+        looks = (seen, Allowed(self._root).stamp())
         kept = self._kept.pop(directory, None)
         if kept is None or not kept.settled or kept.looks != looks:
             now = int(self._clock.now().timestamp() * 1e9)

@@ -22,11 +22,11 @@ class Finding:
     """One thing to know of one file.
 
     ``kind``: ``broken`` (it cannot be used), ``by_line`` (its frontmatter is no YAML), ``empty`` (no instructions),
-    ``odd`` (a value that is none), ``shadowed`` (a nearer file counts), ``ignored`` (a ``key`` that the ``engines``,
-    or all, take no notice of).
+    ``odd`` (a value that is none), ``untrusted`` (a ``key`` that acts and that nobody has allowed), ``shadowed`` (a
+    nearer file counts), ``ignored`` (a ``key`` that the ``engines``, or all, take no notice of).
     """
 
-    kind: Literal["broken", "by_line", "empty", "odd", "shadowed", "ignored"]
+    kind: Literal["broken", "by_line", "empty", "odd", "untrusted", "shadowed", "ignored"]
     role: str
     file: str
     message: str
@@ -58,12 +58,16 @@ def _of(role: Role) -> list[Finding]:
         wrong = ""
         if value is not None and not isinstance(value, str):
             wrong = "is no text"
-        elif key == "approval" and value and role.source == OWN and role.approval is None:
+        elif key == "approval" and value and role.source == OWN and not (role.approval or role.withheld):
             wrong = f"is none of {', '.join(APPROVALS)}"
         elif key == "model" and value and value.strip().lower() not in ("", "inherit") and role.model is None:
             wrong = "is no name of a model"
         if wrong:
             out.append(Finding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key))
+    out += [
+        Finding("untrusted", role.id, role.file, f"says {key}, which does not count: nobody has allowed it", key)
+        for key in role.withheld
+    ]
     asked = role.keys.get("toolsets")
     others = [name for name in names_of(asked) if name not in READ_ONLY]
     if others or (asked not in (None, "", []) and not names_of(asked)):

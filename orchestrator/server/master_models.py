@@ -173,6 +173,7 @@ class BroadcastArguments(Arguments):
     cursor: Cursor = None
 
 
+Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the project that nobody has allowed")]
 _NEXT = "of a call with wait_ms: pass it next time, for some CLIs stop a model that repeats a call"
 
 
@@ -191,6 +192,7 @@ class CreateAnswer(_Answer):
     run_id: str
     epoch: int
     engine: str
+    untrusted: Untrusted = None
 
 
 class CreateManyAnswer(_Answer):
@@ -198,6 +200,7 @@ class CreateManyAnswer(_Answer):
 
     agents: list[dict[str, Any]]
     ready: int
+    untrusted: Untrusted = None
 
 
 class GetAnswer(_Answer):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.config import PROJECT_FILE
+from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_models import (
     BroadcastArguments,
@@ -88,7 +89,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return max(0.0, wanted / 1000 - call.age_s)
 
     async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
-        (answer,) = await creating.create(
+        (answer,), withheld = await creating.create(
             supervisor,
             call.client.origin,
             [spec_of(given)],
@@ -99,10 +100,10 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         )
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer | untrusted_note(withheld)
 
     async def create_many(call: Call, given: CreateManyArguments) -> dict[str, Any]:
-        answers = await creating.create(
+        answers, withheld = await creating.create(
             supervisor,
             call.client.origin,
             [spec_of(one) for one in given.agents],
@@ -117,7 +118,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             {"name": one.name, "error": answer.as_dict()} if isinstance(answer, Exception) else answer
             for one, answer in zip(given.agents, answers, strict=True)
         ]
-        return {"agents": rows, "ready": sum(1 for row in rows if row.get("ready"))}
+        ready = sum(1 for row in rows if row.get("ready"))
+        return {"agents": rows, "ready": ready, **untrusted_note(withheld)}
 
     async def get(call: Call, given: GetArguments) -> dict[str, Any]:
         wait_s = poll(call, given.wait_ms)
@@ -149,7 +151,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             tell=call.tell,
         )
         await leads_agent(call, given.agent_id)
-        return answer
+        # What an agent may do stands in its spec; whether its folder is trusted is asked anew for each launch.
+        trust = {PROJECT_FILE: ["trust"]} if "trust" in call.roster.withheld() else {}
+        return answer | untrusted_note(trust)
 
     async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
         answer = await tasks.enqueue(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.server.master_models import Untrusted
 from orchestrator.server.toolset import Arguments
 from orchestrator.spawn.model import Mode, RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
@@ -110,6 +111,7 @@ class CreateAnswer(BaseModel):
     status: Literal["queued"]
     created_at: str
     estimated_steps: int
+    untrusted: Untrusted = None
 
 
 class Progress(BaseModel):

@@ -31,7 +31,7 @@ class SpawnService:
         self._listeners = listeners
         callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
         self.runs = Runs(roster.root, roster.clock, callers, self._told, self._ended)
-        self._tools = spawn_tools.build(spawn_tools.Offer(self.runs, library, self._check))
+        self._tools = spawn_tools.build(spawn_tools.Offer(self.runs, library, self._check, roster.withheld))
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property

@@ -6,11 +6,12 @@ Names and shapes are those of the Smart Spawn design (B4.19 to B4.25); what is m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.config import PROJECT_FILE
+from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s
@@ -39,6 +40,8 @@ from orchestrator.spawn.runs import Request, Runs
 POLL_S = 45.0
 """Longest wait of a client whose limit for one call is not known (design §5)."""
 PEERS_MAX = 16
+OF_MEMBERS = ("approval", "trust")
+"""Settings that say what the squad members who answer a run's nodes may do."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ class Offer:
     """What the tools work with.
 
     ``check`` raises when a client cannot have its runs answered by these (``engine:claude``, ``agent:builder``); it
-    gives what remembers, for a run's id, what the run's squad members need of that client.
+    gives what remembers, for a run's id, what the run's squad members need of that client. ``withheld`` is what the
+    project's configuration file says that does not count.
     """
 
     runs: Runs
     library: Library
     check: Callable[[Client, tuple[str, ...]], Awaitable[Callable[[str], None]]]
+    withheld: Callable[[], Mapping[str, Any]] = dict
 
 
 def build(offer: Offer) -> dict[str, Tool]:
@@ -61,7 +66,9 @@ def build(offer: Offer) -> dict[str, Tool]:
     async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
         asked = await asyncio.to_thread(_asked, offer, call.client, given)
         keep = await offer.check(call.client, asked.peers)
-        return await runs.create(Request(asked, call.client.env, call.req, keep))
+        answer = await runs.create(Request(asked, call.client.env, call.req, keep))
+        keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
+        return answer | untrusted_note({PROJECT_FILE: keys} if keys else {})
 
     async def status(call: Call, given: StatusArguments) -> dict[str, Any]:
         return await runs.status(call.client.env, given.run_id, _wait_s(call, given.wait_ms))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,13 +16,14 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from orchestrator.config import Config
+from orchestrator.config import PROJECT_FILE, Config
 from orchestrator.core import engines
-from orchestrator.errors import BadRequest
+from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.processes import environ_of
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s
+from orchestrator.server.master_models import Untrusted
 from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.squad import settings
 from orchestrator.squad.members import Request, Squads
@@ -122,6 +123,7 @@ class RolesAnswer(BaseModel):
 
     roles: list[RoleRow]
     broken: list[BrokenRow] = []
+    untrusted: Untrusted = None
 
 
 class MemberAnswer(BaseModel):
@@ -154,6 +156,7 @@ class SquadAnswer(BaseModel):
     squad_id: str
     members: list[MemberAnswer]
     note: Annotated[str, Field(description="what to do while members still run")] = ""
+    untrusted: Untrusted = None
 
 
 class ChatSquadAnswer(SquadAnswer):
@@ -164,12 +167,16 @@ class ChatSquadAnswer(SquadAnswer):
 
 @dataclass(frozen=True)
 class Offer:
-    """What the tools work with; ``show`` makes what shows a client's members in panes."""
+    """What the tools work with; ``show`` makes what shows a client's members in panes.
+
+    ``withheld`` is what the project's configuration file says that does not count.
+    """
 
     squads: Squads
     library: Library
     config: Callable[[], Config]
     show: Callable[[Client], Show]
+    withheld: Callable[[], Mapping[str, Any]] = dict
 
 
 def mode_of(client: Client) -> Mode:
@@ -203,16 +210,21 @@ def build(offer: Offer, mode: Mode) -> dict[str, Tool]:
         }
         if found.broken:
             answer["broken"] = [{"file": one.file, "reason": one.reason} for one in found.broken]
-        return answer
+        return answer | untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
 
     async def start(call: Call, given: StatelessArguments | StatefulArguments) -> dict[str, Any]:
         if given.members and given.squad_id is not None:
             raise BadRequest("bad_argument", "squadId is for waiting on, with members []", "leave one of them out")
         if not given.members and given.squad_id is None:
             raise BadRequest("bad_argument", "members is empty, and no squadId is given to go on waiting for")
-        squad_id = given.squad_id or await offer.squads.start(await _request(offer, call, given))
+        note: dict[str, Any] = {}
+        squad_id = given.squad_id
+        if squad_id is None:
+            request = await _request(offer, call, given)
+            note = untrusted_note(_withheld(request, offer.withheld(), call.client.env))
+            squad_id = await offer.squads.start(request)
         try:
-            return await offer.squads.answer(squad_id, _wait_s(call, given.wait_ms), call.tell)
+            return await offer.squads.answer(squad_id, _wait_s(call, given.wait_ms), call.tell) | note
         except asyncio.CancelledError:
             # A connection that ends, or a daemon, must not waste paid work: only the client's own word does.
             if call.canceled():
@@ -269,6 +281,23 @@ async def _request(offer: Offer, call: Call, given: StatelessArguments | Statefu
     found = await asyncio.to_thread(offer.library.found, directory_of(client.env)[0])
     env = await asyncio.to_thread(environment_of, client)
     return Request(call.req, asked, read, found, env, offer.show(client))
+
+
+def _withheld(request: Request, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
+    """What would hold for these members if the user had allowed it: file -> keys."""
+    read = request.settings
+    found = {name: ["template"] for name in read.withheld}
+    if read.run is not None:
+        return found  # what a template does not say, no member gets
+    roles = [role for one in request.members if (role := request.roles.roles.get(one.role_id)) is not None]
+    found |= {role.file: list(role.withheld) for role in roles if role.withheld}
+    keys = [key for key in ("trust",) if key in config]
+    if "approval" in config and any(not role.approval and not role.withheld for role in roles):
+        keys.append("approval")
+    if "engine" in config and not read.engine_command and not env.get("ENGINE"):
+        row = engines.ENGINES[config["engine"]]
+        keys += ["engine"] if row.headless is not None and row is not read.row else []
+    return found | ({PROJECT_FILE: keys} if keys else {})
 
 
 def _wait_s(call: Call, wait_ms: int | None) -> float | None:

@@ -34,7 +34,7 @@ class SquadWiring:
         self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
         self.library = Library(roster.root)
         self._showing = Showing(roster, windows)
-        offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show)
+        offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show, roster.withheld)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()

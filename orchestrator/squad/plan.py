@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.core.engine import Headless, Once
-from orchestrator.errors import BadRequest, Environment
+from orchestrator.errors import BadRequest, Environment, untrusted
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import command, prompt, records
 from orchestrator.squad.settings import Settings
@@ -89,6 +89,7 @@ class Plan:
         if settings.create is not None:
             return "", self._rendered(settings.create, "")
         if headless is None:
+            self._refuse_untrusted()
             raise BadRequest(
                 "bad_config",
                 "STATE_MODE is stateful, and nothing says how a chat begins",
@@ -106,6 +107,7 @@ class Plan:
         if settings.run is not None:
             return self._rendered(settings.run, chat)
         if row is None or row.headless is None:
+            self._refuse_untrusted()
             if settings.engine_command:
                 told = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
                 raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
@@ -140,6 +142,11 @@ class Plan:
     def _headless(self) -> Headless | None:
         row = self.around.settings.row
         return row.headless if row is not None else None
+
+    def _refuse_untrusted(self) -> None:
+        """Nothing else says what to run; where the project's template would, it is for the user to allow it."""
+        if self.around.settings.withheld:
+            raise untrusted(dict.fromkeys(self.around.settings.withheld, ("template",)))
 
     def _own(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A preset's words, with ENGINE_COMMAND in the place of its program."""

@@ -6,6 +6,7 @@ started the daemon (design §3). Everything wrong is found here, before anything
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -17,9 +18,10 @@ from typing import Literal
 from orchestrator.config import Config
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import BadRequest
+from orchestrator.errors import BadRequest, untrusted
 from orchestrator.squad import template
 from orchestrator.squad.template import Template
+from orchestrator.trust.allowed import Allowed, name_of
 
 Mode = Literal["stateless", "stateful"]
 TIMEOUT_MS = 600_000
@@ -40,7 +42,8 @@ class Settings:
     """What holds for the squads of one connection.
 
     ``run`` and ``create`` are the user's templates; without ``run`` the headless columns of ``row`` say what is run.
-    ``parallel`` is None where the program decides (`SEQUENTIAL`).
+    ``parallel`` is None where the program decides (`SEQUENTIAL`). ``withheld`` names the project's templates that
+    would be used if the user had allowed them.
     """
 
     mode: Mode
@@ -51,6 +54,7 @@ class Settings:
     row: Engine | None
     run: Template | None
     create: Template | None
+    withheld: tuple[str, ...] = ()
 
     @property
     def stateful(self) -> bool:
@@ -84,11 +88,15 @@ def warnings_of(env: Mapping[str, str]) -> list[str]:
 
 
 def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -> Settings:
-    """The settings of a connection; BadRequest ``bad_config``, ``bad_template`` or ``unknown_engine``."""
+    """The settings of a connection; BadRequest ``bad_config``, ``bad_template`` or ``unknown_engine``.
+
+    Environment ``untrusted_setting`` when a variable names a template of the project that nobody has allowed.
+    """
     engine_command = env.get("ENGINE_COMMAND", "").strip()
     named = _row_of(env.get("ENGINE", ""))
-    run = _template(env, root, "RUN_TEMPLATE", "run", named)
-    create = _template(env, root, "CREATE_CHAT_TEMPLATE", "create-chat", named)
+    files = _Files(root)
+    run = _template(env, files, "RUN_TEMPLATE", "run", named)
+    create = _template(env, files, "CREATE_CHAT_TEMPLATE", "create-chat", named)
     execution = _word(env, "EXECUTION_MODE", ("sequential", "parallel"))
     return Settings(
         mode=mode_of(env),
@@ -99,6 +107,7 @@ def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -
         row=named or _guessed(engine_command, run, config, client_name),
         run=run,
         create=create,
+        withheld=tuple(files.withheld),
     )
 
 
@@ -158,28 +167,23 @@ def _row_of_command(engine_command: str) -> Engine | None:
     return _headless().get(Path(words[-1]).name) if words else None
 
 
-def _template(env: Mapping[str, str], root: Path, name: str, kind: str, named: Engine | None) -> Template | None:
-    """The template that the variables name, or that stands where templates stand by custom; None without one.
-
-    With ENGINE set that is `templates/<kind>-<engine>.template`, else `templates/run-agent.template` and
-    `templates/create-chat.template`.
-    """
-    path = env.get(f"{name}_PATH", "")
-    given = env.get(name, "")
-    if not path and given and (any(char.isspace() for char in given) or "<%" in given):
-        return template.load(given, where=name)
-    path = path or given
-    if path:
-        return template.load(_text(root / Path(path).expanduser(), path), where=path)
-    programs = [named.program, named.name] if named is not None else ["agent" if kind == "run" else ""]
-    for program in programs:
-        usual = f"templates/{kind}-{program}.template" if program else f"templates/{kind}.template"
-        if os.path.lexists(root / usual):
-            return template.load(_text(root / usual, usual), where=usual)
-    return None
+def customary() -> list[str]:
+    """The names of the template files that are taken from a project by custom."""
+    named = sorted(_headless())
+    return [_usual(kind, name) for kind in ("run", "create-chat") for name in (_UNNAMED[kind], *named)]
 
 
-def _text(path: Path, shown: str) -> str:
+def named_by(env: Mapping[str, str], root: Path) -> list[str]:
+    """The names in the project of the template files that the variables of a connection name."""
+    found = []
+    for path in (_path_of(env, name) for name in ("RUN_TEMPLATE", "CREATE_CHAT_TEMPLATE")):
+        with contextlib.suppress(RuntimeError, ValueError):  # the home of nobody, a NUL
+            found.append(name_of(root, root / Path(path).expanduser()) if path else None)
+    return [name for name in found if name is not None]
+
+
+def content_of(path: Path, shown: str) -> bytes:
+    """The content of a template file; BadRequest ``bad_template`` for what is no file, or too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(fd, "rb") as file:
@@ -191,10 +195,68 @@ def _text(path: Path, shown: str) -> str:
         raise BadRequest("bad_template", f"the template {shown} cannot be read: it is no regular file")
     if len(data) > TEMPLATE_MAX:
         raise BadRequest("bad_template", f"the template {shown} has more than {TEMPLATE_MAX} bytes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadRequest("bad_template", f"the template {shown} is not UTF-8") from error
+    return data
+
+
+class _Files:
+    """The template files of one reading: those of the project count only as the user has allowed them.
+
+    A template is a command line, so all of it acts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.withheld: list[str] = []
+        self._allowed = Allowed(root)
+
+    def load(self, path: Path, shown: str, *, insist: bool) -> Template | None:
+        """The template; None when nobody has allowed it, or ``untrusted_setting`` where the user ``insists``."""
+        content = content_of(path, shown)
+        name = name_of(self.root, path)
+        if name is not None and not self._allowed.counts(name, content):
+            if insist:
+                raise untrusted({name: ["template"]})
+            self.withheld.append(name)
+            return None
+        try:
+            return template.load(content.decode("utf-8-sig"), where=shown)
+        except UnicodeDecodeError as error:
+            raise BadRequest("bad_template", f"the template {shown} is not UTF-8") from error
+
+
+_UNNAMED = {"run": "agent", "create-chat": ""}
+
+
+def _usual(kind: str, program: str) -> str:
+    return f"templates/{kind}-{program}.template" if program else f"templates/{kind}.template"
+
+
+def _path_of(env: Mapping[str, str], name: str) -> str:
+    """The path that the variables give for a template; empty when they give none, or the text itself."""
+    path, given = env.get(f"{name}_PATH", ""), env.get(name, "")
+    return path or ("" if _is_text(given) else given)
+
+
+def _is_text(given: str) -> bool:
+    return any(char.isspace() for char in given) or "<%" in given
+
+
+def _template(env: Mapping[str, str], files: _Files, name: str, kind: str, named: Engine | None) -> Template | None:
+    """The template that the variables name, or that stands where templates stand by custom; None without one.
+
+    With ENGINE set that is `templates/<kind>-<engine>.template`, else `templates/run-agent.template` and
+    `templates/create-chat.template`.
+    """
+    path = _path_of(env, name)
+    if path:
+        return files.load(files.root / Path(path).expanduser(), path, insist=True)
+    if given := env.get(name, ""):
+        return template.load(given, where=name)
+    programs = [named.program, named.name] if named is not None else [_UNNAMED[kind]]
+    for usual in (_usual(kind, program) for program in programs):
+        if os.path.lexists(files.root / usual):
+            return files.load(files.root / usual, usual, insist=False)
+    return None
 
 
 def _word(env: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:

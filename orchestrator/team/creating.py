@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.clock import rfc3339, wait_until
+from orchestrator.config import PROJECT_FILE
 from orchestrator.core import decide, engines, supervise
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.errors import BadRequest, Environment, OrchestratorError, untrusted
 from orchestrator.processes import environ_of
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
@@ -43,6 +44,17 @@ class Spec:
     worktree: bool = False  # a git worktree of its own
 
 
+Withheld = Mapping[str, Sequence[str]]
+"""Files of the project, and their keys that do not count because nobody has allowed them."""
+
+
+class Created(NamedTuple):
+    """The answers of one call in input order, each an answer or the error of that agent, and what did not count."""
+
+    answers: list[dict[str, Any] | OrchestratorError]
+    withheld: Withheld
+
+
 POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attempts", "stall_after_s")
 """Settings that are frozen into an agent's spec; a caller may give other values for one agent."""
 
@@ -58,7 +70,7 @@ async def create(
     tell: Tell,
     many: bool = False,
     only_missing: bool = False,
-) -> list[dict[str, Any] | OrchestratorError]:
+) -> Created:
     """Create agents: intents, panes, then all programs in parallel (R-AC1); answers in input order.
 
     Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
@@ -73,9 +85,9 @@ async def create(
         supervisor.making[req] = making
         making.add_done_callback(lambda _done: supervisor.making.pop(req))
     # A client that vanishes must not leave half a team: the making goes on, only the waiting ends.
-    made = await asyncio.shield(making)
+    made, withheld = await asyncio.shield(making)
     deadline = supervisor.roster.clock.monotonic() + wait_s
-    return list(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)))
+    return Created(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)), withheld)
 
 
 async def _make(
@@ -87,9 +99,10 @@ async def _make(
     client_name: str,
     many: bool,
     only_missing: bool,
-) -> list[_Made]:
+) -> tuple[list[_Made], Withheld]:
     roster = supervisor.roster
     made: list[_Made | None] = []
+    withheld: dict[str, list[str]] = {}
     plans: list[tuple[int, str, dict[str, Any], Spec]] = []
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
     found = await asyncio.to_thread(catalogue.read, roster.root)
@@ -99,7 +112,11 @@ async def _make(
         made.append(roster.agents[known] if known else None)
         if known is None:
             try:
-                fields = _planned(roster, spec, found.roles.get(spec.role), client_name, inherited)
+                role = found.roles.get(spec.role)
+                fields = _planned(roster, spec, role, client_name, inherited)
+                for file, key in _withheld(roster, spec, role, fields["engine"], client_name):
+                    keys = withheld.setdefault(file, [])
+                    keys += [key] if key not in keys else []
                 if spec.worktree:
                     await trees.check(roster, fields)
                 plans.append((at, key, fields, spec))
@@ -112,9 +129,10 @@ async def _make(
         except OrchestratorError as error:
             for at, *_ in plans:
                 made[at] = made[at] or error
-    return [
+    answered = [
         one if one is not None else Environment("internal", "an agent was neither made nor refused") for one in made
     ]
+    return answered, withheld
 
 
 def _planned(
@@ -134,6 +152,8 @@ def _planned(
     approval = spec.approval or (role.approval if role is not None else None) or config.approval
     model = spec.model or (role.model_for(row_) if role is not None and row_.models else None)
     command = launches.command_line(spec.command, config.command) if row_.name == "command" else ()
+    if row_.name == "command" and not command and "command" in roster.withheld():
+        raise untrusted({PROJECT_FILE: ["command"]})
     engines.check_wishes(row_, model, approval, command)
     launches.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
     cwd = confine(roster.root, spec.cwd or ".", what="cwd")
@@ -159,6 +179,25 @@ def _planned(
     if approval != "ask":
         wishes["approval"] = approval
     return fields | {name: value for name, value in wishes.items() if value is not None}
+
+
+def _withheld(
+    roster: Roster, spec: Spec, role: Role | None, engine: str, client_name: str
+) -> Iterator[tuple[str, str]]:
+    """What the agent would get if the user had allowed it: (file, key)."""
+    config = roster.withheld()
+    there = bool(spec.engine) or "engine" not in config
+    would_be = engine if there else engines.default_engine(config["engine"], client_name)
+    if would_be != engine:
+        yield PROJECT_FILE, "engine"
+    if "command" in config and would_be == "command" and not spec.command:
+        yield PROJECT_FILE, "command"
+    if not spec.approval and role is not None and role.withheld:
+        yield from ((role.file, key) for key in role.withheld)
+    elif not spec.approval and "approval" in config and (role is None or not role.approval):
+        yield PROJECT_FILE, "approval"
+    if "trust" in config and engines.engine(would_be).program:
+        yield PROJECT_FILE, "trust"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ The one place where drafts become records: `write` appends them, folds them, add
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ class Roster:
     config: Callable[[], Config]
     place: str = ""
     on_refused: Callable[[], None] = lambda: None
+    # What the project's configuration file says that does not count, because nobody has allowed its content.
+    withheld: Callable[[], Mapping[str, Any]] = dict
     agents: dict[str, Entry] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)

@@ -11,15 +11,17 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.config import read_toml
+from orchestrator import config
+from orchestrator.config import HARMLESS_ENGINES
 from orchestrator.core import decide
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import BadRequest
 from orchestrator.store.files import confine
+from orchestrator.trust.allowed import Class
 
 MAX_AGENTS = 64
 """As many as one agents_create makes."""
@@ -29,46 +31,85 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+def _class(kind: Class, harmless: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """What a key may do in a file of the project, kept beside it; ``harmless`` are values that do nothing."""
+    return {"class": kind, **({"harmless": list(harmless)} if harmless else {})}
+
+
+_HARMLESS = Field(json_schema_extra=_class("harmless"))
+
+
 class Policies(_Table):
     """What differs for an agent from the configuration; each default is the setting of the same name."""
 
-    restart: Literal["on-failure", "never", "always"] | None = None
-    max_restarts: Annotated[int | None, Field(ge=0, le=100)] = None
-    restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
-    on_lost: Literal["requeue", "fail"] | None = None
-    max_attempts: Annotated[int | None, Field(ge=1, le=100)] = None
-    stall_after_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
+    restart: Annotated[Literal["on-failure", "never", "always"] | None, _HARMLESS] = None
+    max_restarts: Annotated[int | None, Field(ge=0, le=100), _HARMLESS] = None
+    restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000), _HARMLESS] = None
+    on_lost: Annotated[Literal["requeue", "fail"] | None, _HARMLESS] = None
+    max_attempts: Annotated[int | None, Field(ge=1, le=100), _HARMLESS] = None
+    stall_after_s: Annotated[float | None, Field(ge=1, le=31_536_000), _HARMLESS] = None
 
 
 class Defaults(_Table):
     """What holds for every agent that does not say otherwise; `env` and `policies` are merged key by key."""
 
-    engine: Annotated[str, Field(max_length=64, description="which CLI to run; empty: as configured")] = ""
-    model: Annotated[str, Field(max_length=200, description="model of that CLI; empty: the CLI's own choice")] = ""
+    engine: Annotated[
+        str,
+        Field(
+            max_length=64,
+            description="which CLI to run; empty: as configured",
+            json_schema_extra=_class("acting", HARMLESS_ENGINES),
+        ),
+    ] = ""
+    model: Annotated[
+        str, Field(max_length=200, description="model of that CLI; empty: the CLI's own choice"), _HARMLESS
+    ] = ""
     approval: Annotated[
         Literal["ask", "edits", "all"] | None,
-        Field(description="what its CLI may do unasked; default: as configured"),
+        Field(
+            description="what its CLI may do unasked; default: as configured",
+            json_schema_extra=_class("acting", ("ask",)),
+        ),
     ] = None
-    cwd: Annotated[str, Field(max_length=4096, description="where it works; relative to the project")] = "."
+    # Confined to the project (`confine`).
+    cwd: Annotated[str, Field(max_length=4096, description="where it works; relative to the project"), _HARMLESS] = (
+        "."
+    )
     env: Annotated[
-        dict[str, str], Field(description="variables; $NAME and ${NAME} are the caller's own, $$ is a dollar sign")
+        dict[str, str],
+        Field(
+            description="variables; $NAME and ${NAME} are the caller's own, $$ is a dollar sign",
+            json_schema_extra=_class("acting", ({},)),
+        ),
     ] = {}
-    command: Annotated[list[str], Field(max_length=200, description="of engine command: its command line")] = []
-    policies: Policies = Policies()
-    worktree: Annotated[bool, Field(description="it gets a git worktree and branch of its own")] = False
+    command: Annotated[
+        list[str],
+        Field(
+            max_length=200,
+            description="of engine command: its command line",
+            json_schema_extra=_class("acting", ([],)),
+        ),
+    ] = []
+    policies: Annotated[Policies, _HARMLESS] = Policies()
+    worktree: Annotated[bool, Field(description="it gets a git worktree and branch of its own"), _HARMLESS] = False
 
 
 class DescribedAgent(Defaults):
     """One agent; the key of its table is its name."""
 
-    role: Annotated[str, Field(min_length=1, max_length=80, description="what it is for, as shown to humans")]
+    role: Annotated[
+        str, Field(min_length=1, max_length=80, description="what it is for, as shown to humans"), _HARMLESS
+    ]
 
 
 class TeamFile(_Table):
-    """The whole file."""
+    """The whole file. That an agent stands in it acts: `orchestrator up` starts a program for it."""
 
-    defaults: Defaults = Defaults()
-    agents: Annotated[dict[str, DescribedAgent], Field(min_length=1, max_length=MAX_AGENTS)]
+    defaults: Annotated[Defaults, _HARMLESS] = Defaults()
+    agents: Annotated[
+        dict[str, DescribedAgent],
+        Field(min_length=1, max_length=MAX_AGENTS, json_schema_extra=_class("acting")),
+    ]
 
 
 @dataclass(frozen=True)
@@ -140,16 +181,56 @@ class Step:
 
 def load(path: Path, root: Path) -> list[Wanted]:
     """The agents the file describes, in its order; BadRequest ``bad_config`` with file, key and what is near it."""
-    found = read_toml(path)
+    return parse(path, content_of(path), root)
+
+
+def content_of(path: Path) -> bytes:
+    """The content of a team file; BadRequest ``bad_config`` when there is none, or it cannot be read."""
+    found = config.content_of(path)
     if found is None:
         raise BadRequest(
             "bad_config", f"there is no team file {path}", "docs/team.md shows how to write one", file=str(path)
         )
+    return found
+
+
+def parse(path: Path, content: bytes, root: Path) -> list[Wanted]:
+    """As `load`, of a content that was read already."""
+    file = _file(path, content)
+    return [_wanted(name, file, one, path, root) for name, one in file.agents.items()]
+
+
+def acting_of(path: Path, content: bytes) -> dict[str, Any]:
+    """What a team file says that acts: its agents, and of each and of the defaults the keys that permit or run.
+
+    BadRequest ``bad_config`` as `load`.
+    """
+    file = _file(path, content)
+    found: dict[str, Any] = _acting("defaults", file.defaults)
+    for name, one in file.agents.items():
+        found[f"agents.{name}"] = {"role": one.role, "engine": one.engine or file.defaults.engine or "as configured"}
+        found |= _acting(f"agents.{name}", one)
+    return found
+
+
+def _acting(where: str, table: Defaults) -> dict[str, Any]:
+    said = table.model_dump(exclude_unset=True)
+    return {f"{where}.{key}": value for key, value in said.items() if acts(key, value)}
+
+
+def acts(key: str, value: Any) -> bool:
+    """Whether the value of that key of an agent's table can run, permit or redirect something."""
+    extra = DescribedAgent.model_fields[key].json_schema_extra
+    return (
+        isinstance(extra, dict) and extra["class"] == "acting" and value not in cast("list[Any]", extra["harmless"])
+    )
+
+
+def _file(path: Path, content: bytes) -> TeamFile:
     try:
-        file = TeamFile.model_validate(found)
+        return TeamFile.model_validate(config.toml_of(path, content))
     except ValidationError as error:
         raise _explained(error, path) from None
-    return [_wanted(name, file, one, path, root) for name, one in file.agents.items()]
 
 
 def _wanted(name: str, file: TeamFile, one: DescribedAgent, path: Path, root: Path) -> Wanted:

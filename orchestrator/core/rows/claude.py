@@ -206,6 +206,7 @@ ROW = Engine(
     name="claude",
     prepare=_prepare,
     program="claude",
+    asks_trust=True,
     about="Claude Code",
     tested_versions=("2.1.329",),
     clients=("claude-code",),

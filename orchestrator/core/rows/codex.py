@@ -342,6 +342,7 @@ ROW = Engine(
     name="codex",
     prepare=_prepare,
     program="codex",
+    asks_trust=True,
     about="Codex CLI, by overrides of one process (`--config`), without its shared background process",
     tool_limit_s=TOOL_LIMIT_S,
     tested_versions=("0.169.0",),

@@ -267,6 +267,7 @@ ROW = Engine(
     prepare=prepare,
     reads=reads,
     program="gemini",
+    asks_trust=True,
     about="Google's Gemini CLI",
     tested_versions=("0.61.0",),
     tool_limit_s=TOOL_LIMIT_MS / 1000,
