@@ -234,11 +234,6 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "what setup wrote into a CLI's configuration has been changed by hand",
         "look at it; --force takes no notice of the change",
     ),
-    "trust_changed": (
-        Conflict,
-        "what is to be trusted changed since it was shown",
-        "run orchestrator trust again, and look at what it shows now",
-    ),
     "proto_mismatch": (
         Conflict,
         "two installations speak different protocols",

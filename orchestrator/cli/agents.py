@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, trust
 from orchestrator.cli.facts import facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json, RunId
@@ -65,6 +65,7 @@ def create(
         given["ready_wait_ms"] = 0
     with Link(project_here(), start=True) as link:
         answer = link.tool("agent_create", given, wait_s=READY_WAIT_S)
+    trust.note(answer.get("untrusted"))
     if as_json:
         output.print_json(answer)
         return
@@ -154,6 +155,7 @@ def restart(
         given["ready_wait_ms"] = 0
     with Link(project_here(), start=True) as link:
         answer = link.tool("agent_restart", given, wait_s=READY_WAIT_S)
+    trust.note(answer.get("untrusted"))
     if as_json:
         output.print_json(answer)
     else:

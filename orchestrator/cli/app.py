@@ -36,6 +36,7 @@ from orchestrator.cli import (
     steps,
     tasks,
     team,
+    trust,
     verify,
     why,
     worktree,
@@ -132,6 +133,7 @@ def demo(
 
 
 team.add_to(app)
+trust.add_to(app)
 app.add_typer(agents.app, name="agent")
 app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")

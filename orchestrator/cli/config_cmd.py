@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, Settings
+from orchestrator.errors import untrusted_note
 from orchestrator.project import PER_CONNECTION
 
 NOTE = "values come from the env block of each MCP client's server entry, and hold for that connection only"
@@ -37,11 +38,19 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
         }
         for key, field in config.Config.model_fields.items()
     }
-    files = {"user": str(config.user_file(os.environ)), "project": str(config.project_file(place.root))}
+    project = str(config.project_file(place.root))
+    for key, value in loaded.withheld.items():
+        keys[key]["source"] += f"; {project} is not allowed"
+        keys[key]["not_allowed"] = value
+    for key in loaded.ignored:
+        keys[key]["source"] += f"; {project} is never asked for it"
+    told = untrusted_note({config.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
+    trust.note(told.get("untrusted"))
+    files = {"user": str(config.user_file(os.environ)), "project": project}
     if as_json:
         rows = [{"name": name, "per_connection": True} for name in PER_CONNECTION]
         output.print_json(
-            {"project": str(place.root), "files": files, "keys": keys, "per_connection": rows, "note": NOTE}
+            {"project": str(place.root), "files": files, "keys": keys, "per_connection": rows, "note": NOTE, **told}
         )
         return
     output.table(

@@ -217,6 +217,21 @@ def _config(place: Project) -> Iterator[Finding]:
             yield Finding("config", "note", f"{name} is set, but is no setting", step)
 
 
+def _trust(place: Project) -> Iterator[Finding]:
+    from orchestrator import acting  # noqa: PLC0415  (loads much)
+
+    found = acting.found(place.root)
+    for one in found.files:
+        keys = output.short(", ".join(one.keys), 100)
+        yield Finding("trust", "note", f"{one.name} is not allowed: {keys}", "run: orchestrator trust", one.name)
+    for problem in found.problems:
+        yield Finding("trust", "note", f"{problem.name} cannot be allowed: {problem.reason}", file=problem.name)
+    if found.left:
+        yield Finding("trust", "note", f"{found.left} more files are not allowed", "run: orchestrator trust")
+    if not (found.files or found.problems):
+        yield Finding("trust", "ok", "no file of the project acts without having been allowed")
+
+
 def _logs(place: Project) -> Iterator[Finding]:
     from orchestrator.team import adoption, mendable, reading  # noqa: PLC0415
 
@@ -249,6 +264,6 @@ def _runs(place: Project) -> list[str]:
 
 
 CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
-    _python, _tmux, _project, _daemon, _config, doctor_clis.engines, doctor_clis.registrations,
+    _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
     doctor_stale.permissions, _logs, doctor_stale.leftovers,
 )  # fmt: skip

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json
+from orchestrator.errors import untrusted_note
 
 if TYPE_CHECKING:  # loads YAML
     from orchestrator.roles.catalogue import Found, Role
@@ -36,8 +37,10 @@ def list_roles(directory: Directory = "", as_json: Json = False) -> None:
     that ship with orchestrator. A file that cannot be used is named on stderr.
     """
     found = _found(directory)
+    told = untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
+    trust.note(told.get("untrusted"))
     if as_json:
-        output.print_json({"roles": [_row(role) for role in found.roles.values()], "broken": _broken(found)})
+        output.print_json({"roles": [_row(role) for role in found.roles.values()], "broken": _broken(found), **told})
         return
     if found.roles:
         output.table(
@@ -68,7 +71,8 @@ def show(
         return
     output.say(f"role:        {role.id}\nfile:        {role.file}")
     for key, value in role.keys.items():
-        output.say(f"{key + ':':<12} {output.short(value, 1000)}")
+        state = " (not allowed: orchestrator trust)" if key in role.withheld else ""
+        output.say(f"{key + ':':<12} {output.short(value, 1000)}{state}")
     output.say(f"\n{role.body}")
 
 

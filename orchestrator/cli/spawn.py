@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import options, output, spawn_live
+from orchestrator.cli import options, output, spawn_live, trust
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
 from orchestrator.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
@@ -89,6 +89,7 @@ def create(
     }
     with Link(project_here(), start=True) as link:
         made = _asked(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
+        trust.note(made.get("untrusted"))
         run_id = str(made["run_id"])
         if wait:
             output.warn(f"run {run_id}")

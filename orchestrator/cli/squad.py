@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
 from orchestrator.errors import BadRequest
@@ -142,7 +142,10 @@ def _given(file: str) -> dict[str, Any]:
 def _carried_out(asked: dict[str, Any]) -> dict[str, Any]:
     """Start a squad and follow it to its end; Ctrl-C ends its members."""
     with Link(project_here(), start=True) as link:
-        return _followed(link, link.tool(TOOL, {**asked, "wait_ms": 0}))
+        answer = link.tool(TOOL, {**asked, "wait_ms": 0})
+        note = answer.get("untrusted")
+        trust.note(note)
+        return _followed(link, answer) | ({"untrusted": note} if note else {})
 
 
 def _followed(link: Link, answer: dict[str, Any]) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli import daemon, options, output
+from orchestrator.cli import daemon, options, output, trust
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
 from orchestrator.cli.facts import facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json, RunId
-from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.cli.terminal import Terminal
+from orchestrator.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.project import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
@@ -55,15 +56,17 @@ def up(
 ) -> None:
     """Bring the team of this window to the state that its file describes.
 
-    Makes what is missing, launches again what has failed, changes nothing the second time. Exit 0: it is as
-    described; 1: it is not, and each line says why.
+    Makes what is missing, launches again what has failed, changes nothing the second time. Asks you to allow the file
+    if it is new or has changed. Exit 0: the team is as described; 1: it is not, and each line says why.
     """
     options.refuse_agents()
     from orchestrator.team import teamfile  # noqa: PLC0415
+    from orchestrator.trust.allowed import digest, name_of  # noqa: PLC0415
 
     place = project_here()
     path = Path(file).absolute() if file else place.root / TEAM_FILE
-    described = teamfile.load(path, place.root)
+    content = teamfile.content_of(path)
+    described = teamfile.parse(path, content, place.root)
     told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
     errors: dict[Step, str] = {}
     with Link(place, start=True) as link:
@@ -71,10 +74,14 @@ def up(
         making = {step.name for step in steps if step.do in ("create", "recreate")}
         # Before anything is changed: a variable that is not set must not leave half a team.
         arguments = {one.name: one.arguments(os.environ) for one in described if one.name in making}
+        name = name_of(place.root, path)  # a file outside of the project is the word of the user who names it
+        if name is not None and any(step.do not in ("keep", "leave", "refuse") for step in steps):
+            told |= _agreed(link, (name, digest(content)), steps, dry_run=dry_run)
         if dry_run:
             rows = [_intended(step) for step in steps]
         else:
-            errors, told["attach"] = _carry_out(link, steps, arguments, wait=not no_wait)
+            errors, told["attach"], untrusted = _carry_out(link, steps, arguments, wait=not no_wait)
+            told |= {"untrusted": untrusted} if untrusted else {}
             # What was made has been waited for.
             old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
             metas = _living(link, wait_for=old)
@@ -89,6 +96,7 @@ def up(
     # What could not be made anew has been ended all the same.
     changed = [step for step in steps if step.do not in ("keep", "leave", "refuse")]
     told["changed"] = not dry_run and any(step.do == "recreate" or step not in errors for step in changed)
+    trust.note(told.get("untrusted"))
     if as_json:
         output.print_json({**told, "agents": rows})
     else:
@@ -132,6 +140,23 @@ def down(
 # -- up ---------------------------------------------------------------------------------------------------------
 
 
+def _agreed(link: Link, content: tuple[str, str], steps: Sequence[Step], *, dry_run: bool) -> dict[str, Any]:
+    """Ask the human to allow a team file of the project (its name and hash); what to note where nobody is asked."""
+    name, sha256 = content
+
+    def plan(terminal: Terminal) -> None:
+        terminal.show("orchestrator up would do this:")
+        for row in map(_intended, steps):
+            why = f": {row['why']}" if row["why"] else ""
+            terminal.show(f"{row['do']} {row['name']}{why}".replace("\n", "\\n"), "  ")
+
+    if not dry_run:
+        trust.agree(link, name, sha256, plan)
+    elif not link.ask("orchestrator/trust_counts", {"file": name, "sha256": sha256})["counts"]:
+        return untrusted_note({name: ["agents"]})
+    return {}
+
+
 def _living(link: Link, wait_for: Collection[str] = ()) -> list[dict[str, Any]]:
     """The metas of this window's agents that are not deleted; those of these names not before they have started."""
     rows = link.tool("agent_list", {})["agents"]
@@ -156,8 +181,8 @@ def _every(link: Link) -> list[dict[str, Any]]:
 
 def _carry_out(
     link: Link, steps: Sequence[Step], arguments: dict[str, dict[str, Any]], *, wait: bool
-) -> tuple[dict[Step, str], str | None]:
-    """Take the steps, ends first because they make room; what each failed with, and how to attach."""
+) -> tuple[dict[Step, str], str | None, dict[str, Any] | None]:
+    """Take the steps, ends first because they make room; what each failed with, how to attach, what did not count."""
     errors: dict[Step, str] = {}
     ending = [step for step in steps if step.do in ("end", "recreate") or (step.do == "create" and step.agent_id)]
     restarting = [step for step in steps if step.do == "restart"]
@@ -170,19 +195,20 @@ def _carry_out(
                 errors[those[at]] = _sentence(answer)
     making = [step for step in steps if step.do in ("create", "recreate") and step not in errors]
     if not making:
-        return errors, None
+        return errors, None, None
     given: dict[str, Any] = {"agents": [arguments[step.name] for step in making], "only_missing": True}
     if not wait:
         given["ready_wait_ms"] = 0
     try:
-        made = link.tool("agents_create", given, wait_s=READY_WAIT_S)["agents"]
+        answer = link.tool("agents_create", given, wait_s=READY_WAIT_S)
     except OrchestratorError as error:
-        return errors | dict.fromkeys(making, _sentence(error)), None
+        return errors | dict.fromkeys(making, _sentence(error)), None, None
+    made = answer["agents"]
     for step, row in zip(making, made, strict=True):
         if "error" in row:
             lines = [f"| {line}" for line in row["error"].get("last_lines", [])[-3:]]
             errors[step] = "; ".join([row["error"]["message"], row["error"]["next_step"], *lines])
-    return errors, next((row["attach"] for row in made if row.get("attach")), None)
+    return errors, next((row["attach"] for row in made if row.get("attach")), None), answer.get("untrusted")
 
 
 def _same(step: Step, after: Sequence[Step]) -> Step | None:

@@ -40,11 +40,13 @@ from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.toolset import Client, Tool, only_reading
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
+from orchestrator.server.trusting import Trusting
 from orchestrator.server.turns import Turns
 from orchestrator.store.files import Paths
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import REAL
 from orchestrator.team import agents, trees
+from orchestrator.team.adoption import Adoption
 from orchestrator.team.collecting import Collecting
 from orchestrator.team.leading import Leading
 from orchestrator.team.masters import GONE, Leader, Masters
@@ -86,6 +88,7 @@ class Daemon:
             self.clock,
             self.syncer,
             lambda: state.current.config,
+            withheld=lambda: state.current.withheld,
             place=project.word_of(opened.directory),
             on_refused=partial(self.end, ELSEWHERE),
         )
@@ -109,6 +112,7 @@ class Daemon:
         self.own_sockets = OwnSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = Turns()
+        self.trusting = Trusting(self.roster, state, lambda: self.clients, (Adoption(self.supervisor), self.spawn))
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
         self._missing: list[str] = []
@@ -283,6 +287,7 @@ class Daemon:
             if client is None:
                 return
             self.clients[client] = writer
+            self.trusting.came(client)
             incoming.limit = MAX_LINE
             await self._serve(client, incoming, writer)
         except Stalled:

@@ -230,9 +230,13 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644, io: SysIO = REAL) -> 
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a small file; Corrupt when it is none, Environment when it cannot be read."""
+    """The JSON of a small file; Corrupt when it is none, Environment when it cannot be read.
+
+    A pipe in its place, which an archive may bring, is not waited for.
+    """
     try:
-        return orjson.loads(path.read_bytes())
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor
+            return orjson.loads(file.read() or b"")
     except OSError as error:
         raise failure(path, error) from error
     except orjson.JSONDecodeError as error:

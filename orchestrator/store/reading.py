@@ -23,7 +23,7 @@ from orchestrator.store.scan import LogFile, last_lines, last_newline, last_seq,
 from orchestrator.store.sysio import REAL, SysIO
 from orchestrator.trust.seals import Seal
 
-READ = os.O_RDONLY | os.O_NOFOLLOW
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a log is not waited for
 NAMES_CHANGE = 5  # how often names are looked up again, that a rotation changes while they are looked up
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,6 @@ log = structlog.get_logger()
 LOGS = (("inbox", INBOX_TYPES), ("outbox", OUTBOX_TYPES))
 SHOWN_TASKS = 20
 ENDED = ("deleted", "failed", "stopped")
-HASHED_BYTES = 1 << 20
 UNKNOWN_WINDOW = {"tmux_name": None, "server_pid": 0, "server_start": 0, "window_id": "", "master_pane": "",
                   "master": None, "session": "", "detached": False, "changed": None}  # fmt: skip
 """What run.json says of a run whose window is not known: no window and no process must be taken for this run's."""
@@ -90,7 +91,7 @@ def _log_is_foreign(log_path: Path, types: frozenset[str], seal: Seal | None) ->
     if seal is None:
         return log_exists(log_path)
     for path in files_of(log_path):
-        with path.open("rb") as file:
+        with _opened(path) as file:
             for line in file:
                 try:
                     if not is_sealed(line[:-1], seal) and intact(line[:-1], types, path) is not None:
@@ -100,36 +101,41 @@ def _log_is_foreign(log_path: Path, types: frozenset[str], seal: Seal | None) ->
     return False
 
 
+def _opened(path: Path) -> BufferedReader:
+    """The file to read; a pipe is not waited for, a link not followed. OSError."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
 def _directories(place: Path) -> list[Path]:
     if place.is_symlink() or not place.is_dir():
         return []
     return [path for path in sorted(place.iterdir()) if path.is_dir() and not path.is_symlink()]
 
 
-def digest(paths: Paths) -> str:
-    """A digest of every foreign file that adoption would give a seal: what was shown is what is adopted."""
+def _digest(files: Iterable[Path]) -> str:
+    """A digest of these files: what was shown is what is adopted."""
     made = hashlib.sha256()
-    for path in _files(paths):
-        made.update(str(path.relative_to(paths.root)).encode(errors="surrogateescape") + b"\0")
+    for path in files:
+        made.update(path.name.encode(errors="surrogateescape") + b"\0")
         try:
-            with path.open("rb") as file:
+            with _opened(path) as file:
                 made.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             made.update(b"-")
-    return made.hexdigest()[:32]
+    return made.hexdigest()
 
 
-def _files(paths: Paths) -> Iterator[Path]:
-    for agent_id in foreign_agents(paths):
-        for name, _ in LOGS:
-            yield from files_of(paths.agent_dir(agent_id) / f"{name}.jsonl")
-        yield paths.launch(agent_id)
-        yield paths.collected(paths.agent_dir(agent_id))
-    for run_id in foreign_runs(paths):
-        yield paths.run_json(run_id)
-        yield from files_of(paths.broadcast(run_id))
-        yield paths.collected(paths.run_dir(run_id))
-    yield from foreign_squads(paths)
+def _agent_files(paths: Paths, agent_id: str) -> Iterator[Path]:
+    for name, _ in LOGS:
+        yield from files_of(paths.agent_dir(agent_id) / f"{name}.jsonl")
+    yield paths.launch(agent_id)
+    yield paths.collected(paths.agent_dir(agent_id))
+
+
+def _run_files(paths: Paths, run_id: str) -> Iterator[Path]:
+    yield paths.run_json(run_id)
+    yield from files_of(paths.broadcast(run_id))
+    yield paths.collected(paths.run_dir(run_id))
 
 
 def foreign_squads(paths: Paths) -> list[Path]:
@@ -153,14 +159,26 @@ def foreign_squads(paths: Paths) -> list[Path]:
 def preview(paths: Paths) -> list[dict[str, Any]]:
     """What adoption would bring to life, as the user is asked: one row per agent, run or squad that is foreign.
 
-    ``{kind, name, ...}``; of an agent also its engine, command, cwd, approval, status and the tasks it would go on
-    with. Reads only.
+    ``{kind, name, does, sha256, ...}``: ``sha256`` changes with every byte that would be adopted. Of an agent also
+    its engine, command, cwd, approval, status and the tasks it would go on with. Reads only.
     """
-    rows = [_agent_row(paths, agent_id) for agent_id in foreign_agents(paths)]
-    rows += [{"kind": "run", "name": run_id, "does": "its panes are looked for, and put back when it ends"}
-             for run_id in foreign_runs(paths)]  # fmt: skip
-    rows += [{"kind": "squad", "name": path.parent.name, "does": "its results can be read"}
-             for path in foreign_squads(paths)]  # fmt: skip
+    rows = [
+        _agent_row(paths, agent_id) | {"sha256": _digest(_agent_files(paths, agent_id))}
+        for agent_id in foreign_agents(paths)
+    ]
+    rows += [
+        {
+            "kind": "run",
+            "name": run_id,
+            "does": "its panes are used if they run agents of this project",
+            "sha256": _digest(_run_files(paths, run_id)),
+        }
+        for run_id in foreign_runs(paths)
+    ]
+    rows += [
+        {"kind": "squad", "name": path.parent.name, "does": "its results can be read", "sha256": _digest([path])}
+        for path in foreign_squads(paths)
+    ]
     return rows
 
 
@@ -312,22 +330,18 @@ class Adoption:
         self._roster: Roster = supervisor.roster
         self._at_work = asyncio.Lock()
 
-    async def preview(self) -> dict[str, Any]:
-        """What would come to life: ``{digest, data}``; ``data`` is empty when nothing is foreign."""
-        paths = self._roster.paths
-        return {
-            "digest": await asyncio.to_thread(digest, paths),
-            "data": await asyncio.to_thread(preview, paths),
-        }
+    async def preview(self) -> list[dict[str, Any]]:
+        """As `preview`, of this project."""
+        return await asyncio.to_thread(preview, self._roster.paths)
 
-    async def adopt(self, expected: str) -> list[str]:
-        """Adopt all that is foreign, if it still has that digest, and take it up; the ids of what was adopted.
+    async def adopt(self, shown: Sequence[dict[str, Any]]) -> list[str]:
+        """Adopt all that is foreign, if it still is what was ``shown``, and take it up; the ids of what was adopted.
 
         Conflict ``trust_changed`` when something changed since it was shown.
         """
         roster, paths = self._roster, self._roster.paths
         async with self._at_work:
-            if await asyncio.to_thread(digest, paths) != expected:
+            if await self.preview() != list(shown):
                 raise Conflict("trust_changed", "the team data changed since it was shown")
             roster.begin_writing()
             runs, agents = await asyncio.to_thread(seal_files, paths)

@@ -1,0 +1,133 @@
+"""Which files of a project say something that acts, and whether the user has allowed it. Reads only, runs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from orchestrator import config
+from orchestrator.errors import BadRequest
+from orchestrator.roles import catalogue
+from orchestrator.roles.files import printable
+from orchestrator.squad import settings, template
+from orchestrator.team import teamfile
+from orchestrator.trust.allowed import CONTENT_MAX, Allowed, name_of
+
+TEAM_FILE = ".agents/team.toml"
+FILES_SHOWN = 100
+BYTES_SHOWN = 1 << 20
+"""As much is shown at once: the rest is asked for after that."""
+
+Kind = Literal["config", "team", "role", "template"]
+
+
+@dataclass(frozen=True)
+class Acting:
+    """A file of the project that says something that acts: its name there, its content, the keys and their values."""
+
+    name: str
+    kind: Kind
+    content: bytes = field(repr=False)
+    keys: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that may say something that acts and that cannot be allowed, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is not allowed yet: as much as is shown at once, how many files are ``left``, what cannot be allowed."""
+
+    files: tuple[Acting, ...]
+    problems: tuple[Problem, ...] = ()
+    left: int = 0
+
+
+def found(
+    root: Path, *, templates: Iterable[str] = (), teams: Iterable[str] = (), only: Collection[str] | None = None
+) -> Found:
+    """What of the project acts and is not allowed: settings, team file, roles, templates.
+
+    ``templates`` and ``teams`` are names of files beyond those that are used by custom; ``only``: no other files.
+    """
+    allowed = Allowed(root)
+    files: list[Acting] = []
+    problems: list[Problem] = []
+    left = size = 0
+    for one in _all(root, templates, teams):
+        if only is not None and one.name not in only:
+            continue
+        if isinstance(one, Problem):
+            problems.append(one)
+        elif not one.keys or allowed.counts(one.name, one.content):
+            continue
+        elif len(one.content) > CONTENT_MAX:
+            problems.append(Problem(one.name, f"has more than {CONTENT_MAX} bytes, too many to be looked through"))
+        elif len(files) >= FILES_SHOWN or size + len(one.content) > BYTES_SHOWN:
+            left += 1
+        else:
+            files.append(one)
+            size += len(one.content)
+    return Found(tuple(files), tuple(problems[:FILES_SHOWN]), left)
+
+
+def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[Acting | Problem]:
+    yield from _one(root, config.PROJECT_FILE, "config")
+    for name in dict.fromkeys((TEAM_FILE, *teams)):
+        yield from _one(root, name, "team")
+    with contextlib.suppress(BadRequest):
+        yield from (Acting(*one) for one in _roles(root))
+    for name in dict.fromkeys((*settings.customary(), *templates)):
+        yield from _one(root, name, "template")
+
+
+def _roles(root: Path) -> Iterator[tuple[str, Kind, bytes, dict[str, Any]]]:
+    for name, content, role in catalogue.own(root):
+        yield name, "role", content, dict(role.acting)
+
+
+def _one(root: Path, name: str, kind: Kind) -> Iterator[Acting | Problem]:
+    path = root / name
+    if not os.path.lexists(path) or name_of(root, path) != name:
+        return
+    if printable(name) != name:
+        yield Problem(printable(name), "has a name that is not UTF-8")
+        return
+    try:
+        content, keys = _READ[kind](path, name)
+    except BadRequest as error:
+        yield Problem(name, error.message)
+        return
+    if content is not None:
+        yield Acting(name, kind, content, keys)
+
+
+def _config(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
+    content = config.content_of(path)
+    return content, config.acting_of(path, content or b"")
+
+
+def _team(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
+    content = teamfile.content_of(path)
+    return content, teamfile.acting_of(path, content)
+
+
+def _template(path: Path, name: str) -> tuple[bytes | None, dict[str, Any]]:
+    content = settings.content_of(path, name)
+    try:
+        read = template.load(content.decode("utf-8-sig"), where=name)
+    except UnicodeDecodeError:
+        raise BadRequest("bad_template", f"the template {name} is not UTF-8") from None
+    return content, {"template": "a script for a shell" if read.shell else "a command line"}
+
+
+_READ = {"config": _config, "team": _team, "template": _template}

@@ -1,0 +1,95 @@
+"""The terminal of the human who runs a command: shows text that cannot fool it, and asks a question there.
+
+It opens the controlling terminal itself: stdin and stdout may be pipes of a program that would answer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import unicodedata
+from collections.abc import Iterator
+from typing import Self
+
+from orchestrator.cli import output
+from orchestrator.errors import BadRequest
+
+ANSWER_MAX = 4096
+NARROWEST = 20
+FURTHER = "  > "
+"""Before each further piece of a line that is too long for the terminal."""
+
+
+class Terminal:
+    """The controlling terminal of this process; a context manager. BadRequest ``trust_refused`` without one."""
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            raise BadRequest("trust_refused", "this process has no terminal, so nobody can be asked") from None
+        # In the background a question would stop the process, and the answer would be another program's input.
+        if not self._in_front():
+            os.close(self._fd)
+            raise BadRequest("trust_refused", "this process is in the background, so nobody can be asked")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def show(self, text: str, indent: str = "") -> None:
+        """The text line by line behind ``indent``; what a long line goes on with stands further in.
+
+        Control characters are made visible, and lines are broken here: a text must not pass for a line of ours.
+        """
+        try:
+            width = os.get_terminal_size(self._fd).columns
+        except OSError:
+            width = 80
+        room = max(NARROWEST, (width or 80) - 1 - len(indent) - len(FURTHER))
+        for line in text.split("\n"):
+            first, *rest = pieces(output.printable(line), room)
+            self._write("".join(f"{indent}{piece}\n" for piece in (first, *(FURTHER + one for one in rest))))
+
+    def agreed(self, question: str) -> bool:
+        """Ask; True only for ``y`` or ``yes``. What was typed before the question does not count."""
+        sys.stdout.flush()
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except termios.error:
+            return False
+        self._write(f"{output.printable(question)} [y/N] ")
+        answer = b""
+        while not answer.endswith(b"\n") and len(answer) < ANSWER_MAX:
+            found = os.read(self._fd, ANSWER_MAX)
+            if not found:
+                self._write("\n")
+                return False
+            answer += found
+        return answer.strip().lower() in (b"y", b"yes")
+
+    def _in_front(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    def _write(self, text: str) -> None:
+        data = text.encode("utf-8", "backslashreplace")
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def pieces(line: str, room: int) -> Iterator[str]:
+    """A line in pieces of at most ``room`` columns; an empty line is one piece."""
+    start = used = 0
+    for at, char in enumerate(line):
+        width = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
+        if used + width > room:
+            yield line[start:at]
+            start, used = at, 0
+        used += width
+    yield line[start:]

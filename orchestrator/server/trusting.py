@@ -1,0 +1,233 @@
+"""Trust as the command line asks for it: what would count, allow it, list it, take it back.
+
+Only what a human was shown is allowed: the digest of what is there must be that of what was shown. Who may ask is
+judged by the process that the system names as the peer (`team.askers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import structlog
+
+from orchestrator import acting, processes
+from orchestrator.acting import Acting
+from orchestrator.config_watch import ConfigState
+from orchestrator.errors import BadRequest, Conflict
+from orchestrator.server.session import Admin
+from orchestrator.server.spawn_wiring import SpawnWiring
+from orchestrator.server.toolset import Client
+from orchestrator.squad import settings
+from orchestrator.team import allowing, askers
+from orchestrator.team.adoption import Adoption
+from orchestrator.team.askers import Process
+from orchestrator.team.roster import Roster
+from orchestrator.trust import allowed
+from orchestrator.trust.allowed import Allowed
+from orchestrator.trust.difference import difference
+
+log = structlog.get_logger()
+
+HOLDERS_KEPT = 256
+SPAWN_RUN = "spawn run"
+NAMES_MAX = 100
+
+
+class Trusting:
+    """Trust in the project of one daemon. ``clients`` are its connections now."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        configured: ConfigState,
+        clients: Callable[[], Iterable[Client]],
+        foreign: tuple[Adoption, SpawnWiring],
+    ) -> None:
+        self._roster = roster
+        self._configured = configured
+        self._clients = clients
+        self._team, self._spawn = foreign
+        self._held: set[Process] = set()
+        self._one_by_one = asyncio.Lock()
+
+    def admin(self, client: Client) -> dict[str, Admin]:
+        """What only the command line asks."""
+        return {
+            "trust_preview": partial(self._preview, client),
+            "trust_counts": self._counts,
+            "trust_allow": partial(self._allow, client),
+            "trust_list": self._list,
+            "trust_revoke": self._revoke,
+        }
+
+    def came(self, client: Client) -> None:
+        """A connection has come: what holds a relay now never gives trust, also once that relay has ended."""
+        if client.kind != "relay" or not client.peer:
+            return
+        starts = ((pid, processes.start_time(pid)) for pid in askers.held_by(client.peer))
+        self._held |= {(pid, start) for pid, start in starts if start is not None}
+        if len(self._held) > HOLDERS_KEPT:
+            self._held = {one for one in self._held if processes.alive(*one)}
+
+    async def _preview(
+        self,
+        client: Client,
+        *,
+        asking: bool = False,
+        templates: Sequence[str] = (),
+        teams: Sequence[str] = (),
+        only: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """What would count if the user agreed, and the digest by which that is named.
+
+        ``asking``: a human is to be asked; BadRequest ``trust_refused`` now if the answer would not be taken.
+        """
+        found, items = await self._found(client, _names(templates), _names(teams), only)
+        if asking and (found.files or items):
+            await self._refuse(client.peer, expect=False)
+        rows = await asyncio.to_thread(self._rows, found.files)
+        return {
+            "digest": _digest(found.files, items),
+            "files": rows,
+            "problems": [{"file": one.name, "reason": one.reason} for one in found.problems],
+            "left": found.left,
+            "data": items,
+        }
+
+    async def _counts(self, *, file: str, sha256: str) -> dict[str, Any]:
+        """Whether the content of that hash is allowed for the file of the project."""
+        content = await asyncio.to_thread(Allowed(self._roster.root).last, str(file))
+        return {"counts": content is not None and allowed.digest(content) == sha256}
+
+    async def _allow(
+        self,
+        client: Client,
+        *,
+        digest: str,
+        expect: bool = False,
+        templates: Sequence[str] = (),
+        teams: Sequence[str] = (),
+        only: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Allow what has that digest. ``expect``: nobody was asked, a script knows the digest.
+
+        BadRequest ``trust_refused``, Conflict ``trust_changed``.
+        """
+        async with self._one_by_one:
+            await self._refuse(client.peer, expect=bool(expect))
+            found, items = await self._found(client, _names(templates), _names(teams), only)
+            if _digest(found.files, items) != digest:
+                raise Conflict("trust_changed", "the files of the project are not those that were shown")
+            files = {one.name: one.content for one in found.files}
+            await asyncio.to_thread(allowing.allow, self._roster, files)
+            if any(one["kind"] != SPAWN_RUN for one in items):
+                await self._team.adopt([one for one in items if one["kind"] != SPAWN_RUN])
+            if any(one["kind"] == SPAWN_RUN for one in items):
+                await self._spawn.adopt(client.env, {one["digest"] for one in items if one["kind"] == SPAWN_RUN})
+            self._changed()
+        log.info("trust was given", files=sorted(files), data=len(items), by_digest=bool(expect))
+        return {"ok": True, "allowed": sorted(files), "adopted": len(items), "left": found.left}
+
+    async def _list(self) -> dict[str, Any]:
+        """What is allowed, and whether it is still what the files say."""
+        root = self._roster.root
+        entries = await asyncio.to_thread(Allowed(root).entries)
+        waiting = {one.name for one in (await self._settings((), (), None)).files}
+        rows = []
+        for entry in entries:
+            there = (root / entry.name).is_file()
+            state = "changed" if entry.name in waiting else "counts" if there else "gone"
+            rows.append({"file": entry.name, "sha256": entry.sha256, "at": entry.at, "state": state})
+        return {"files": rows, "waiting": sorted(waiting)}
+
+    async def _revoke(self, *, file: str) -> dict[str, Any]:
+        """Take back what was allowed for a file of the project, or for ``all``."""
+        async with self._one_by_one:
+            names = None if file == "all" else {str(file)}
+            revoked = await asyncio.to_thread(allowing.revoke, self._roster, names)
+            self._changed()
+        log.info("trust was taken back", files=revoked)
+        return {"ok": True, "revoked": revoked}
+
+    def _changed(self) -> None:
+        """What was allowed or revoked holds from now on, not only once the watch has noticed."""
+        if self._configured.reload():
+            log.info("configuration reloaded")
+
+    async def _refuse(self, peer: int, *, expect: bool) -> None:
+        inside = {entry.pid for entry in self._roster.agents.values() if entry.pid and entry.process == "alive"}
+        held = tuple(self._held)
+
+        def look() -> None:
+            askers.refuse(askers.chain_of(peer), inside=inside, held=held)
+            if not expect and not askers.has_terminal(peer):
+                raise BadRequest("trust_refused", "nobody can have been asked: the process has no terminal")
+
+        await asyncio.to_thread(look)
+        self._configured.reload()
+        if expect and not self._configured.current.config.trust_by_digest:
+            raise BadRequest(
+                "trust_refused",
+                "trust by a digest is not permitted here",
+                "run orchestrator trust in a terminal, or set trust_by_digest = true in your own configuration",
+            )
+
+    async def _found(
+        self, client: Client, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
+    ) -> tuple[acting.Found, list[dict[str, Any]]]:
+        """What acts and is not allowed, and the data that is foreign; with ``only`` those files alone."""
+        found = await self._settings(templates, teams, only)
+        if only is not None:
+            return found, []
+        runs = [{"kind": SPAWN_RUN, "name": run.pop("id"), **run} for run in await self._spawn.foreign(client.env)]
+        return found, [*await self._team.preview(), *runs]
+
+    async def _settings(
+        self, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
+    ) -> acting.Found:
+        root = self._roster.root
+        named = [name for client in self._clients() for name in settings.named_by(client.env, root)]
+        if only is not None:
+            return await asyncio.to_thread(
+                acting.found, root, templates=templates, teams=teams, only=set(_names(only))
+            )
+        return await asyncio.to_thread(acting.found, root, templates=[*named[:NAMES_MAX], *templates], teams=teams)
+
+    def _rows(self, files: Sequence[Acting]) -> list[dict[str, Any]]:
+        store = Allowed(self._roster.root)
+        rows = []
+        for one in files:
+            last = store.last(one.name)
+            rows.append(
+                {
+                    "file": one.name,
+                    "kind": one.kind,
+                    "sha256": allowed.digest(one.content),
+                    "keys": one.keys,
+                    "changed": last is not None,
+                    "diff": difference(last, one.content),
+                }
+            )
+        return rows
+
+
+def _digest(files: Sequence[Acting], items: Sequence[dict[str, Any]]) -> str:
+    """Names what is shown, the same on every machine: the files by name and content, and the data."""
+    shown = {"files": sorted([one.name, allowed.digest(one.content)] for one in files), "data": list(items)}
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _names(given: Any) -> list[str]:
+    if (
+        not isinstance(given, list | tuple)
+        or len(given) > NAMES_MAX
+        or not all(isinstance(one, str) for one in given)
+    ):
+        raise BadRequest("bad_argument", "names of files are a list of texts")
+    return [one for one in given if "\0" not in one]

@@ -1,0 +1,54 @@
+"""What has changed between two contents of a file, as lines for a human. Pure, standard library only."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+AROUND = 3
+LINES_COMPARED = 400
+"""Beyond this many changed lines the old ones are listed, then the new ones: to match them could take for ever."""
+
+
+def difference(old: bytes | None, new: bytes) -> str:
+    """The lines that are new (`+`), gone (`-`) and around those (a blank); all are new where there is no ``old``.
+
+    Bytes that are no UTF-8 stand as escapes. Control characters do not: who shows this makes them visible.
+    """
+    before, after = _lines(old) if old is not None else [], _lines(new)
+    if before == after:
+        return ""
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    left, right = before[start : len(before) - end], after[start : len(after) - end]
+    lines = [f" {line}" for line in before[max(0, start - AROUND) : start]]
+    if len(left) > LINES_COMPARED or len(right) > LINES_COMPARED:
+        lines += [f"-{line}" for line in left] + [f"+{line}" for line in right]
+    else:
+        lines += _matched(left, right)
+    tail = before[len(before) - end :] if end else []
+    return "\n".join([*lines, *(f" {line}" for line in tail[:AROUND])])
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8", "backslashreplace").split("\n")
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _matched(left: list[str], right: list[str]) -> Iterator[str]:
+    for word, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=True).get_opcodes():
+        if word == "equal":
+            same = left[a:b]
+            cut = len(same) > 2 * AROUND
+            yield from (f" {line}" for line in (same[:AROUND] if cut else same))
+            if cut:
+                yield "…"
+                yield from (f" {line}" for line in same[-AROUND:])
+        else:
+            yield from (f"-{line}" for line in left[a:b])
+            yield from (f"+{line}" for line in right[c:d])
