@@ -27,6 +27,7 @@ import jsonschema
 from orchestrator.config import Config
 from orchestrator.core.documents import SCHEMAS
 from orchestrator.errors import Environment
+from tests import trusting
 from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer
 
@@ -295,6 +296,10 @@ class Stage:
         self._count = 0
         (self.root / ".agents").mkdir()
         (self.root / ".agents" / "config.toml").write_text(f'tmux_socket = "{self.server.socket.name}"\n{config}')
+
+    def allow(self, *names: str) -> None:
+        """Allow what the project's files say now: those of these names or patterns, or all that act by custom."""
+        trusting.allow(self.root, names, Path(self.env["ORCHESTRATOR_STATE_DIR"]))
 
     # -- masters ------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import typer
 
 from orchestrator import launch, relay, requests
 from orchestrator.cli.app import app
-from orchestrator.config import Config, env_name, unit
+from orchestrator.config import Config, class_of, env_name, unit
 from orchestrator.core import decide, documents, events, state, supervise
 from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES
@@ -523,6 +523,9 @@ def errors() -> str:
     return "\n\n".join(out)
 
 
+FROM_A_PROJECT = {"harmless": "counts", "acting": "once allowed", "own": "never"}
+
+
 def config() -> str:
     properties = Config.model_json_schema()["properties"]
     rows = []
@@ -535,10 +538,11 @@ def config() -> str:
                 kind_of(properties[name], {}),
                 unit(name),
                 code(env_name(name)),
+                FROM_A_PROJECT[class_of(name)],
                 field.description or "",
             ]
         )
-    return table(["key", "default", "values", "unit", "variable", "meaning"], rows)
+    return table(["key", "default", "values", "unit", "variable", "in a project", "meaning"], rows)
 
 
 def config_example() -> str:

@@ -399,6 +399,7 @@ def test_template_files_stand_where_the_variables_or_custom_put_them(stage):
     (place / "run-agent.template").write_text(f'{squads.COMMAND} custom "<%= prompt %>"\n')
     (place / "create-chat.template").write_text(f"{squads.COMMAND} create-chat\n")
     (place / "mine.template").write_text(f'{squads.COMMAND} mine "<%= prompt %>"\n')
+    stage.allow()
     none = {"ENGINE_COMMAND": "", "RUN_TEMPLATE": "", "CREATE_CHAT_TEMPLATE": ""}
     start(connect(scene, **none), do())
     start(connect(scene, **none, RUN_TEMPLATE_PATH="templates/mine.template"), do())

@@ -82,6 +82,7 @@ def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
 
 def test_a_folder_nobody_has_trusted_is_trusted_for_the_process_alone_when_the_user_wants_it(make_world):
     world = make_world("claude", config=QUICK + 'trust = true\napproval = "edits"\n')
+    world.stage.allow()
     config = world.home / ".claude.json"
     config.write_text(json.dumps({"hasCompletedOnboarding": True}))
     agent = Agent(world, "clara")

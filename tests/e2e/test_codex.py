@@ -102,6 +102,7 @@ def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
 
 def test_a_folder_nobody_has_trusted_is_trusted_for_the_process_alone_when_the_user_wants_it(make_world):
     world = make_world("codex", config=QUICK + "trust = true\n")
+    world.stage.allow()
     config = world.home / ".codex" / "config.toml"
     text = config.read_text().replace("trust_level", "# trust_level") + SEEN_DONE
     config.write_text(text)

@@ -28,6 +28,7 @@ def test_any_command_line_can_be_an_agent_and_is_told_rules_role_model_and_serve
     (stage.root / ".agents/roles/tester.md").write_text(
         "---\nname: tester\nmodel: m-3\napproval: edits\n---\nYou only run tests.\n"
     )
+    stage.allow()
     program, note = stage.base / "cli.py", stage.base / "seen.json"
     program.write_text(CLI)
     boss = stage.begun()
@@ -81,6 +82,7 @@ def test_an_agents_role_comes_from_the_folder_of_a_cli_or_from_what_ships(stage)
 
 def test_the_configured_command_line_is_split_without_a_shell(make_stage):
     stage = make_stage(f'engine = "command"\ncommand = "{sys.executable} -P -m orchestrator \'worker\'"\n')
+    stage.allow()
     boss = stage.begun()
     made = boss.tool("agent_create", {"name": "t", "role": "r"})
     assert made["ready"] is True and made["engine"] == "command"

@@ -20,6 +20,7 @@ NAMED = 'printf %s $$ > "$0.half" && mv "$0.half" "$0" && exec "$@"'
 
 def describe(stage, text=TEAM):
     (stage.root / ".agents" / "team.toml").write_text(text)
+    stage.allow(".agents/team.toml")
 
 
 def asked(stage, *args, env=None):
@@ -124,7 +125,9 @@ def test_one_bad_entry_fails_alone_and_a_bad_file_or_an_agents_shell_changes_not
     describe(stage, "[agents.one]\nrole = 'r'\nengin = 'shell'\n")
     code, answer = asked(stage, "up")
     assert (code, answer["error"]["next_step"]) == (2, "did you mean 'engine'?")
-    assert sorted(path.name for path in (stage.root / ".agents").iterdir()) == sorted([*before, "team.toml"])
+    assert sorted(path.name for path in (stage.root / ".agents").iterdir()) == sorted(
+        [*before, "identity.json", "team.toml"]
+    )
     assert stage.daemon() is None
     describe(stage, '[agents.bad]\nrole = "r"\nengine = "shell"\nmodel = "m"\n[agents.good]\nrole = "r"\n')
     code, answer = asked(stage, "up")

@@ -21,7 +21,7 @@ COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["gc"],
     ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
-    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"], ["trust"],
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
     ["roles", "list"], ["roles", "show"], ["roles", "lint"],
     ["squad", "run"], ["squad", "start"], ["squad", "wait"], ["squad", "list"], ["squad", "cancel"],
@@ -50,6 +50,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("ORCHESTRATOR_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
+    monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("ORCHESTRATOR_PROJECT", str(tmp_path / "p"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import socket
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +17,7 @@ from orchestrator.errors import BadRequest
 from orchestrator.roles import catalogue, files, heads, lint
 from orchestrator.roles.catalogue import Broken, Role
 from orchestrator.roles.library import Library
+from tests.trusting import allow
 
 SHIPPED = {
     "frontend-developer", "backend-developer", "qa-engineer", "architect", "reviewer", "researcher",
@@ -125,6 +126,7 @@ def test_a_given_directory_that_is_one_of_the_projects_folders_is_called_as_that
     one = catalogue.read(root, str(root / "x" / ".." / ".claude" / "agents")).role("one")
     assert (one.source, one.model_for(engine("claude", ".claude/agents"))) == (".claude/agents", "opus")
     assert catalogue.read(root, "./.codex/agents").role("two").body == "Two."
+    allow(root)
     assert catalogue.read(root, str(root / ".agents" / "roles")).role("three").approval == "all"
 
 
@@ -485,8 +487,12 @@ def test_a_model_counts_for_the_cli_whose_folder_names_it_and_in_ours_for_all(so
     ("said", "counts"), [("ask", "ask"), ("edits", "edits"), ("all", "all"), ("yes", None), (True, None)]
 )
 def test_only_our_own_folder_may_say_what_needs_no_approval(source, said, counts):
-    role = Role("r", "r", "", "b", source, "f", {"approval": said})
+    role = Role("r", "r", "", "b", source, "f", {"approval": said}, allowed=True)
     assert role.approval == (counts if source == ".agents/roles" else None)
+    foreign = replace(role, allowed=False)
+    assert foreign.approval == ("ask" if source == ".agents/roles" and said == "ask" else None)
+    withheld = source == ".agents/roles" and counts in ("edits", "all")
+    assert foreign.withheld == (("approval",) if withheld else ())
 
 
 # -- lint --------------------------------------------------------------------------------------------------------------
@@ -553,12 +559,14 @@ def test_lint_names_what_is_broken_odd_empty_shadowed_and_read_line_by_line(root
     put(root, ".agents/roles/bad.md", b"\xff")
     put(root, ".agents/roles/odd.md", headed("name: [x]\ndescription: d\nmodel: --all\napproval: sometimes"))
     put(root, ".agents/roles/empty.md", headed("description: d: e", ""))
+    put(root, ".agents/roles/raised.md", headed("description: d\napproval: all"))
     put(root, "agents/odd.md")
     put(root, "agents/mute.md")
     found = [(one.kind, one.role, one.key) for one in lint.findings(catalogue.read(root), [engine("claude")])]
     assert found == [
         ("broken", "bad", ""), ("by_line", "empty", ""), ("empty", "empty", ""), ("odd", "odd", "name"),
-        ("odd", "odd", "model"), ("odd", "odd", "approval"), ("odd", "mute", "description"), ("shadowed", "odd", ""),
+        ("odd", "odd", "model"), ("odd", "odd", "approval"), ("untrusted", "raised", "approval"),
+        ("odd", "mute", "description"), ("shadowed", "odd", ""),
     ]  # fmt: skip
 
 

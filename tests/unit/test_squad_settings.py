@@ -7,11 +7,13 @@ import pytest
 from orchestrator.config import Config
 from orchestrator.errors import BadRequest
 from orchestrator.squad import settings
+from tests.trusting import allow
 
 
 @pytest.fixture
 def read(tmp_path):
     def made(client="", config=None, **env):
+        allow(tmp_path, ["*", "templates/*"])
         return settings.read(env, tmp_path, config or Config(), client)
 
     return made
