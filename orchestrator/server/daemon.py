@@ -383,6 +383,7 @@ class Daemon:
             "fix": self.repairing.run,
             **self.squads.admin(),
             **self.spawn.admin(client),
+            **self.trusting.admin(client),
         }
         if client.role == "master":
             return offered
