@@ -24,7 +24,7 @@ TASK_CHARS = 200
 
 
 def foreign(home: Path) -> list[dict[str, Any]]:
-    """The foreign runs of a home, the oldest first, `SHOWN` of them at most; makes and changes nothing.
+    """The foreign runs of a home, the oldest first, `SHOWN` of them at most; changes nothing.
 
     Of each: ``id``, ``task`` (its first line), ``caller`` (model, engine or agent), ``engine`` or ``agent`` (who is
     asked), ``mode``, ``project``, ``base_url`` (the server that is asked, and sent the key), ``nodes`` that are open,

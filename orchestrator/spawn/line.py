@@ -57,6 +57,7 @@ class Line:
         self._news = False
         self._loop: asyncio.Task[None] | None = None
         self._queued = 0
+        self._broken: set[str] = set()  # runs whose rows cannot be written
         self._own: dict[str, int] = {}  # runs of this machine, and the tokens under which their nodes were looked at
 
     @property
@@ -90,9 +91,9 @@ class Line:
                 if row.owner == self.me:
                     await self._around.db.write(worked, row.id, times.get(row.id, 0.0))
                     await self._around.db.write(transitions.release, row.id, row.token, at)
-        except OrchestratorError as error:
+        except (OrchestratorError, sqlite3.Error) as error:
             # The next daemon finds that this one is dead.
-            log.warning("the spawn runs cannot be released", reason=error.message)
+            log.warning("the spawn runs cannot be released", reason=str(error))
 
     async def _work(self) -> None:
         clock = self._around.clock
@@ -122,7 +123,7 @@ class Line:
                     runner.cancel()
             elif full and row.owner == self.me and not row.active and not row.waiting:
                 queued += 1  # `begin` would count the same, with a transaction for each
-            elif await self._began(row):
+            elif row.id in self._broken or await self._tried(row):
                 continue
             else:
                 queued += await self._mine(row.id)
@@ -137,6 +138,15 @@ class Line:
     def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
         seals = self._around.seals()
         return owned.run(con, seals, run_id), seals
+
+    async def _tried(self, row: RunRow) -> bool:
+        """As `_began`; a run whose rows cannot be written holds up no other one."""
+        try:
+            return await self._began(row)
+        except sqlite3.Error:
+            log.exception("a spawn run cannot be written down", run=row.id)
+            self._broken.add(row.id)
+            return True
 
     async def _mine(self, run_id: str) -> bool:
         row = await self._around.db.read(queries.run, run_id)
@@ -197,9 +207,13 @@ class Line:
         self._runners[row.id] = runner
         task = asyncio.get_running_loop().create_task(runner.run())
         self._tasks[row.id] = task
-        task.add_done_callback(lambda _task: self._ended(row.id))
+        task.add_done_callback(lambda done: self._ended(row.id, done))
 
-    def _ended(self, run_id: str) -> None:
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Not even its end can be written: to begin it again would be for ever.
+            log.error("a spawn run cannot be ended", run=run_id, exc_info=error)
+            self._broken.add(run_id)
         self._runners.pop(run_id, None)
         self._tasks.pop(run_id, None)
         self._around.changed(run_id)

@@ -60,9 +60,10 @@ def _text(data: bytes) -> str:
 
 @contextlib.contextmanager
 def looked_at(home: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection that reads a database of our form and makes nothing; None where there is none that can be read.
+    """A connection that reads a database of our form; None where there is none that can be read.
 
-    May raise sqlite3.Error while it is used.
+    Makes and changes nothing, but for the ``-shm`` of a WAL that lies there without one. May raise sqlite3.Error
+    while it is used.
     """
     path = home / NAME
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.errors import Environment
+from orchestrator.errors import Corrupt, Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, NodeRow, Plan, RunRow
@@ -58,9 +58,13 @@ def marked(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRo
 def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRow:
     """As `transitions.create`, with the seal of what is asked.
 
-    Environment ``foreign_data`` when the same request stands there already and was not stored here.
+    Environment ``foreign_data`` when the same request stands there already and was not stored here, Corrupt
+    ``corrupt_home`` when what stands there leaves no room for another run.
     """
-    stored = transitions.create(con, row, at)
+    try:
+        stored = transitions.create(con, row, at)
+    except sqlite3.IntegrityError as error:
+        raise Corrupt("corrupt_home", f"the database takes no further run: {error}") from error
     if stored.id == row.id:
         seals.seal_asked(con, row.id)
     elif stored.status not in RUN_ENDED and not seals.run_is_own(con, stored.id):

@@ -42,6 +42,7 @@ from orchestrator.spawn.model import (
 )
 
 LIST_MAX = 1000
+MONEY_MAX = Decimal("1e12")
 NO_TIME = "1970-01-01T00:00:00.000Z"
 """Stands for a time that nobody can read."""
 
@@ -365,4 +366,4 @@ def _money(text: object) -> Decimal | None:
         found = None if text is None else Decimal(_str(text))
     except InvalidOperation:
         return None
-    return found if found is None or found.is_finite() else None
+    return found if found is None or (found.is_finite() and abs(found) < MONEY_MAX) else None

@@ -11,9 +11,11 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+from orchestrator.spawn import owned
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import Settings
+from orchestrator.spawn.sealing import HomeIdentity, Seals
 from tests.spawns import AT, DIAMOND, claim, file, row, settle
 
 ROOM = Settings(max_parallel_runs=100)
@@ -21,6 +23,13 @@ ROOM = Settings(max_parallel_runs=100)
 
 async def main(home: Path, name: str, acks: int, runs: int) -> None:
     db = Database(home)
+    identity = HomeIdentity(home)
+
+    def create(con, asked):
+        return owned.create(con, Seals(identity.establish()), asked, AT)
+
+    def lay(con, run_id):
+        return owned.lay(con, run_id, 1, Seals(identity.recognize()), DIAMOND, file("plan", "plan"), AT)
 
     async def one(number: int) -> None:
         run_id = f"{name}-{number}"
@@ -28,10 +37,10 @@ async def main(home: Path, name: str, acks: int, runs: int) -> None:
         def tell(what: object) -> None:
             os.write(acks, f"{run_id} {what}\n".encode())
 
-        made = await db.write(steps.create, row(run_id, settings=ROOM, req=run_id), AT)
+        made = await db.write(create, row(run_id, settings=ROOM, req=run_id))
         tell(f"number {made.number}")
         assert await db.write(steps.begin, run_id, 1, AT)
-        assert await db.write(steps.lay, run_id, 1, DIAMOND, file("plan", "plan"), AT)
+        assert await db.write(lay, run_id)
         for node in DIAMOND.nodes:
             for attempt in (1, 2):
                 await db.write(claim, node.id, attempt, run_id=run_id)

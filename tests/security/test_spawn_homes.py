@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.spawn import artifacts, ddl, keys, place
+from orchestrator.spawn import adoption, artifacts, ddl, keys, place
 from orchestrator.spawn.model import Settings
 from orchestrator.trust import identity
 from orchestrator.trust.state_dir import VARIABLE
@@ -339,7 +339,8 @@ def test_a_run_that_has_ended_is_not_woken_by_a_pull(shared):
     with sqlite3.connect(shared.theirs / "home" / "db.sqlite") as con:
         con.execute("PRAGMA journal_mode = DELETE").fetchall()
         con.execute("UPDATE runs SET status = 'queued', planned = 0, finished_at = NULL")
-        con.execute("DELETE FROM nodes")
+        for table in ("nodes", "attempts", "artifacts"):
+            con.execute(f"DELETE FROM {table}")
     con.close()
     shared.pull()
 
@@ -498,6 +499,25 @@ def test_without_a_usable_state_directory_no_run_is_stored(tmp_path, monkeypatch
         return (await desk.result(await desk.create()))["status"]
 
     assert play(tmp_path, look) == "completed"
+
+
+def test_a_look_at_a_strangers_home_that_was_never_closed_makes_nothing(tmp_path, monkeypatch):
+    with elsewhere(monkeypatch, tmp_path):
+        planted(tmp_path / "theirs", row("r1", engines=("one",)))
+    home = tmp_path / "home"
+    home.mkdir()
+    with opened(tmp_path / "theirs") as con:
+        con.execute("PRAGMA journal_mode = WAL").fetchall()
+        con.execute("UPDATE runs SET task = 'written to the WAL'")
+        for name in ("db.sqlite", "db.sqlite-wal", "identity.json"):
+            shutil.copy(tmp_path / "theirs" / name, home)
+    before = tree(home)
+    assert not place.has_open_runs(home)
+    assert tree(home) == before
+    (shown,) = adoption.foreign(home)
+    assert shown["id"] == "r1"
+    (home / "db.sqlite-shm").unlink()  # SQLite reads no WAL without it
+    assert tree(home) == before
 
 
 # -- the other files of a home -----------------------------------------------------------------------------------
@@ -703,6 +723,32 @@ def test_a_home_of_the_original_tool_is_not_upgraded_before_somebody_asks_for_it
     assert play(tmp_path, look) == {"completed", "failed", "canceled"}
 
 
+def test_a_home_that_leaves_no_room_for_another_run_says_so(tmp_path, monkeypatch):
+    with elsewhere(monkeypatch, tmp_path):
+        planted(tmp_path / "home", row("evil"))
+    with opened(tmp_path / "home") as con:
+        con.execute("UPDATE runs SET number = 9.3e18")
+
+    async def look(desk):
+        with pytest.raises(OrchestratorError) as refused:
+            await desk.create()
+        return refused.value.code
+
+    assert play(tmp_path, look) == "corrupt_home"
+
+
+def test_a_run_of_this_machine_whose_rows_cannot_be_written_holds_up_no_other(tmp_path):
+    run_id = play(tmp_path, left_in_the_middle)
+    with opened(tmp_path / "home") as con:
+        con.execute("UPDATE events SET seq = 9.3e18 WHERE seq = 1")
+
+    async def look(desk):
+        await looked_after(desk)
+        return (await desk.status(run_id))["status"], run_id in {ask.run_id for ask in desk.peer.asks}
+
+    assert play(tmp_path, look) == ("running", False)
+
+
 GARBAGE = [
     "x'ff00'",
     "-1",
@@ -720,12 +766,17 @@ def test_a_row_of_any_shape_is_shown_and_holds_up_no_run_of_this_machine(tmp_pat
     with elsewhere(monkeypatch, tmp_path):
         planted(home, replace(row("evil", engines=("one",)), project=str(tmp_path)), plan=DIAMOND)
     with opened(home) as con:
-        for table, kept in {"runs": {"id", "status"}, "nodes": {"id", "run_id"}, "events": {"id", "run_id"}}.items():
+        con.execute(
+            "INSERT INTO attempts VALUES ('evil','a',1,'t','done','1','1','usage',1,1,'m',?,NULL,NULL)", (AT,)
+        )
+        for table in ("runs", "nodes", "events", "attempts", "artifacts"):
+            kept = {"id", "status"} if table == "runs" else {"id", "run_id"}
             columns = [one[1] for one in con.execute(f"PRAGMA table_info({table})") if one[1] not in kept]
             for column in columns:
                 with contextlib.suppress(sqlite3.IntegrityError):
                     con.execute(f"UPDATE {table} SET {column} = {value}")
         con.execute("UPDATE runs SET number = 3")
+        con.execute("UPDATE attempts SET node_id = 'a' WHERE rowid = 1")
 
     async def look(desk):
         mine = await looked_after(desk)

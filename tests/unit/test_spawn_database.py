@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Conflict, Corrupt, Environment
-from orchestrator.spawn import database, ddl, queries
+from orchestrator.spawn import database, ddl, owned, queries
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
+from orchestrator.spawn.sealing import HomeIdentity, Seals
 from tests import mounts
 from tests.spawns import AT, in_home, opened, row
 from tests.stage import until
@@ -490,6 +491,9 @@ def check(home, acks):
         runs = await db.read(queries.runs, None, 1000)
         assert sorted(run.number for run in runs) == list(range(1, len(runs) + 1))
         by_id = {run.id: run for run in runs}
+        seals = Seals(HomeIdentity(home).recognize())
+        going = {run.id for run in runs if run.status in ("queued", "running")}
+        assert {run.id for run in await db.read(owned.unfinished, seals, {})} == going
         done = {}
         for run in runs:
             events = await db.read(queries.events, run.id, 0, None, 10_000)
