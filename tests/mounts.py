@@ -63,6 +63,12 @@ def tmpfs(place: Path, *options: str) -> None:
     _mount("-t", "tmpfs", "-o", ",".join(["mode=700", *options]), "none", str(place))
 
 
+def bind(place: Path, there: Path) -> None:
+    """Let a directory be seen in another place too."""
+    there.mkdir(parents=True, exist_ok=True)
+    _mount("--bind", str(place), str(there))
+
+
 def read_only(place: Path) -> None:
     """Make a directory read-only for whoever looks its files up from now on; `release` undoes it."""
     _mount("--bind", str(place), str(place))

@@ -15,7 +15,7 @@ from orchestrator.spawn import adoption, ddl, place
 from orchestrator.spawn.model import Settings
 from orchestrator.trust import identity
 from orchestrator.trust.state_dir import VARIABLE
-from tests import spawn_stage
+from tests import mounts, spawn_stage
 from tests.security.strangers import commit, elsewhere, git
 from tests.spawn_stage import code_of, run, status, tool
 from tests.spawns import opened, planted, row
@@ -403,6 +403,17 @@ def test_a_home_that_a_link_leads_to_goes_on(tmp_path):
     (tmp_path / "home").rename(tmp_path / "moved")
     (tmp_path / "home").symlink_to("moved")
     assert play(tmp_path, go_on_or_stay) == ("completed", {run_id})
+
+
+@pytest.mark.skipif(bool(mounts.why_no_mounts()), reason=mounts.why_no_mounts() or "it can")
+def test_a_home_that_is_seen_in_another_place_too_goes_on_there(tmp_path):
+    run_id = play(tmp_path, left_in_the_middle)
+
+    def body():
+        mounts.bind(tmp_path / "home", tmp_path / "bound")
+        return play(tmp_path, go_on_or_stay, SMART_SPAWN_MCP_HOME=str(tmp_path / "bound"))
+
+    assert mounts.apart(body) == ("completed", {run_id})
 
 
 @pytest.mark.parametrize("how", [["cp", "-r"], ["cp", "-a"], "tar"])
