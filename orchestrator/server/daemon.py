@@ -27,7 +27,7 @@ from typing import Any
 import structlog
 
 from orchestrator import project
-from orchestrator.clock import SystemClock, rfc3339
+from orchestrator.clock import SystemClock, elapse, rfc3339
 from orchestrator.config_watch import ConfigState, watch
 from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
@@ -57,6 +57,7 @@ from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.wake import Waker
 from orchestrator.team.windows import Windows
 from orchestrator.trust import lock_word
+from orchestrator.trust.descent import OF_OURS
 
 log = structlog.get_logger()
 
@@ -64,6 +65,7 @@ DOOR_CHECK_S = 2.0
 BACKLOG = 512
 WORKERS = 8
 SAY_AGAIN_S = 60.0
+LOOK_AGAIN_S = 0.05
 CLEAN = "clean"
 FAILED_SYNC_STATUS = 74
 ELSEWHERE = "another daemon writes the project's files"
@@ -166,6 +168,7 @@ class Daemon:
             writer.transport.abort()
         listener.close()
         await self.own_sockets.close()
+        self.peers.close()
         watcher.cancel()
         await self.gsd.close()
         await self.spawn.close()
@@ -278,7 +281,7 @@ class Daemon:
             sock: socket.socket = writer.get_extra_info("socket")
             if not door.peer_uid_ok(sock):
                 return
-            peer = self.peers.at(sock)  # before its hello: what it is now counts
+            peer = await self._judged(sock)  # before its hello: what it is now counts
             incoming = Incoming(reader, door.HELLO_MAX)
             line = await greeting.first_line(incoming, writer)
             if line is None:
@@ -304,6 +307,17 @@ class Daemon:
                 self.clients.pop(client, None)
             self.idle_since = time.monotonic()
             writer.transport.abort()
+
+    async def _judged(self, sock: socket.socket) -> Peer:
+        """Who is at the other end; while no descriptor is left to look with, the connection waits for one."""
+        until = time.monotonic() + greeting.HELLO_S
+        while True:
+            try:
+                return self.peers.at(sock)
+            except OSError as error:
+                if error.errno not in OF_OURS or time.monotonic() >= until:
+                    raise
+            await elapse(LOOK_AGAIN_S, self.clock)
 
     async def _welcome(self, line: bytes, writer: asyncio.StreamWriter, peer: Peer, own: str) -> Client | None:
         """Answer the hello; None when the connection is not served."""

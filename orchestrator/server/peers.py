@@ -6,6 +6,7 @@ rights away. Reads /proc and the file of launches; who speaks for an agent is pr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -20,11 +21,13 @@ from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.processes import environ_of, start_time
 from orchestrator.server.door import HasOptions, Hello, peer
 from orchestrator.team.roster import Roster
-from orchestrator.trust.descent import lines_of
+from orchestrator.trust.descent import OF_OURS, lines_of
 from orchestrator.trust.launched import Launched
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 
 SO_PEERPIDFD = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5
+SPARE = 3
+"""Descriptors kept for a look: the peer's, a file of /proc, the file of launches."""
 MEMBER_DEPTH = 16
 """How many of the pids that a hello names are looked at."""
 
@@ -55,9 +58,35 @@ class Peers:
         self._noted: set[tuple[str, int]] = set()
         own = start_time(os.getpid())
         self._launched.known().add(Known(leaders={(os.getpid(), own or 0)}))
+        self._spare: list[int] = []
+        self._reserve()
 
     def at(self, sock: HasOptions) -> Peer:
-        """The process that connected, judged as it is now; raises ``OSError`` when no descriptor is left."""
+        """The process that connected, judged as it is now; raises ``OSError`` when no descriptor is left to look."""
+        try:
+            return self._at(sock)
+        except OSError as error:
+            if error.errno not in OF_OURS:
+                raise
+        # All that could be had went to connections that wait for this very look.
+        while self._spare:
+            os.close(self._spare.pop())
+        try:
+            return self._at(sock)
+        finally:
+            self._reserve()
+
+    def close(self) -> None:
+        """Give the spare descriptors back."""
+        while self._spare:
+            os.close(self._spare.pop())
+
+    def _reserve(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._spare) < SPARE:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _at(self, sock: HasOptions) -> Peer:
         pid, _ = peer(sock)
         try:
             held = _held(sock)
