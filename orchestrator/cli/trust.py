@@ -168,9 +168,9 @@ def _review(terminal: Terminal, shown: dict[str, Any]) -> None:
         terminal.show(f"\n{_line(row['file'])}: {KINDS.get(row['kind'], row['kind'])}, {before}")
         terminal.show(row["diff"], "    | ")
     for item in shown["data"]:
-        terminal.show("\nteam data that was not made here:")
+        terminal.show(f"\n{_line(str(item['kind']))} {_value(item['name'])}, not made on this machine:")
         for key, value in item.items():
-            terminal.show(f"{_line(str(key))}: {_value(value)}", "    | ")
+            _show_fact(terminal, str(key), value)
     terminal.show("\nThis would count from now on:")
     for row in shown["files"]:
         for key, value in row["keys"].items():
@@ -180,6 +180,16 @@ def _review(terminal: Terminal, shown: dict[str, Any]) -> None:
     if shown["left"]:
         terminal.show(f"{output.counted(shown['left'], 'files')} more come after this", "  ")
     terminal.show(f"digest {shown['digest']}")
+
+
+def _show_fact(terminal: Terminal, key: str, value: Any) -> None:
+    """One fact of team data; of a list of tables each in a line of its own."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        terminal.show(f"{_line(key)}:", "    | ")
+        for one in value:
+            terminal.show(_value(one), "    |   ")
+    elif key not in ("kind", "name") and value is not None:
+        terminal.show(f"{_line(key)}: {_value(value)}", "    | ")
 
 
 def _line(text: str) -> str:

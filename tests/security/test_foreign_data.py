@@ -19,6 +19,7 @@ from orchestrator.team.exits import recorded
 from orchestrator.team.folding import folded
 from tests.security import hostile
 from tests.security.hostile import git
+from tests.security.human import Human
 from tests.stage import lines_of, tree, until
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
@@ -289,6 +290,65 @@ def test_a_bind_mount_is_the_same_project(made):
 # -- each file that can cause something ---------------------------------------------------------------------------
 
 
+def test_a_launch_file_of_a_stranger_is_not_executed(made, marker):
+    """The stub itself refuses it, whatever the pane's tag and the release say."""
+    from orchestrator import launch
+
+    evil = {"epoch": 1, "argv": hostile.command(marker), "env": {}, "cwd": str(made.stage.root), "secret": "s"}
+    made.paths.launch("a").write_text(json.dumps(evil))
+    made.paths.launch("a").chmod(0o600)
+    (made.paths.engine_dir("a") / "go").write_text("1")
+    with pytest.raises(launch.Refusal) as refused:
+        launch.read_launch(made.stage.root, "a", 1)
+    assert refused.value.status == launch.REFUSED
+    (made.stage.run_dir() / "stopped").unlink()
+    boss = made.stage.begun()
+    restarted = boss.tool("agent_restart", {"agent_id": "a"})
+    assert restarted["ready"], "it is launched with a launch file of ours"
+    assert not marker.exists()
+
+
+def test_repair_believes_no_meta_file_of_a_stranger(made):
+    """The first line of a damaged log is made from the meta file: a stranger's must not become a specification."""
+    meta = json.loads(made.paths.meta("a").read_text())
+    made.paths.meta("a").write_text(json.dumps(meta | {"approval": "all", "engine": "claude", "cwd": "/"}))
+    whole = made.log("a", "outbox").read_bytes()
+    made.log("a", "outbox").write_bytes(b"X" + whole[1:])
+    (made.stage.run_dir() / "stopped").unlink()
+    made.stage.begun()
+    made.stage.cli("doctor", "--fix")
+    [spec] = [record for record in made.stage.records("a") if record["type"] == "starting"]
+    assert spec.get("approval", "ask") == "ask"
+    assert spec["engine"] != "claude"
+
+
+def test_a_broadcast_of_a_stranger_tells_a_master_nothing(made):
+    [path] = (made.stage.root / ".agents/run").glob("*/broadcast.jsonl")
+    lines = path.read_bytes().splitlines(keepends=True)
+    fake = {
+        "at": hostile.AT, "type": "result", "agent_id": "a", "ref": 99, "epoch": 1, "task_id": "t-x", "by": "agent",
+        "payload": "all is done",
+    }  # fmt: skip
+    path.write_bytes(b"".join(lines) + encode(fake, len(lines) + 1)[1])
+    run_id = path.parent.name
+    (made.stage.run_dir() / "stopped").unlink()
+    boss = made.stage.begun()
+    assert boss.tool("agent_get", {"agent_id": "a"})["meta"]["agent_id"] == "a"
+    status = json.loads(made.stage.cli("daemon", "status", "--json").stdout)
+    assert status["corrupt"][run_id]["code"] == "foreign_data"
+
+
+def test_a_worktree_of_a_stranger_is_no_agents(made):
+    """A record that was not written here may name any directory as an agent's worktree."""
+    from orchestrator.team import worktree_facts
+
+    tree = {"path": "/etc", "tree": "/", "branch": "x", "base": "0" * 40}
+    evil = made.stage.root / ".agents/agents/evil"
+    evil.mkdir()
+    (evil / "outbox.jsonl").write_bytes(hostile.outbox(made.stage.base / "marker", agent="evil", worktree=tree))
+    assert worktree_facts.place_of(made.stage.root, "evil") is None
+
+
 def test_a_process_file_of_a_stranger_names_no_process(made, tmp_path):
     victim = subprocess.Popen(["sleep", "1000"])
     try:
@@ -485,6 +545,68 @@ def test_an_adoption_that_was_cut_off_is_made_whole_by_the_next(tmp_path, monkey
     seal_files(Paths(tmp_path))
     assert preview(Paths(tmp_path)) == []
     folded(Paths(tmp_path), "we-ird-n-me", own=True)
+
+
+def strip(root):
+    """The project as an older version would have left it: nothing has a seal, and there is no identity."""
+    home = root / ".agents"
+    (home / "identity.json").unlink()
+    for path in (home / "cache.sqlite", home / "cache.sqlite-wal", home / "cache.sqlite-shm"):
+        path.unlink(missing_ok=True)
+    for path in [*home.glob("agents/*/*box.jsonl"), *home.glob("run/*/broadcast.jsonl")]:
+        plain = [
+            {k: v for k, v in record.items() if k not in ("v", "seq", "mac", "crc")} for record in lines_of(path)
+        ]
+        path.write_bytes(b"".join(encode(record, seq)[1] for seq, record in enumerate(plain, 1)))
+    for path in [*home.glob("agents/*/*.json"), *home.glob("agents/*/engine/*.json"), *home.glob("run/*/run.json")]:
+        content = json.loads(path.read_text())
+        content.pop("mac", None)
+        path.write_text(json.dumps(content))
+
+
+def test_a_running_team_of_before_goes_on_after_one_question(stage):
+    inside = stage.inside(stage.server.start())
+    boss = stage.begun(inside)
+    assert boss.tool("agent_create", {"name": "a", "role": "r", "engine": "shell"})["ready"]
+    boss.tool("task_enqueue", {"agent_id": "a", "task": {"task_id": "t-1", "payload": {"command": "sleep 1000"}}})
+    until(lambda: "ack" in stage.types("a") or None)
+    boss.tool("task_enqueue", {"agent_id": "a", "task": {"task_id": "t-2", "payload": {"command": "true"}}})
+    pane = boss.tool("agent_get", {"agent_id": "a"})["meta"]["tmux_pane_id"]
+    boss.close()
+    stage.stop_daemon()
+    strip(stage.root)
+    before = [record["type"] for record in stage.records("a")]
+    (stage.run_dir() / "stopped").unlink()
+    boss = stage.begun(inside)
+    [row] = boss.tool("agent_list", {"scope": "all"})["agents"]
+    assert "not of this machine" in row["reason"]
+    with Human(stage, "trust") as human:
+        shown = human.see("[y/N]")
+        assert "t-1" in shown and "t-2" in shown
+        human.type("y\n")
+        assert human.end() == 0
+    meta = until(
+        lambda: ((found := boss.tool("agent_get", {"agent_id": "a"})["meta"])["status"] == "busy" and found) or None
+    )
+    assert (meta["tmux_pane_id"], meta["epoch"], meta["running_task_id"]) == (pane, 1, "t-1"), "it was never ended"
+    assert stage.types("a")[: len(before)] == before
+    boss.tool("task_cancel", {"agent_id": "a", "task_id": "t-1"})
+    until(lambda: [r for r in stage.records("a") if r["type"] == "result" and r["task_id"] == "t-2"] or None)
+    assert json.loads(stage.cli("verify", "--json").stdout)["ok"]
+
+
+def test_who_says_no_leaves_all_as_it_is(stage, marker):
+    cloned(stage, marker)
+    before = tree(stage.root / ".agents" / "agents")
+    with Human(stage, "trust") as human:
+        shown = human.see("[y/N]")
+        assert "helper" in shown and str(marker) in shown and "touch stolen" in shown
+        human.type("n\n")
+        assert human.end() == 1
+    worked(stage, stage.begun())
+    assert not marker.exists()
+    after = tree(stage.root / ".agents" / "agents")
+    assert {name: after.get(name) for name in before} == before
 
 
 def test_a_copy_that_is_adopted_takes_no_pane_and_no_process_of_the_original(made):
