@@ -248,11 +248,11 @@ def _logs(place: Project) -> Iterator[Finding]:
             mendable.check_run(place.root, run)
         except OrchestratorError as error:
             yield of_error("logs", error)
-    yield Finding("logs", "ok", f"{count} agents and team runs looked through")
     foreign = adoption.foreign_names(place.root)
     if foreign:
         step = "orchestrator trust shows what it would do, and asks"
         yield Finding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)
+    yield Finding("logs", "ok", f"{count} agents and team runs looked through")
 
 
 def _runs(place: Project) -> list[str]:

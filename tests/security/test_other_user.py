@@ -82,7 +82,7 @@ class Town:
         assert self.status()["socket"] == str(place / "socket")
         wire = self.stage.begun()
         assert "agents" in wire.tool("agent_list", {})
-        told = hook.connect(str(self.stage.root))
+        told = hook.connect(str(self.stage.root), "")
         assert told.getpeername() == str(place / "socket")
         told.close()
         assert hook.project_of(str(self.stage.root)) == str(self.stage.root)
