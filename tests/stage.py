@@ -467,6 +467,7 @@ class Stage:
         for name, pattern in (
             ("meta", "agents/*/meta.json"),
             ("run", "run/*/run.json"),
+            ("identity", "identity.json"),
             ("launch", "agents/*/engine/launch.json"),
             ("squad", "squads/*/squad.json"),
         ):

@@ -26,6 +26,7 @@ ABOUT = {
     "broadcast": "One line of .agents/run/<run_id>/broadcast.jsonl: the digest of a team run.",
     "meta": ".agents/agents/<agent_id>/meta.json: what agent_get shows of the agent; a cache.",
     "run": ".agents/run/<run_id>/run.json: the tmux window of a team run, and what was changed of it.",
+    "identity": ".agents/identity.json: which directory of team data this is.",
     "launch": ".agents/agents/<agent_id>/engine/launch.json (0600): what the launch stub executes.",
     "process": ".agents/agents/<agent_id>/engine/process.json: which process the agent's CLI is.",
     "collected": ".agents/agents/<agent_id>/collected.json: what is left of an agent whose data gc has removed.",

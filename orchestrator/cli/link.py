@@ -35,6 +35,7 @@ START_S = 45.0  # a daemon over a million records needs 5 s; on a busy machine t
 RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
 ANSWER_S = 60.0  # beyond what the request itself may wait
 _RETRY_S = 0.05
+METHOD_NOT_FOUND = -32601
 
 _KINDS: dict[str, tuple[type[OrchestratorError], str]] = {
     "BadRequest": (BadRequest, "bad_argument"),
@@ -310,4 +311,7 @@ def _of_protocol(error: dict[str, Any]) -> OrchestratorError:
         inner = data.get("error", data)
         if isinstance(inner, dict) and "code" in inner:
             return error_from(inner)
+    if error.get("code") == METHOD_NOT_FOUND:
+        message = "the running daemon is of an older installation and does not know this request"
+        return Conflict("proto_mismatch", message, "run: orchestrator daemon restart")
     return Environment("internal", f"the daemon refused a request: {error.get('message', 'no reason given')}")

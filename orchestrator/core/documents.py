@@ -1,4 +1,4 @@
-"""What the small JSON files say: meta, run, launch, process, collected, squad; and every schema by its name. Pure.
+"""What the small JSON files say: meta, run, identity, launch, process, collected, squad; and every schema. Pure.
 
 As with the records, the models are the authority on the form; `.agents-schema/*.json` is generated from them.
 """
@@ -99,6 +99,14 @@ class RunFile(BaseModel):
     mac: Mac = None
 
 
+class IdentityFile(BaseModel):
+    """identity.json: which directory of team data this is; only with the same id in the state directory it counts."""
+
+    model_config = ConfigDict(extra="forbid")
+    v: Literal[1]
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", description="random, made at the directory's birth")]
+
+
 class CollectedFile(BaseModel):
     """collected.json: what gc leaves of a deleted agent or an ended run, so that its id is never used again."""
 
@@ -185,6 +193,7 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "broadcast": BROADCAST,
     "meta": TypeAdapter(Meta),
     "run": TypeAdapter(RunFile),
+    "identity": TypeAdapter(IdentityFile),
     "launch": TypeAdapter(LaunchFile),
     "process": TypeAdapter(ProcessFile),
     "collected": TypeAdapter(CollectedFile),

@@ -191,7 +191,7 @@ def test_a_refused_hello_is_the_daemons_error(place, daemon) -> None:
 
 
 def test_a_protocol_error_is_an_error_of_ours(place, daemon) -> None:
-    daemon(lambda message: [{"id": message["id"], "error": {"code": -32601, "message": "no such method"}}])
+    daemon(lambda message: [{"id": message["id"], "error": {"code": -32603, "message": "broken"}}])
     with Link(place, start=False) as link, pytest.raises(Environment):
         link.ask("orchestrator/status", {})
 
@@ -255,3 +255,9 @@ def test_a_daemon_that_answers_nothing_ends_the_wait(place, daemon, monkeypatch)
         monkeypatch.setattr(links, "ANSWER_S", 0.01)
         with pytest.raises(NotReady):
             link.tool("agent_list", {})
+
+
+def test_a_daemon_of_an_older_installation_that_knows_no_such_request_is_named():
+    error = links._of_protocol({"code": -32601, "message": "Method not found"})
+    assert error.code == "proto_mismatch"
+    assert "restart" in error.next_step
