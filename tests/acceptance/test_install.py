@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {
-    "broadcast", "collected", "config", "inbox", "launch", "meta", "outbox", "process", "run", "squad", "team",
+    "broadcast", "collected", "config", "inbox", "identity", "launch", "meta", "outbox", "process", "run", "squad", "team",
 }  # fmt: skip
 ROLES = {
     "architect", "backend-developer", "devops-engineer", "frontend-developer", "qa-engineer", "researcher",
