@@ -48,7 +48,7 @@ _LAST = re.compile(rb'[,{]\s*"(id|jsonrpc|method)"\s*:\s*(%s)\s*\}\s*$' % _SCALA
 class Refused(Exception):
     """A line that is not passed on. Only a ``request`` is answered; what is no message at all counts as one.
 
-    ``key`` is the id as it was read, of a ``response`` that of the question; None when it cannot be read.
+    ``key`` is the id as it was read; for a ``response``, the id of the question; None if it cannot be read.
     """
 
     def __init__(self, kind: Kind, key: Key | None, code: int, reason: str) -> None:

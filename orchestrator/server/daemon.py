@@ -388,7 +388,7 @@ class Daemon:
     # -- what only the command line asks ------------------------------------------------------------------------
 
     def _admin(self, client: Client) -> dict[str, Admin]:
-        """The methods of the command line; who may not use one is told why."""
+        """The methods of the command line; a connection that may not use one gets the reason."""
         offered: dict[str, Admin] = {
             "status": self.status,
             "stop": self.stop,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.spawn.model import ArtifactRow
 
 FOREIGN = "not of this machine: orchestrator trust shows what it would do, and asks"
-"""What is told of a foreign run that has not ended."""
+"""The text shown for a foreign run that has not ended."""
 ASKED, PLAN = "asked", "plan"
 _ASKED = (
     "id", "project", "req", "origin", "key_fp", "created_at", "estimated_steps", "task", "mode", "budget", "context",

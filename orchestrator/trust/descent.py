@@ -103,7 +103,7 @@ def _read(pid: int) -> Process | None:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of a living process behind its name; one that was not waited for yet has ended."""
+    """The fields of a living process after its name; None if it has ended, also as a zombie."""
     raw = _content(pid, "stat")
     if raw is None:
         return None

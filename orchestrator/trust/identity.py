@@ -1,7 +1,7 @@
 """The identity of a directory of team data: made at its birth, kept in it and in the user's state directory.
 
 What a directory holds counts only where it was made. The identity's key signs what the daemon writes, so that a
-file that came by ``git pull`` or ``tar`` is told from one of ours. Standard library only: the launch stub uses it.
+file that came by ``git pull`` or ``tar`` is not mistaken for ours. Standard library only: the launch stub uses it.
 """
 
 from __future__ import annotations

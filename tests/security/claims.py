@@ -170,7 +170,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "After a kill -9 of the daemon nothing is answered twice.": (
         "tests/security/test_requests_answered.py::test_after_all_of_it_and_a_kill_nothing_is_sent_again_and_nothing_answered_twice",
     ),
-    "If two installations do not fit, all waiting requests are told so at once.": (
+    "If two installations do not fit, every waiting request gets that error at once.": (
         "tests/integration/test_relay_start.py::test_a_mismatch_of_protocols_is_told_at_the_first_refusal_to_all_that_wait",
     ),
     "Instructions in tasks, results, file names, roles and planning files reach no trust, no pane and no shell.": (
