@@ -78,8 +78,8 @@ class Connection:
             if mode == "die":
                 die()
             if isinstance(mode, dict):
+                note(what="refused", conn=self.conn)  # before it is sent: whoever has the answer may look at once
                 self.send({"hello": {"error": mode}})
-                note(what="refused", conn=self.conn)
                 return
             self.send({"hello": {"proto": 1, "version": self.version, "pid": os.getpid(), "boot": "b"}})
             for line in lines:
