@@ -478,6 +478,7 @@ def test_a_squad_file_of_a_stranger_ends_no_process(stage):
 
 
 def test_an_identity_of_a_stranger_or_of_another_project_is_none(made, make_stage):
+    made.stage.sound = False
     own = json.loads((made.stage.root / ".agents/identity.json").read_text())["id"]
     for claimed in ("0" * 32, "../../etc", 7, None, own.upper()):
         (made.stage.root / ".agents/identity.json").write_text(json.dumps({"v": 1, "id": claimed}))
