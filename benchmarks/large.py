@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.relays import Project, Wire, agents_of, percentile, rss, ticks
+from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
+from orchestrator.team.adoption import seal_files
+from orchestrator.trust import state_dir
 
 AT = "2026-01-01T00:00:00.000Z"
 RUN = {
@@ -83,6 +86,12 @@ def fill(root: Path, agents: int, tasks: int) -> int:
     return total
 
 
+def adopt(project: Project) -> None:
+    """Give what was written the seals of the project's machine: without them a daemon leaves it alone."""
+    os.environ[state_dir.VARIABLE] = project.env[state_dir.VARIABLE]
+    seal_files(Paths(project.root))
+
+
 def write(path: Path, records: list[dict[str, Any]]) -> None:
     with path.open("wb") as file:
         file.writelines(encode(record, seq)[1] for seq, record in enumerate(records, 1))
@@ -137,6 +146,7 @@ async def measure(records: int = 1_000_000, logs: int = 100, rounds: int = 5) ->
     full, empty = Project(), Project()
     try:
         total = fill(full.root, agents, records // agents // 4)
+        adopt(full)
         out: dict[str, float] = {"records": total}
         began = time.perf_counter()
         floor = await Back.start(empty)
@@ -212,6 +222,7 @@ async def pages(records: int = 1_000_000, rounds: int = 200) -> dict[str, float]
     project = Project()
     try:
         fill(project.root, 1, records // 3)
+        adopt(project)
         master = await greeted(project)
         last = (await master.call("agent_get", agent_id="a0"))["meta"]["last_event_seq"]
         took = []
