@@ -190,7 +190,7 @@ class Guard:
     """
 
     def __init__(self, record: Path, files: str = "", seal: Seal | None = None) -> None:
-        """``seal`` is that of the record; without one, or where it does not hold, a record names no group."""
+        """``seal`` signs the record. A record without a valid seal is ignored."""
         self._record, self._files, self._seal = record, files, seal
         self._process: subprocess.Popen[bytes] | None = None
 

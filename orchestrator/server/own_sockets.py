@@ -1,6 +1,6 @@
 """The agents' own sockets in the run directory: one for each agent that is not deleted, beside the project's.
 
-Carries no rule: who connected to which is told to whoever serves it. Touches the sockets of the run directory.
+Holds no rule: it only reports which agent's socket a connection came to. Touches the sockets of the run directory.
 """
 
 from __future__ import annotations

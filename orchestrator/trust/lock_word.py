@@ -39,7 +39,7 @@ def held(path: str | os.PathLike[str]) -> bool:
 
 
 def token(path: str | os.PathLike[str]) -> str:
-    """The token that the last holder wrote behind its word; an empty string where there is none."""
+    """The token that the last holder wrote after its word; an empty string if there is none."""
     with suppress(OSError):
         fd = _open(path, os.O_RDONLY)
         try:
