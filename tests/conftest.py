@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import pwd
 import shutil
 import signal
 import tempfile
@@ -72,12 +73,23 @@ def own_world() -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("ORCHESTRATOR_STATE_DIR", str(base / "state"))
+        # A test may clear the environment: the state directory then hangs on the home of the password database.
+        real = pwd.getpwuid
+        patch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*real(uid)[:5], str(home), real(uid)[6])))
         yield base
     left = processes_with(f"{MARK}={base}/")
     stages = [path.name for path in base.iterdir() if path.name not in ("home", "state")]
     shutil.rmtree(base, ignore_errors=True)
     assert not left, f"processes outlived the tests: {left}"
     assert not stages, f"stages were not closed: {stages}"
+
+
+@pytest.fixture(autouse=True)
+def own_launches(own_world: Path) -> Iterator[None]:
+    """No test is judged by what another has started: one that runs a squad in this process makes it a leader."""
+    yield
+    for state in (own_world / "state", own_world / "home/.local/state/orchestrator"):
+        shutil.rmtree(state / "launched", ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -496,8 +496,7 @@ class Stage:
             for wire in self.wires:
                 wire.close()
             # The panes first: an agent's relay without a daemon would wait for one.
-            self.end_tmux()
-            until(lambda: not any(" orchestrator mcp " in command for command in self.processes().values()))
+            until(self._panes_ended)
             self.stop_daemon()
         finally:
             for wire in self.wires:
@@ -511,6 +510,11 @@ class Stage:
         if self.sound:
             self.check_files()
         shutil.rmtree(self.base)
+
+    def _panes_ended(self) -> bool:
+        """End the tmux server again each time: of a detached run, the daemon starts the agents anew on another."""
+        self.end_tmux()
+        return not any(" orchestrator mcp " in command for command in self.processes().values())
 
     def end_tmux(self) -> None:
         """End the private tmux server, if it runs."""
