@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.processes import environ_of
 from orchestrator.project import MEMBER_ENV
 from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.server.traffic import Incoming
 from orchestrator.trust.descent import lines_of
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
-from tests.stage import ORPHAN, RELAY, Wire
+from tests.stage import ORPHAN, RELAY, Wire, until
 
 MARKED = {MEMBER_ENV: "m-1"}
 
@@ -24,6 +25,7 @@ MARKED = {MEMBER_ENV: "m-1"}
 def member():
     """The pid of a process that was started as a squad member is."""
     process = subprocess.Popen(["sleep", "1000"], env={**os.environ, **MARKED})
+    until(lambda: MEMBER_ENV in environ_of(process.pid))  # the kernel shows none while it executes its program
     yield process.pid
     process.kill()
     process.wait()
