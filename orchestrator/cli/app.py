@@ -126,7 +126,7 @@ def demo(
 
     Shows their progress, ends with a table, and leaves nothing running unless --keep.
     """
-    options.refuse_agents()
+    options.refuse_agents(changes=False)  # the demo's team is its own, and so is its state directory
     from orchestrator.cli import demo as scene  # noqa: PLC0415
 
     raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))

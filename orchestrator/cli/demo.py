@@ -20,8 +20,8 @@ from orchestrator.cli import output
 from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
 from orchestrator.cli.demo_place import Place, checkout, end, environment, kept, prepare
 from orchestrator.cli.link import error_from
-from orchestrator.cli.options import refuse_agents
 from orchestrator.errors import OrchestratorError
+from orchestrator.trust.state_dir import VARIABLE
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -48,7 +48,6 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     ``keep`` leaves panes and daemon running; ``end_kept`` ends what earlier demos left, and does nothing else.
     ``as_json`` prints one JSON object at the end and the progress on stderr.
     """
-    refuse_agents()
     say = output.warn if as_json else output.say
     root = checkout()
     if end_kept:
@@ -259,6 +258,7 @@ def _show(place: Place, outcome: Outcome, stays: bool, as_json: bool) -> None:
     if stays:
         attach = next((agent["attach"] for agent in outcome.agents.values() if agent.get("attach")), None)
         output.say(f"The agents are still there: {attach or 'in the panes of this window'}")
+        output.say(f"To see them, run there: {VARIABLE}={place.state} orchestrator status")
         output.say("End them with: make demo ARGS=--end   (or: orchestrator demo --end)")
     else:
         output.say("Nothing is left running.")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator import project
 from orchestrator.errors import Environment
+from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended
 TOOLS = ("ruff", "mypy", "pytest", "codespell_lib")
@@ -30,7 +31,7 @@ NOT_COPIED = (
 
 @dataclass(frozen=True)
 class Place:
-    """One demo on disk: ``home`` holds ``repo`` (the copy, its project) and ``demo.json``."""
+    """One demo on disk: ``home`` holds ``repo`` (the copy, its project), ``state`` and ``demo.json``."""
 
     home: Path
     tmux_socket: str  # the private server's name; "" inside the user's tmux
@@ -38,6 +39,11 @@ class Place:
     @property
     def repo(self) -> Path:
         return self.home / "repo"
+
+    @property
+    def state(self) -> Path:
+        """The demo's own state directory, so that nothing of it stays in the user's."""
+        return self.home / "state"
 
 
 def checkout() -> Path:
@@ -74,7 +80,7 @@ def prepare(root: Path) -> Place:
 
 def environment(place: Place) -> dict[str, str]:
     """The environment of everything the demo starts: its project is the copy, whatever ours is."""
-    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.repo)}
+    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.repo), VARIABLE: str(place.state)}
 
 
 def kept(root: Path) -> list[Place]:

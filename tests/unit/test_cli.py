@@ -16,6 +16,8 @@ import typer
 from orchestrator import project
 from orchestrator.cli import agents, app, facts, output, tasks
 from orchestrator.errors import CODES, EXIT_CODES, BadRequest
+from orchestrator.trust import launched
+from orchestrator.trust.origin import UNKNOWN
 
 COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["gc"],
@@ -169,6 +171,19 @@ def test_what_changes_the_team_is_refused_inside_an_agent(line, monkeypatch, cap
     assert app.main([*line, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "not_for_agents"
     assert not (Path.cwd() / ".agents").exists()
+
+
+@pytest.mark.parametrize("line", CHANGING, ids=" ".join)
+def test_a_process_of_unknown_origin_changes_no_team_and_may_play_the_demo(line, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(launched, "own_origin", lambda: UNKNOWN)
+    monkeypatch.setattr("orchestrator.cli.demo.main", lambda **_: 0)
+    status = app.main([*line, "--json"])
+    told = json.loads(capsys.readouterr().out or "{}")
+    if line == ["demo"]:
+        assert status == 0
+    else:
+        assert (status, told["error"]["code"]) == (2, "origin_unknown")
+        assert not (Path.cwd() / ".agents").exists()
 
 
 @pytest.mark.parametrize(
