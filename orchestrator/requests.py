@@ -127,8 +127,8 @@ def is_deep(line: bytes, value: Any) -> bool:
     bound = line.count(b"{") + line.count(b"[")
     if bound <= MAX_DEPTH:
         return False
-    # Of a neighbour's bracket either the level is closed before the deepest place, or it opens behind it. What stands
-    # inside a string counts in both sums.
+    # `},{` closes one object and opens the next: at most one of the two encloses the deepest value. Inside a string,
+    # it adds one bracket to the count and takes one away.
     if bound - sum(line.count(neighbours) for neighbours in _NEIGHBOURS) <= MAX_DEPTH:
         return False
     level = [value]

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import jsonschema
 
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core.documents import SCHEMAS
 from orchestrator.errors import Environment
 from tests import trusting

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core import decide, supervise
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.syncer import Syncer

@@ -24,7 +24,7 @@ import typer
 
 from orchestrator import launch, relay, requests
 from orchestrator.cli.app import app
-from orchestrator.config import Config, class_of, env_name, unit
+from orchestrator.config_keys import Config, class_of, env_name, unit
 from orchestrator.core import decide, documents, events, state, supervise
 from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES

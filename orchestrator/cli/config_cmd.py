@@ -22,7 +22,7 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
 
     Then the variables that hold for one connection only.
     """
-    from orchestrator import config  # noqa: PLC0415  (loads pydantic)
+    from orchestrator import config, config_keys  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
     loaded = config.load(place.root, os.environ, options.pairs(settings, "--set"))
@@ -30,13 +30,13 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
         key: {
             "value": getattr(loaded.config, key),
             "default": field.default,
-            "unit": config.unit(key),
+            "unit": config_keys.unit(key),
             "source": loaded.sources[key],
-            "env": config.env_name(key),
+            "env": config_keys.env_name(key),
             "per_connection": False,
             "description": field.description,
         }
-        for key, field in config.Config.model_fields.items()
+        for key, field in config_keys.Config.model_fields.items()
     }
     project = str(config.project_file(place.root))
     for key, value in loaded.withheld.items():

@@ -204,14 +204,14 @@ def _daemon(place: Project) -> Iterator[Finding]:
 
 
 def _config(place: Project) -> Iterator[Finding]:
-    from orchestrator import config  # noqa: PLC0415  (loads pydantic)
+    from orchestrator import config, config_keys  # noqa: PLC0415  (loads pydantic)
 
     loaded = config.load(place.root, os.environ)
     given = sum(source != config.DEFAULT for source in loaded.sources.values())
     yield Finding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
-    known = {config.env_name(key) for key in config.KEYS}
+    known = {config_keys.env_name(key) for key in config_keys.KEYS}
     for name in sorted(os.environ):
-        if name.startswith(config.ENV_PREFIX) and name not in known | OWN_ENV:
+        if name.startswith(config_keys.ENV_PREFIX) and name not in known | OWN_ENV:
             near = difflib.get_close_matches(name, known, n=1)
             step = f"did you mean {near[0]}?" if near else ""
             yield Finding("config", "note", f"{name} is set, but is no setting", step)

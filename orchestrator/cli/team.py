@@ -24,7 +24,7 @@ from orchestrator.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.project import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
-    from orchestrator.team.teamfile import Step
+    from orchestrator.team.team_plan import Step
 
 START_WAIT_MS = 45_000
 TEAM_FILE = Path(".agents") / "team.toml"
@@ -60,7 +60,7 @@ def up(
     if it is new or has changed. Exit 0: the team is as described; 1: it is not, and each line says why.
     """
     options.refuse_agents()
-    from orchestrator.team import teamfile  # noqa: PLC0415
+    from orchestrator.team import team_plan, teamfile  # noqa: PLC0415
     from orchestrator.trust.allowed import digest, name_of  # noqa: PLC0415
 
     place = project_here()
@@ -70,7 +70,7 @@ def up(
     told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
     errors: dict[Step, str] = {}
     with Link(place, start=True) as link:
-        steps = teamfile.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
+        steps = team_plan.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
         making = {step.name for step in steps if step.do in ("create", "recreate")}
         # Before anything is changed: a variable that is not set must not leave half a team.
         arguments = {one.name: one.arguments(os.environ) for one in described if one.name in making}
@@ -85,7 +85,7 @@ def up(
             # What was made has been waited for.
             old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
             metas = _living(link, wait_for=old)
-            after = teamfile.plan(described, metas, place.root)
+            after = team_plan.plan(described, metas, place.root)
             seen = {str(meta["agent_id"]): meta for meta in metas}
             rows = [
                 _outcome(step, _same(step, after), seen, errors.get(step, ""), may_start=no_wait) for step in steps

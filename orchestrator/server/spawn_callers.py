@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock, Signal, wait_until
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core import engines
 from orchestrator.errors import NotReady, OrchestratorError
 from orchestrator.roles.catalogue import Found, Role

@@ -16,7 +16,8 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from orchestrator.config import PROJECT_FILE, Config
+from orchestrator.config import PROJECT_FILE
+from orchestrator.config_keys import Config
 from orchestrator.core import engines
 from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.processes import environ_of

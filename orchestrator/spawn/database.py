@@ -27,8 +27,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from orchestrator.clock import SystemClock
 from orchestrator.errors import Conflict, Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import ddl, upgrade
+from orchestrator.spawn.database_errors import translated
 from orchestrator.spawn.opening import NAME, check_files, suspicious
-from orchestrator.store.files import failure, make_dir
+from orchestrator.store.files import make_dir
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,10 +40,6 @@ LOCK_WAIT_S = 30.0
 """How long others may hold the lock: a transaction takes milliseconds, so whoever has it then stands still."""
 CLOSE_S = 5.0
 BUSY_MS = 5000
-REFUSED = frozenset({
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL,
-})  # fmt: skip
 _ABANDONED: list[sqlite3.Connection] = []
 """Connections not to be closed before the process ends: the lock could not be had, or their file is not there any
 more, and closing would remove the WAL of the one now in its place."""
@@ -151,7 +148,7 @@ class Database:
         except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
             for job in group:
                 job.error = error
-        told = {id(job.error): _told(self.path, job.error) for job in group if job.error is not None}
+        told = {id(job.error): translated(self.path, job.error) for job in group if job.error is not None}
         for job in group:
             job.error = told.get(id(job.error))
         if any(isinstance(job.error, Environment | Corrupt) for job in group):
@@ -196,7 +193,7 @@ class Database:
             job.value = job.fn(con)
         except Exception as error:
             # After some errors SQLite has undone the whole transaction, and with it what others did in it.
-            if not con.in_transaction or _told(self.path, error) is not error:
+            if not con.in_transaction or translated(self.path, error) is not error:
                 raise
             job.error = error
             con.execute("ROLLBACK TO one")
@@ -308,7 +305,7 @@ class Database:
                 if con.in_transaction:
                     con.execute("ROLLBACK")
         except sqlite3.Error as error:
-            if _told(self.path, error) is not error:
+            if translated(self.path, error) is not error:
                 raise
             raise Corrupt(
                 "corrupt_home", f"{self.path} is no database of spawn runs: {error}", file=str(self.path)
@@ -376,35 +373,3 @@ def prepare_home(home: Path) -> None:
             home.chmod(0o700)
     except OSError as error:
         raise Environment("home_unusable", f"{home}: {error.strerror}", file=str(home)) from error
-
-
-def _told(path: Path, error: BaseException) -> BaseException:
-    """The error in the product's words where file or machine are to blame; else itself, for it is the caller's."""
-    if isinstance(error, OSError):
-        told: OrchestratorError | None = failure(path, error)
-    elif isinstance(error, sqlite3.Error):
-        told = _by_code(path, error)
-    else:
-        told = None
-    if told is None:
-        return error
-    told.__cause__ = error
-    return told
-
-
-def _by_code(path: Path, error: sqlite3.Error) -> OrchestratorError | None:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT):
-        return Corrupt("corrupt_home", f"{path}: {error}", file=str(path))
-    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_room(path)):
-        return Environment("disk_full", f"{path}: {error}", file=str(path))
-    if code in REFUSED:
-        return Environment("io_failed", f"{path}: {error}", file=str(path))
-    return None
-
-
-def _no_room(path: Path) -> bool:
-    try:
-        return os.statvfs(path.parent).f_bavail == 0
-    except OSError:
-        return False

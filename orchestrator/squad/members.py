@@ -20,7 +20,7 @@ import structlog
 
 from orchestrator import processes, steps
 from orchestrator.clock import Clock, Signal, rfc3339, wait_until
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core.documents import MemberFile, SquadFile
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.roles.catalogue import Found

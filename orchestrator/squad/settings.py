@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import BadRequest, untrusted

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core import state
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.errors import Corrupt, Environment, OrchestratorError

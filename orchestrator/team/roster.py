@@ -17,7 +17,7 @@ import structlog
 
 from orchestrator import steps
 from orchestrator.clock import Clock, Signal, rfc3339
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.errors import OrchestratorError
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import EngineCaller, Kept

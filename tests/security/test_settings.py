@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import acting, config
-from orchestrator.config import Config
+from orchestrator import acting, config, config_keys
+from orchestrator.config_keys import Config
 from orchestrator.config_watch import ConfigState
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import Environment, untrusted
@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = 'touch "$1"'
 # A value of each acting key that would do harm.
 EVIL = {"engine": "shell", "command": "sh -c id", "approval": "all", "trust": True}
-ACTING_KEYS = [key for key in config.KEYS if config.class_of(key) == "acting"]
-OWN_KEYS = [key for key in config.KEYS if config.class_of(key) == "own"]
+ACTING_KEYS = [key for key in config_keys.KEYS if config_keys.class_of(key) == "acting"]
+OWN_KEYS = [key for key in config_keys.KEYS if config_keys.class_of(key) == "own"]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_every_setting_has_a_class_and_every_acting_one_says_which_values_are_ha
 
 def test_a_setting_without_a_class_is_noticed():
     with pytest.raises(TypeError):
-        config._key(description="x")
+        config_keys._key(description="x")
 
 
 def test_every_key_of_a_team_file_has_a_class():
@@ -117,12 +117,16 @@ def test_every_key_that_is_read_of_a_role_has_a_class():
 
 
 def test_an_engine_is_harmless_only_where_its_cli_asks_whether_to_trust_the_folder():
-    assert {name for name in config.HARMLESS_ENGINES if name} == {"claude", "codex", "gemini"}
+    assert {name for name in config_keys.HARMLESS_ENGINES if name} == {"claude", "codex", "gemini"}
     for row in ENGINES.values():
         explained = {pattern.kind for pattern in row.patterns}
         assert not row.asks_trust or "trust" in explained, row.name
-    assert config.acts("engine", "shell") and config.acts("engine", "command") and config.acts("engine", "opencode")
-    assert not config.acts("engine", "claude")
+    assert (
+        config_keys.acts("engine", "shell")
+        and config_keys.acts("engine", "command")
+        and config_keys.acts("engine", "opencode")
+    )
+    assert not config_keys.acts("engine", "claude")
 
 
 # -- settings ---------------------------------------------------------------------------------------------------
@@ -149,7 +153,7 @@ def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, ke
 def test_the_users_own_word_counts_as_before(root, key):
     value = EVIL[key]
     text = str(value).lower() if isinstance(value, bool) else value
-    assert getattr(load(root, **{config.env_name(key): text}).config, key) == value
+    assert getattr(load(root, **{config_keys.env_name(key): text}).config, key) == value
     put(root.parent, ".config/orchestrator/config.toml", toml(key, value))
     assert getattr(load(root).config, key) == value
     put(root, config.PROJECT_FILE, toml(key, value))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import config
-from orchestrator.config import Config, load
+from orchestrator import config, config_keys
+from orchestrator.config import load
+from orchestrator.config_keys import Config
 from orchestrator.config_watch import ConfigState, watch
 from orchestrator.errors import BadRequest
 
@@ -174,7 +175,7 @@ def test_every_key_says_what_it_does_in_its_unit_and_where_it_holds() -> None:
         suffix = key.rpartition("_")[2]
         if {suffix, field["unit"]} & {"s", "ms", "bytes", "share"}:
             assert field["unit"] == suffix, key
-        assert field["env"] == config.env_name(key) == f"ORCHESTRATOR_{key.upper()}"
+        assert field["env"] == config_keys.env_name(key) == f"ORCHESTRATOR_{key.upper()}"
 
 
 def test_the_defaults_are_those_the_design_names() -> None:

@@ -10,7 +10,7 @@ import typer
 from pydantic import TypeAdapter
 
 from orchestrator.cli.app import app
-from orchestrator.config import KEYS, Config, env_name
+from orchestrator.config_keys import KEYS, Config, env_name
 from orchestrator.core import events
 from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.config import env_name, load
+from orchestrator.config import load
+from orchestrator.config_keys import env_name
 from orchestrator.core.engines import ENGINES, call_limit_s
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_tools import poll_cap_s

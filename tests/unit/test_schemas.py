@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from orchestrator import data
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core.documents import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.clock import rfc3339
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.core.documents import MemberFile, SquadFile
 from orchestrator.errors import BadRequest
 from orchestrator.squad import records

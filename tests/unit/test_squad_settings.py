@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from orchestrator.config import Config
+from orchestrator.config_keys import Config
 from orchestrator.errors import BadRequest
 from orchestrator.squad import settings
 from tests.trusting import allow

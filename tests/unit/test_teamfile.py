@@ -12,7 +12,8 @@ from orchestrator.server.master_models import NewAgent
 from orchestrator.server.master_models import Policies as ToolPolicies
 from orchestrator.team import teamfile
 from orchestrator.team.creating import POLICIES
-from orchestrator.team.teamfile import Policies, Step, plan
+from orchestrator.team.team_plan import Step, plan
+from orchestrator.team.teamfile import Policies
 
 BUILDER = '[agents.builder]\nrole = "builds"\n'
 
