@@ -103,16 +103,16 @@ def town(stage, monkeypatch):
 
 
 def work(wire, agent_id, task, text):
-    """One task of the `shell` engine, done."""
+    """One task of the `shell` engine, done; how many results the agent has by then."""
     given = {"agent_id": agent_id, "task": {"task_id": task, "payload": {"command": text}}}
     assert wire.tool("task_enqueue", given)["position"]
-    types = []
 
-    def ended():
-        types[:] = [one["type"] for one in wire.tool("events_read", {"agent_id": agent_id, "since_seq": 0})["events"]]
-        return types.count("result")
+    def results():
+        events = wire.tool("events_read", {"agent_id": agent_id, "since_seq": 0})["events"]
+        ended = [one["task_id"] for one in events if one["type"] == "result"]
+        return len(ended) if task in ended else None
 
-    return until(ended)
+    return until(results)
 
 
 @ROOT_ONLY
