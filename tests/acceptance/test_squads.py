@@ -513,10 +513,12 @@ def test_the_squads_file_fits_its_schema_at_every_step(scene):
     gate = scene.base / "gate"
     wire = connect(scene, STATE_MODE="stateful")
     answer = start(wire, do(), do(hold=str(gate)), wait_ms=0)
-    until(lambda: [one["state"] for one in file_of(scene, answer["squadId"])["members"]] == ["completed", "running"])
-    now = file_of(scene, answer["squadId"])
-    jsonschema.validate(now, schema)
-    assert now["members"][1]["pid"] in squads.members(scene)
+    # Not by its state: a stateful member is "running" from its first command on, which begins its chat and ends.
+    (pid,) = until(lambda: [call["pid"] for call in calls(scene) if str(gate) in call["prompt"]])
+    done = [("completed", False), ("running", True)]
+    until(lambda: [(row["state"], row["pid"] == pid) for row in file_of(scene, answer["squadId"])["members"]] == done)
+    jsonschema.validate(file_of(scene, answer["squadId"]), schema)
+    assert pid in squads.members(scene)
     gate.touch()
     collect(wire, answer["squadId"])
     jsonschema.validate(file_of(scene, answer["squadId"]), schema)
