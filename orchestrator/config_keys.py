@@ -106,7 +106,7 @@ class Config(BaseModel):
     )
     park_after: int = _key(
         "harmless", 2,
-        "An agent that can be woken is told to end its turn after this many empty waits; 0: never.", "waits",
+        "Number of empty waits in a row after which an agent that can be woken is asked to park; 0: never.", "waits",
         ge=0, le=1000,
     )  # fmt: skip
     ready_wait_ms: int = _key(

@@ -7,6 +7,7 @@ directory of the copy, and tmux: panes of the user's own window, or a private se
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 import time
@@ -258,7 +259,9 @@ def _show(place: Place, outcome: Outcome, stays: bool, as_json: bool) -> None:
     if stays:
         attach = next((agent["attach"] for agent in outcome.agents.values() if agent.get("attach")), None)
         output.say(f"The agents are still there: {attach or 'in the panes of this window'}")
-        output.say(f"To see them, run there: {VARIABLE}={place.state} orchestrator status")
+        program = Path(sys.executable).with_name("orchestrator")  # which need not be on the PATH
+        state, root = shlex.quote(str(place.state)), shlex.quote(str(place.repo))
+        output.say(f"List them with: {VARIABLE}={state} {shlex.quote(str(program))} -C {root} status")
         output.say("End them with: make demo ARGS=--end   (or: orchestrator demo --end)")
     else:
         output.say("Nothing is left running.")
