@@ -123,6 +123,8 @@ def _named(place: Project, files: Sequence[str]) -> dict[str, Any]:
         name = name_of(place.root, Path(file).absolute())
         if name is None:
             raise BadRequest("path_escape", f"{file} is not a file of {place.root}: it needs no permission")
+        if not Path(file).is_file():
+            raise BadRequest("bad_argument", f"{file} is not a file", "correct the path, then run it again")
         (teams if name.endswith(".toml") else templates).append(name)
     return {"teams": teams, "templates": templates}
 

@@ -174,6 +174,20 @@ def test_without_a_terminal_nobody_is_asked(stage):
     assert listed(stage)["waiting"] == [config.PROJECT_FILE]
 
 
+@pytest.mark.parametrize(
+    "file, code",
+    [
+        ("nothing.toml", "bad_argument"),
+        ("gone/t.txt", "bad_argument"),
+        (".agents", "bad_argument"),
+        ("../t", "path_escape"),
+    ],
+)
+def test_a_file_that_is_named_and_is_none_of_the_projects_is_an_error(stage, file, code):
+    """And never an answer like "nothing is to be allowed", after which the file would seem to be allowed."""
+    assert refused(stage.cli("trust", str(stage.root / file), "--dry-run", "--json")) == code
+
+
 def test_in_the_background_nobody_is_asked_and_nothing_stops(stage):
     say(stage, 'approval = "all"')
     with Human(stage, "sh", "-mc", f"{' '.join(OURS)} trust --json & wait $!", ours=()) as human:
