@@ -321,6 +321,11 @@ def master() -> dict[str, Tool]:
     return master_tools.build(None, None)  # type: ignore[arg-type]
 
 
+def agent() -> dict[str, Tool]:
+    """An agent's own tools; nothing of them runs here."""
+    return agent_tools.build(None)  # type: ignore[arg-type]
+
+
 def squad() -> dict[str, Tool]:
     """The squad toolset of a stateful connection: the other one lacks ``chatId``."""
     return squad_tools.build(None, "stateful")  # type: ignore[arg-type]
@@ -678,7 +683,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "squad-tools": lambda: tools(squad()),
     "smartspawn-tools": lambda: tools(smartspawn()),
     "gsd-tools": lambda: tools(gsd()),
-    "agent-tools": lambda: tools(agent_tools.TOOLS),
+    "agent-tools": lambda: tools(agent()),
     "agent-keys": agent_keys,
     "resources": resources,
     "prompts": prompts,

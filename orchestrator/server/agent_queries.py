@@ -29,22 +29,22 @@ def tools(roster: Roster, client: Client, offered: Offered) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for name, made in offered.items():
         if name in named:
-            found |= {tool.name: _proven(tool) for tool in made(client).values()}
+            found |= {tool.name: _proven(roster, tool) for tool in made(client).values()}
     return found
 
 
 @lru_cache(maxsize=64)
-def _proven(tool: Tool) -> Tool:
+def _proven(roster: Roster, tool: Tool) -> Tool:
     """The tool as an agent has it; made once, for its schemas are."""
 
     async def run(call: Call, arguments: Any) -> dict[str, Any]:
         client = call.client
         agent_id = client.agent_id or ""
-        tasks.check_identity(call.roster, agent_id, claimed=agent_id, secret=client.secret)
-        entry = tasks.query(call.roster, agent_id, client.epoch, tool.name)
+        tasks.check_identity(roster, agent_id, claimed=agent_id, secret=client.secret)
+        entry = tasks.query(roster, agent_id, client.epoch, tool.name)
         try:
             return await tool.run(call, arguments)
         finally:
-            entry.queried(call.roster.clock)
+            entry.queried(roster.clock)
 
     return replace(tool, run=run)

@@ -14,6 +14,7 @@ from orchestrator.core.engines import ENGINES
 from orchestrator.server.toolset import Arguments, Call, Tool
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
+from orchestrator.team.roster import Roster
 
 AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
 
@@ -65,10 +66,10 @@ class EmitAnswer(_Answer):
     reminder: str
 
 
-def _caller(call: Call, agent_id: str) -> Entry:
+def _caller(roster: Roster, call: Call, agent_id: str) -> Entry:
     """The agent that calls, proven; what its CLI says of itself is noted."""
     client = call.client
-    entry = tasks.check_identity(call.roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
+    entry = tasks.check_identity(roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
     entry.client = (client.name, client.version)
     session = call.meta.get("threadId")  # Codex tells its session so, and in no other way before its first call
     if isinstance(session, str) and session:
@@ -76,40 +77,39 @@ def _caller(call: Call, agent_id: str) -> Entry:
     return entry
 
 
-async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
-    client = call.client
-    entry = _caller(call, arguments.agent_id)
-    row = ENGINES.get(str(entry.state.spec.get("engine")))
-    cap = min(call.roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
-    return await tasks.wait_for_command(
-        call.roster,
-        arguments.agent_id,
-        client.epoch,
-        timeout_s=min(arguments.timeout_ms / 1000, cap),
-        age_s=call.age_s,
-        req=call.req,
-        parks=row is not None and row.parks != "no",
-    )
+def build(roster: Roster) -> dict[str, Tool]:
+    """The two tools of every agent, over the team of one daemon."""
 
+    async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
+        client = call.client
+        entry = _caller(roster, call, arguments.agent_id)
+        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        cap = min(roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
+        return await tasks.wait_for_command(
+            roster,
+            arguments.agent_id,
+            client.epoch,
+            timeout_s=min(arguments.timeout_ms / 1000, cap),
+            age_s=call.age_s,
+            req=call.req,
+            parks=row is not None and row.parks != "no",
+        )
 
-async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
-    client = call.client
-    _caller(call, arguments.agent_id)
-    return await tasks.emit_event(
-        call.roster,
-        arguments.agent_id,
-        client.epoch,
-        kind=arguments.type,
-        task_id=arguments.task_id,
-        payload=arguments.payload,
-        done=arguments.done,
-        req=call.req,
-    )
+    async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
+        client = call.client
+        _caller(roster, call, arguments.agent_id)
+        return await tasks.emit_event(
+            roster,
+            arguments.agent_id,
+            client.epoch,
+            kind=arguments.type,
+            task_id=arguments.task_id,
+            payload=arguments.payload,
+            done=arguments.done,
+            req=call.req,
+        )
 
-
-TOOLS: dict[str, Tool] = {
-    tool.name: tool
-    for tool in (
+    tools = (
         Tool(
             name="wait_for_command",
             title="Wait for the next command",
@@ -140,4 +140,4 @@ TOOLS: dict[str, Tool] = {
             brief=True,
         ),
     )
-}
+    return {tool.name: tool for tool in tools}

@@ -105,6 +105,7 @@ class Daemon:
         self.supervisor.watching.on_stale = self.parking.stale
         stop = partial(agents.end, self.supervisor, force=False, req=None, reason=GONE)
         self.masters = Masters(self.roster, self.windows, self._leaders, stop)
+        self.agent_tools = agent_tools.build(self.roster)
         self.master_tools = master_tools.build(self.supervisor, self.masters)
         self.squads = SquadWiring(self.roster, self.windows)
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
@@ -345,7 +346,7 @@ class Daemon:
 
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":
-            return agent_tools.TOOLS | agent_queries.tools(self.roster, client, self.queries)
+            return self.agent_tools | agent_queries.tools(self.roster, client, self.queries)
         if client.role == "refused":
             return {}
         tools: dict[str, Tool] = {}

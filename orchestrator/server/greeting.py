@@ -15,12 +15,12 @@ from collections.abc import Iterable
 import orjson
 
 from orchestrator import project
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.server.door import Hello
 from orchestrator.server.peers import Peer, Rights
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, TooLong
-from orchestrator.team.entry import Origin
 
 HELLO_S = 15.0
 
@@ -65,7 +65,7 @@ def client_of(hello: Hello, peer: Peer, rights: Rights, since: str) -> Client:
     pids = peer.line if hello.kind == "cli" else peer.line[1:]
     leads = rights.role == "master" and hello.kind == "relay" and "team" in hello.toolsets
     client = Client(
-        Origin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids, leads),
+        ConnectionOrigin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids, leads),
         hello.kind,
         rights.role,
         tuple(hello.toolsets),

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 from orchestrator.config import PROJECT_FILE
+from orchestrator.config_keys import Config
 from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_models import (
@@ -33,7 +34,7 @@ from orchestrator.server.master_models import (
     RestartAnswer,
     RestartArguments,
 )
-from orchestrator.server.toolset import Call, Tool
+from orchestrator.server.toolset import Call, Client, Tool
 from orchestrator.team import agents, creating, reading, tasks
 from orchestrator.team.masters import Leader, Masters
 from orchestrator.team.supervisor import Supervisor
@@ -55,13 +56,12 @@ def spec_of(given: NewAgent) -> creating.Spec:
     )
 
 
-def poll_cap_s(call: Call) -> float:
+def poll_cap_s(config: Config, client: Client) -> float:
     """How long a call may wait for news: as long as its client allows, where that is known.
 
     ``poll_cap_ms`` holds where it is not known, and for every client once somebody has set it.
     """
-    config = call.roster.config()
-    cap_s, known_s = config.poll_cap_ms / 1000, answer_by_s(call.client)
+    cap_s, known_s = config.poll_cap_ms / 1000, answer_by_s(client)
     if known_s is None:
         return cap_s
     return min(cap_s, known_s) if "poll_cap_ms" in config.model_fields_set else known_s
@@ -71,21 +71,21 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
     """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
 
     async def leads(call: Call, run_id: str | None) -> None:
-        await masters.used(Leader(call.client.name, call.client.origin), call.roster.runs.get(run_id or ""))
+        await masters.used(Leader(call.client.name, call.client.origin), supervisor.roster.runs.get(run_id or ""))
 
     async def leads_agent(call: Call, agent_id: str) -> None:
         # Behind what a call changes, never before: calls sent in a row are carried out in that order.
-        entry = call.roster.agents.get(agent_id)
+        entry = supervisor.roster.agents.get(agent_id)
         await leads(call, entry.run_id if entry is not None else None)
 
     def poll(call: Call, wait_ms: int) -> float:
-        return max(0.0, min(wait_ms / 1000, poll_cap_s(call)) - call.age_s)
+        return max(0.0, min(wait_ms / 1000, poll_cap_s(supervisor.roster.config(), call.client)) - call.age_s)
 
     def polled(answer: dict[str, Any], wait_ms: int) -> dict[str, Any]:
         return {**answer, "cursor": tasks.fresh_cursor()} if wait_ms else answer
 
     def ready_wait(call: Call, wait_ms: int | None) -> float:
-        wanted = call.roster.config().ready_wait_ms if wait_ms is None else wait_ms
+        wanted = supervisor.roster.config().ready_wait_ms if wait_ms is None else wait_ms
         return max(0.0, wanted / 1000 - call.age_s)
 
     async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
     async def get(call: Call, given: GetArguments) -> dict[str, Any]:
         wait_s = poll(call, given.wait_ms)
         await leads_agent(call, given.agent_id)
-        meta = await agents.get(call.roster, given.agent_id, wait_s=wait_s, since_seq=given.since_seq)
+        meta = await agents.get(supervisor.roster, given.agent_id, wait_s=wait_s, since_seq=given.since_seq)
         return polled({"meta": meta}, given.wait_ms)
 
     async def list_(call: Call, given: ListArguments) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         )
         await leads_agent(call, given.agent_id)
         # What an agent may do stands in its spec; whether its folder is trusted is asked anew for each launch.
-        trust = {PROJECT_FILE: ["trust"]} if "trust" in call.roster.withheld() else {}
+        trust = {PROJECT_FILE: ["trust"]} if "trust" in supervisor.roster.withheld() else {}
         return answer | untrusted_note(trust)
 
     async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
         answer = await tasks.enqueue(
-            call.roster,
+            supervisor.roster,
             given.agent_id,
             task_id=given.task.task_id,
             payload=given.task.payload,
@@ -168,39 +168,39 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         return answer
 
     async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
-        answer = await tasks.cancel(call.roster, given.agent_id, task_id=given.task_id, req=call.req)
+        answer = await tasks.cancel(supervisor.roster, given.agent_id, task_id=given.task_id, req=call.req)
         await leads_agent(call, given.agent_id)
         return answer
 
     async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
-        if call.roster.is_foreign(given.agent_id):
+        if supervisor.roster.is_foreign(given.agent_id):
             page = await asyncio.to_thread(
-                reading.events, call.roster.root, given.agent_id, given.since_seq, given.max_events
+                reading.events, supervisor.roster.root, given.agent_id, given.since_seq, given.max_events
             )
             return polled(page, given.wait_ms)
         await leads_agent(call, given.agent_id)
         page = await tasks.events_read(
-            call.roster,
+            supervisor.roster,
             given.agent_id,
             since_seq=given.since_seq,
             max_events=given.max_events,
             wait_s=poll(call, given.wait_ms),
         )
-        run = call.roster.runs.get(call.roster.entry(given.agent_id).run_id)
+        run = supervisor.roster.runs.get(supervisor.roster.entry(given.agent_id).run_id)
         if run is not None and call.client.origin.leads:
             run.read_of[given.agent_id] = max(run.read_of.get(given.agent_id, 0), page["last_seq"])
         return polled(page, given.wait_ms)
 
     async def broadcast(call: Call, given: BroadcastArguments) -> dict[str, Any]:
-        if given.run_id is not None and call.roster.is_foreign(given.run_id):
+        if given.run_id is not None and supervisor.roster.is_foreign(given.run_id):
             page = await asyncio.to_thread(
-                reading.broadcast, call.roster.root, given.run_id, given.since_seq, given.max_events
+                reading.broadcast, supervisor.roster.root, given.run_id, given.since_seq, given.max_events
             )
             return polled(page, given.wait_ms)
         run = await agents.run_of(supervisor, call.client.origin, given.run_id)
         await leads(call, run.run_id)
         page = await tasks.broadcast_read(
-            call.roster,
+            supervisor.roster,
             run,
             since_seq=given.since_seq,
             max_events=given.max_events,

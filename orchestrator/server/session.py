@@ -111,7 +111,7 @@ def build(
         return types.ListToolsResult(tools=[tool.listed for tool in tools.values() if not tool.barred])
 
     async def call(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        return await call_tool(tools, client, roster, ctx, params)
+        return await call_tool(tools, client, ctx, params)
 
     async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
         found = [types.Prompt(name=name, description=about) for name, about in own.items()]

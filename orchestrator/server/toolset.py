@@ -23,10 +23,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator import steps
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.server.traffic import Asked
-from orchestrator.team.entry import Origin
-from orchestrator.team.roster import Roster
 
 log = structlog.get_logger()
 
@@ -47,7 +46,7 @@ class Arguments(BaseModel):
 class Client:
     """One connection: who it is and what it may use. ``ages`` are the seconds its re-sent requests have waited."""
 
-    origin: Origin
+    origin: ConnectionOrigin
     kind: str
     role: str  # master | reader | agent | refused
     toolsets: tuple[str, ...]
@@ -71,7 +70,6 @@ class Call:
     """One tools/call: its client, its key for exactly-once, its age, a way to show progress, what the CLI added."""
 
     client: Client
-    roster: Roster
     req: str
     age_s: float
     tell: Callable[[str], None]
@@ -241,7 +239,6 @@ def _barred(tool: Tool) -> Tool:
 async def call_tool(
     tools: Mapping[str, Tool],
     client: Client,
-    roster: Roster,
     ctx: ServerRequestContext[Any, Any],
     params: types.CallToolRequestParams,
 ) -> types.CallToolResult:
@@ -256,7 +253,7 @@ async def call_tool(
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
             req = f"{client.origin.conn}:{key}"
-            call = Call(client, roster, req, age, tell, ctx.meta or {}, ctx.request or Asked(), ctx.session)
+            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or Asked(), ctx.session)
             result = await tool.run(call, arguments)
             steps.passed(f"answer:{params.name}")
             return answered(result)

@@ -8,10 +8,11 @@ from typing import Any
 
 from orchestrator.clock import rfc3339, wait_until
 from orchestrator.core import decide, state, supervise
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import BadRequest, Environment
 from orchestrator.team import reading, trees
 from orchestrator.team.broadcast import Run
-from orchestrator.team.entry import Entry, Origin
+from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.views import meta_of, row, row_of, status_of
@@ -30,7 +31,7 @@ async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | N
 
 async def restart(
     supervisor: Supervisor,
-    origin: Origin,
+    origin: ConnectionOrigin,
     agent_id: str,
     *,
     fresh: bool,
@@ -136,7 +137,9 @@ async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | 
     return meta_of(roster, entry) | {"worktree": await trees.seen(roster, entry)}
 
 
-async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str | None) -> list[dict[str, Any]]:
+async def listed(
+    supervisor: Supervisor, origin: ConnectionOrigin, scope: str, run_id: str | None
+) -> list[dict[str, Any]]:
     """The rows of agent_list; ``current_window`` is the run of the caller's tmux window."""
     roster = supervisor.roster
     entries = list(roster.agents.values())
@@ -162,7 +165,7 @@ async def listed(supervisor: Supervisor, origin: Origin, scope: str, run_id: str
     return [row(roster, entry) for entry in entries] + unreadable
 
 
-async def run_of(supervisor: Supervisor, origin: Origin, run_id: str | None) -> Run:
+async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str | None) -> Run:
     """The named run, else the live one of the caller's window, else the newest that window has had."""
     roster = supervisor.roster
     if run_id is not None:

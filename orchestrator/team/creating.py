@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from orchestrator.clock import rfc3339, wait_until
 from orchestrator.config import PROJECT_FILE
 from orchestrator.core import decide, engines, supervise
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import BadRequest, Environment, OrchestratorError, untrusted
 from orchestrator.processes import environ_of
 from orchestrator.roles import catalogue
@@ -20,7 +21,7 @@ from orchestrator.store.files import confine
 from orchestrator.team import launches, trees
 from orchestrator.team.agents import Tell, end
 from orchestrator.team.broadcast import Run
-from orchestrator.team.entry import Entry, Origin
+from orchestrator.team.entry import Entry
 from orchestrator.team.masters import master_of
 from orchestrator.team.places import Place
 from orchestrator.team.roster import Roster
@@ -61,7 +62,7 @@ POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attem
 
 async def create(
     supervisor: Supervisor,
-    origin: Origin,
+    origin: ConnectionOrigin,
     specs: Sequence[Spec],
     *,
     req: str,
@@ -92,7 +93,7 @@ async def create(
 
 async def _make(
     supervisor: Supervisor,
-    origin: Origin,
+    origin: ConnectionOrigin,
     specs: Sequence[Spec],
     *,
     req: str,
@@ -211,7 +212,7 @@ class _Existing:
 class _Asked:
     """What holds for all agents of one call."""
 
-    origin: Origin
+    origin: ConnectionOrigin
     master: dict[str, Any] | None  # the caller, where it is a CLI that leads
     inherited: dict[str, str]
     only_missing: bool

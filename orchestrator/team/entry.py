@@ -1,7 +1,6 @@
 """One agent in the daemon's memory: its folded state, its open logs, and what is seen of it right now. No rules.
 
-Beside it the two small facts about callers that the team's verbs take: where a connection comes from, and a wait
-under way.
+Beside it a small fact about callers that the team's verbs take: a wait under way.
 """
 
 from __future__ import annotations
@@ -18,19 +17,6 @@ from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.journal import Journal
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a connection comes from, as its hello tells: used to find the master's pane."""
-
-    conn: str
-    cwd: str
-    tmux: str | None = None
-    tmux_pane: str | None = None
-    tty: str | None = None
-    pids: tuple[int, ...] = ()
-    leads: bool = False  # the relay of a CLI that may lead a team: no command line, no hook, no agent
 
 
 @dataclass(eq=False)

@@ -15,13 +15,13 @@ from typing import Any
 import structlog
 
 from orchestrator.clock import call_off, wait_until
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.events import TERMINAL
 from orchestrator.core.screens import Screen
 from orchestrator.errors import OrchestratorError
 from orchestrator.team.broadcast import Run
-from orchestrator.team.entry import Origin
 from orchestrator.team.masters import Leader, master_of
 from orchestrator.team.parking import Channel, Heard
 from orchestrator.team.roster import Roster
@@ -59,7 +59,7 @@ class Leading:
         self._closed = True
         await call_off(self._tasks)
 
-    async def heard(self, origin: Origin, channel: Channel, heard: Heard) -> None:
+    async def heard(self, origin: ConnectionOrigin, channel: Channel, heard: Heard) -> None:
         """Take one event of a CLI that is no agent's; answered at once unless it leads a live run that is at work."""
         if self._closed:
             return
@@ -88,7 +88,7 @@ class Leading:
 
     # -- who leads ----------------------------------------------------------------------------------------------
 
-    def _leader(self, origin: Origin) -> Leader | None:
+    def _leader(self, origin: ConnectionOrigin) -> Leader | None:
         """The master whose CLI has started this hook; at most a shell stands between it and one of the two."""
         return next((one for one in self._leaders() if _same_cli(origin.pids, one.origin.pids)), None)
 

@@ -16,9 +16,10 @@ import structlog
 
 from orchestrator import processes
 from orchestrator.clock import call_off, elapse
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import OrchestratorError
 from orchestrator.team.broadcast import Run
-from orchestrator.team.entry import Entry, Origin
+from orchestrator.team.entry import Entry
 from orchestrator.team.places import Place
 from orchestrator.team.roster import Roster
 from orchestrator.team.windows import Windows
@@ -36,10 +37,10 @@ class Leader:
     """A master's connection: the name of its CLI and where it comes from."""
 
     name: str
-    origin: Origin
+    origin: ConnectionOrigin
 
 
-def master_of(origin: Origin, client: str) -> dict[str, Any] | None:
+def master_of(origin: ConnectionOrigin, client: str) -> dict[str, Any] | None:
     """The CLI behind a master's connection, as run.json names it; None for any other connection or when it is gone.
 
     The parent of the relay; where that is a shell which runs one command for the CLI, the shell's parent.
@@ -130,7 +131,7 @@ class Masters:
             self._used[conn].discard(run.run_id)
             log.warning("a run's master was not noted", run=run.run_id, **error.as_dict())
 
-    async def _place_in(self, run: Run, origin: Origin) -> Place | None:
+    async def _place_in(self, run: Run, origin: ConnectionOrigin) -> Place | None:
         """The connection's pane if it is in the run's window."""
         place = await self._windows.place_of(origin, make=False)
         return place if place is not None and await self._windows.run_at(place) is run else None

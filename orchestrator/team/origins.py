@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from orchestrator.core import engines
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import Environment
 from orchestrator.processes import command_of, environ_of
-from orchestrator.team.entry import Origin
 from orchestrator.term import panes, tmux
 from orchestrator.term.panes import PaneInfo
 from orchestrator.term.tmux import Socket
 
 
-def socket_of(origin: Origin) -> Socket | None:
+def socket_of(origin: ConnectionOrigin) -> Socket | None:
     """The tmux server the master runs in: by its own environment, else by an ancestor's; None outside tmux."""
     value = origin.tmux
     if not value:
@@ -22,7 +22,7 @@ def socket_of(origin: Origin) -> Socket | None:
     return tmux.from_env(value) if value else None
 
 
-def pane_of(socket: Socket, origin: Origin) -> PaneInfo | None:
+def pane_of(socket: Socket, origin: ConnectionOrigin) -> PaneInfo | None:
     """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None when its server is gone.
 
     Environment ``pane_unknown`` for a CLI's background process that serves several panes: what its environment
@@ -39,7 +39,7 @@ def pane_of(socket: Socket, origin: Origin) -> PaneInfo | None:
         return None
 
 
-def _shared_process(origin: Origin) -> str | None:
+def _shared_process(origin: ConnectionOrigin) -> str | None:
     patterns = [row.shared_process for row in engines.ENGINES.values() if row.shared_process]
     commands = (command_of(pid) for pid in origin.pids)
     return next((one for one in commands if any(re.search(pattern, one) for pattern in patterns)), None)

@@ -18,10 +18,10 @@ import structlog
 from orchestrator import project, steps
 from orchestrator.clock import elapse, rfc3339
 from orchestrator.core import decide
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, new_run
-from orchestrator.team.entry import Origin
 from orchestrator.team.roster import Roster
 from orchestrator.term import borders, members, panes, splits, tmux
 from orchestrator.term.panes import PaneInfo
@@ -53,14 +53,14 @@ class Places:
 
     # -- finding the window -------------------------------------------------------------------------------------
 
-    async def place_of(self, origin: Origin, *, make: bool) -> Place | None:
+    async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> Place | None:
         """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
 
         With ``make`` the detached session is created once when there is none; else None.
         """
         return await asyncio.to_thread(self._place_of, origin, make)
 
-    def _place_of(self, origin: Origin, make: bool) -> Place | None:
+    def _place_of(self, origin: ConnectionOrigin, make: bool) -> Place | None:
         socket = origins.socket_of(origin)
         if socket is not None:
             pane = origins.pane_of(socket, origin)
@@ -249,7 +249,7 @@ class Places:
             raise
         return ""
 
-    async def go_on_at(self, run: Run, origin: Origin) -> None:
+    async def go_on_at(self, run: Run, origin: ConnectionOrigin) -> None:
         """See that the run has a window: its own, else the caller's; Conflict when another team works in that."""
         async with self._making:
             if not await self._gone(run):

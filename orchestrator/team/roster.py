@@ -38,7 +38,7 @@ PUBLISH_AFTER_S = 0.005
 """What ends within these few milliseconds in a team shares one write and one sync of the broadcast."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Roster:
     """All agents and runs of one project.
 

@@ -19,10 +19,10 @@ import orjson
 import structlog
 
 from orchestrator import project, steps
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.store.files import failure, read_json, replace
 from orchestrator.team.broadcast import Run
-from orchestrator.team.entry import Origin
 from orchestrator.team.roster import Roster
 from orchestrator.team.windows import Windows, lines_wanted
 from orchestrator.term import borders, members, panes, splits, tmux
@@ -63,7 +63,7 @@ class Showing:
         self._one = asyncio.Lock()  # one change at a time: tmux does no two at once either
         self._work: set[asyncio.Task[Any]] = set()
 
-    async def show(self, origin: Origin, title: str, mark: str, argv: list[str]) -> str | None:
+    async def show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
         """Run ``argv`` in a pane of the caller's window and answer its id; None where that cannot be.
 
         ``mark`` names one member and no other ever. Never raises. Who is called off while it waits may still get the
@@ -101,7 +101,7 @@ class Showing:
 
     # -- showing ------------------------------------------------------------------------------------------------
 
-    async def _show(self, origin: Origin, title: str, mark: str, argv: list[str]) -> str | None:
+    async def _show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
         windows = self._windows
         place = await windows.place_of(origin, make=False)
         if place is None or place.detached:

@@ -6,12 +6,12 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.core import supervise
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.toolsets import GSD
 from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.server import agent_queries
 from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.team import launches, tasks
-from orchestrator.team.entry import Origin
 from tests.team import Team
 
 
@@ -52,7 +52,14 @@ def offered(*tools):
 
 def client(agent_id="a1", epoch=1, secret="s"):
     return Client(
-        Origin("c", "/p"), "relay", "agent", ("agent",), agent_id=agent_id, epoch=epoch, secret=secret, env={}
+        ConnectionOrigin("c", "/p"),
+        "relay",
+        "agent",
+        ("agent",),
+        agent_id=agent_id,
+        epoch=epoch,
+        secret=secret,
+        env={},
     )
 
 
@@ -65,7 +72,7 @@ async def an_agent(team, *, toolsets=("gsd",), name="a1", **options):
 
 async def asks(team, who, tool=TOOL.name, tools=None):
     found = agent_queries.tools(team.roster, who, tools or offered())[tool]
-    return await found.run(Call(who, team.roster, "c:1", 0.0, print), Nothing())
+    return await found.run(Call(who, "c:1", 0.0, print), Nothing())
 
 
 @pytest.mark.anyio

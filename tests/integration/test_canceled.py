@@ -10,11 +10,11 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.clock import Signal
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import traffic
 from orchestrator.server.session import build, serve
 from orchestrator.server.toolset import Arguments, Client, Tool
 from orchestrator.server.traffic import Asked, Incoming, Traffic
-from orchestrator.team.entry import Origin
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +105,7 @@ async def talking(era, tmp_path):
 
     tool = Tool("hold", "Hold", "Holds.", Given, Answer, run)
     team = Team(tmp_path)
-    client = Client(Origin("c", "/"), "relay", "master", ("team",))
+    client = Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",))
     server, resources = build(client, team.roster, {"hold": tool}, {})
     ours, theirs = socket.socketpair()
     ours.setblocking(False)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core import supervise
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import Screen
 from orchestrator.team import tasks
-from orchestrator.team.entry import Origin
 from orchestrator.team.leading import LOOK_EVERY_S, Leader, Leading
 from orchestrator.team.parking import Heard
 from tests.parked import ROW, Line
@@ -47,7 +47,7 @@ class FakeWindows:
 class Scene:
     def __init__(self, team):
         self.team, self.windows = team, FakeWindows(team)
-        self.leaders = [Leader(LEADS, Origin("c1", "/", pids=(CLI, 300, 200)))]
+        self.leaders = [Leader(LEADS, ConnectionOrigin("c1", "/", pids=(CLI, 300, 200)))]
         self.leading = Leading(team.roster, self.windows, lambda: self.leaders)
 
     async def begin(self):
@@ -57,7 +57,7 @@ class Scene:
 
     async def tell(self, event="Stop", pids=(CLI, 300), **data):
         line = Line()
-        await self.leading.heard(Origin("h", "/", pids=pids), line.channel, Heard(event, "s", data))
+        await self.leading.heard(ConnectionOrigin("h", "/", pids=pids), line.channel, Heard(event, "s", data))
         await settle()
         return line
 

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from orchestrator import processes
 from orchestrator.core import decide
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.documents import RunFile
 from orchestrator.errors import Environment
 from orchestrator.store import files
-from orchestrator.team.entry import Origin
 from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
 from orchestrator.team.places import Place
 from orchestrator.team.windows import Windows
@@ -46,7 +46,7 @@ class Cli:
     def __init__(self, name, window="run-1"):
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         self.window = window
-        self.leader = Leader(name, Origin(name, "/", pids=(self.process.pid,), leads=True))
+        self.leader = Leader(name, ConnectionOrigin(name, "/", pids=(self.process.pid,), leads=True))
         self.facts = master_of(self.leader.origin, name)
 
     def die(self):
@@ -254,7 +254,7 @@ async def test_who_uses_the_run_is_asked_for_once_and_another_one_has_been_told_
 @pytest.mark.anyio
 async def test_the_command_line_is_no_master(scene):
     shell = scene.cli("shell")
-    shell.leader = Leader("orchestrator-cli", Origin("shell", "/", pids=shell.leader.origin.pids))
+    shell.leader = Leader("orchestrator-cli", ConnectionOrigin("shell", "/", pids=shell.leader.origin.pids))
     await scene.masters.used(shell.leader, scene.run)
     assert scene.run.file["master"] == scene.first.facts
     assert master_of(shell.leader.origin, "x") is None
@@ -283,17 +283,17 @@ def test_a_shell_that_carries_one_command_for_a_cli_is_not_the_cli(monkeypatch):
     typed = subprocess.Popen(["sh"], stdin=subprocess.PIPE)
     try:
         found = {
-            one.pid: master_of(Origin("c", "/", pids=(one.pid, us), leads=True), "x")["pid"]
+            one.pid: master_of(ConnectionOrigin("c", "/", pids=(one.pid, us), leads=True), "x")["pid"]
             for one in (shell, loose, typed)
         }
         assert found == {shell.pid: us, loose.pid: loose.pid, typed.pid: typed.pid}
-        alone = master_of(Origin("c", "/", pids=(shell.pid,), leads=True), "x")
+        alone = master_of(ConnectionOrigin("c", "/", pids=(shell.pid,), leads=True), "x")
         assert alone == {"pid": shell.pid, "start": processes.start_time(shell.pid), "client": "x"}
     finally:
         for one in (shell, loose, typed):
             one.communicate()
-    assert master_of(Origin("c", "/", pids=(shell.pid,), leads=True), "x") is None
-    assert master_of(Origin("c", "/", leads=True), "x") is None
+    assert master_of(ConnectionOrigin("c", "/", pids=(shell.pid,), leads=True), "x") is None
+    assert master_of(ConnectionOrigin("c", "/", leads=True), "x") is None
 
 
 # -- on the real daemon ---------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 from orchestrator import processes, project
 from orchestrator.cli import rundirs
 from orchestrator.core import decide, supervise
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.errors import Environment
-from orchestrator.team.entry import Origin
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
 from orchestrator.term import members, panes, splits, tmux
@@ -45,7 +45,7 @@ class Scene:
 
     def origin_in(self, pane):
         facts = self.server.show(pane, "#{socket_path},#{pid},0")
-        return Origin(conn="c", cwd=str(self.stage.root), tmux=facts, tmux_pane=pane)
+        return ConnectionOrigin(conn="c", cwd=str(self.stage.root), tmux=facts, tmux_pane=pane)
 
     def another_daemon(self):
         """As after a kill -9: nothing is known but what was written down."""
@@ -316,16 +316,19 @@ async def test_no_room_means_no_pane_and_an_unchanged_window(make_scene):
 
 async def test_outside_tmux_nothing_is_shown_and_no_session_is_made(make_scene):
     scene = make_scene(started=False)
-    outside = Origin(conn="c", cwd=str(scene.stage.root))
+    outside = ConnectionOrigin(conn="c", cwd=str(scene.stage.root))
     assert await scene.show("m1", origin=outside) is None
     with pytest.raises(Environment):
         scene.server.run("list-sessions")
-    assert await scene.show("m1", origin=Origin(conn="c", cwd="/", tmux="/none/such,1,0", tmux_pane="%0")) is None
+    assert (
+        await scene.show("m1", origin=ConnectionOrigin(conn="c", cwd="/", tmux="/none/such,1,0", tmux_pane="%0"))
+        is None
+    )
     assert scene.record() == []
 
 
 async def test_a_session_of_our_own_is_no_place_of_a_caller_outside_tmux(scene):
-    outside = Origin(conn="c", cwd=str(scene.stage.root))
+    outside = ConnectionOrigin(conn="c", cwd=str(scene.stage.root))
     await scene.windows.place_of(outside, make=True)
     assert await scene.show("m1", origin=outside) is None
     assert scene.members() == {}
@@ -411,7 +414,7 @@ SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
 from orchestrator import steps
-from orchestrator.team.entry import Origin
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
 from tests.team import Team
@@ -425,7 +428,7 @@ async def main():
         if word.startswith("hide "):
             await showing.hide("", word[5:])
         else:
-            await showing.show(Origin(**origin), word, word, ["env", "cat"])
+            await showing.show(ConnectionOrigin(**origin), word, word, ["env", "cat"])
     steps.passed("done")
 
 asyncio.run(main())

@@ -11,12 +11,12 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from orchestrator.clock import Signal
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import traffic
 from orchestrator.server.resources import Resources
 from orchestrator.server.session import serve
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, Stalled, TooLong, Traffic, drained
-from orchestrator.team.entry import Origin
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -212,7 +212,7 @@ async def test_a_subscriber_that_does_not_read_costs_one_cue_however_much_change
             if len(told) == 1:
                 await taken.arm()
 
-    client = Client(Origin("c", "/", None, None, None, ()), "relay", "master", ("team",))
+    client = Client(ConnectionOrigin("c", "/", None, None, None, ()), "relay", "master", ("team",))
     one = Resources(client, team.roster)
     one._subscribed["agent://a1/outbox"] = Session()
     for _ in range(200):

@@ -11,13 +11,13 @@ import socket
 import mcp_types as types
 import pytest
 
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import agent_tools, traffic
 from orchestrator.server.session import build, serve
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming
 from orchestrator.server.turns import Turns, is_wait
 from orchestrator.team import tasks
-from orchestrator.team.entry import Origin
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -35,9 +35,9 @@ class Line:
     """An agent's connection, served as the daemon serves it."""
 
     def __init__(self, team, agent_id, turns):
-        client = Client(Origin(agent_id, "/"), "relay", "agent", (), agent_id=agent_id, epoch=1, secret="s")
+        client = Client(ConnectionOrigin(agent_id, "/"), "relay", "agent", (), agent_id=agent_id, epoch=1, secret="s")
         self.agent_id, self.turns = agent_id, turns
-        self.server, _ = build(client, team.roster, agent_tools.TOOLS, {})
+        self.server, _ = build(client, team.roster, agent_tools.build(team.roster), {})
 
     async def open(self, stack):
         ours, theirs = socket.socketpair()

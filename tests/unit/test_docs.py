@@ -16,7 +16,7 @@ from orchestrator.core.engines import ENGINES
 from orchestrator.errors import CODES, EXIT_CODES
 from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION, VERSION
-from orchestrator.server import agent_tools, gsd_prompts
+from orchestrator.server import gsd_prompts
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.store.lines import encode
@@ -26,7 +26,7 @@ from tools import docs
 
 ROOT = docs.ROOT
 PAGES = docs.pages()
-TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **docs.gsd(), **agent_tools.TOOLS}
+TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **docs.gsd(), **docs.agent()}
 COMMANDS = dict(docs.commands())
 GROUPS = typer.main.get_command(app).commands
 STATUSES = (
@@ -114,7 +114,7 @@ def test_every_tool_has_its_place_in_the_tables_of_promises(page):
     wanted = (
         TOOLS
         if page == "docs/resent-calls.md"
-        else {name: tool for name, tool in TOOLS.items() if name not in agent_tools.TOOLS}
+        else {name: tool for name, tool in TOOLS.items() if name not in docs.agent()}
     )
     assert [name for name in wanted if f"`{name}`" not in rows] == []
 

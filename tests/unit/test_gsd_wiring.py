@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import gsd_wiring
 from orchestrator.server.gsd_wiring import GsdWiring, Questions
 from orchestrator.server.toolset import Call, Client
-from orchestrator.team.entry import Origin
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Fake:
 
 
 def client(**more):
-    return Client(Origin("c", "/work", None, None, None, ()), "relay", "master", ("gsd",), **more)
+    return Client(ConnectionOrigin("c", "/work", None, None, None, ()), "relay", "master", ("gsd",), **more)
 
 
 async def test_a_question_carries_the_connections_own_place():
@@ -67,7 +67,7 @@ async def test_a_call_that_lasts_says_what_it_waits_for(monkeypatch):
     fake = wiring.reader = Fake()
     fake.go.clear()
     tool = wiring.tools(client())["gsd_phase_status"]
-    call = Call(client(), None, "r", 0.0, told.put_nowait)
+    call = Call(client(), "r", 0.0, told.put_nowait)
     running = asyncio.create_task(tool.run(call, tool.arguments()))
     assert "reading" in await told.get()
     fake.go.set()

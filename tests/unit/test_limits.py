@@ -1,20 +1,18 @@
 """How long a call may wait: what clients are known to allow, what a relay was told, what the user has set."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from orchestrator.config import load
 from orchestrator.config_keys import env_name
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.engines import ENGINES, call_limit_s
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_tools import poll_cap_s
-from orchestrator.server.toolset import Call, Client
-from orchestrator.team.entry import Origin
+from orchestrator.server.toolset import Client
 
 
 def client(name, told=None):
-    return Client(Origin("c", "/"), "relay", "master", ("team",), name=name, call_limit_s=told)
+    return Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",), name=name, call_limit_s=told)
 
 
 @pytest.mark.parametrize(
@@ -63,5 +61,5 @@ def test_the_limit_that_a_relay_was_told_wins_and_leaves_half_where_it_is_short(
 )
 def test_a_poll_lasts_as_long_as_the_client_allows_unless_the_user_has_set_a_cap(name, told, config, cap_s, tmp_path):
     env = {env_name(key): str(value) for key, value in config.items()}
-    roster = SimpleNamespace(config=lambda: load(tmp_path, env, {}, tmp_path).config)
-    assert poll_cap_s(Call(client(name, told), roster, "r", 0.0, print)) == cap_s
+    settings = load(tmp_path, env, {}, tmp_path).config
+    assert poll_cap_s(settings, client(name, told)) == cap_s
