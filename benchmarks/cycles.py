@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import SystemClock
+from orchestrator.base.clock import SystemClock
 from orchestrator.store.syncer import Syncer
 from orchestrator.team import tasks
 from tests.team import Team

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.relays import Project
 from benchmarks.wire import Wire
-from orchestrator.clock import SystemClock
+from orchestrator.base.clock import SystemClock
 from orchestrator.spawn.model import Ask, Reply
 from orchestrator.spawn.openrouter import ModelApi
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orchestrator import config
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.roles import catalogue
 from orchestrator.roles.files import printable
 from orchestrator.squad import settings, template

@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import KEYS, Config, acts, class_of, env_name, unit
-from orchestrator.errors import BadRequest
 from orchestrator.trust.allowed import Allowed
 
 DEFAULT = "default"

@@ -152,7 +152,7 @@ def _count_start(directory: Path) -> None:
 
 
 def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any]:
-    """The wire form of an error of ``orchestrator.errors``, whose table knows kind and code."""
+    """The wire form of an error of ``orchestrator.base.errors``, whose table knows kind and code."""
     return {"kind": kind, "code": code, "message": message, "next_step": next_step}
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from orchestrator import steps
-from orchestrator.errors import BadRequest
+from orchestrator.base import failpoints
+from orchestrator.base.errors import BadRequest
 from orchestrator.trust.provenance import Provenance
 from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
 from orchestrator.worker_link import Ended, Link, Refused
@@ -67,7 +67,7 @@ class Worker:
                 continue
             command = answer["command"]
             if command["kind"] == "stop":
-                steps.passed("worker:stop")
+                failpoints.passed("worker:stop")
                 self._pane.say(f"{self._me.agent_id}: stopped by the master, goodbye")
                 return 0
             try:
@@ -86,16 +86,16 @@ class Worker:
             raise Ended(f"the daemon speaks of a command this version does not know: {kind!r}", 3)
         key = (task_id, attempt)
         if key not in self._outcomes:
-            steps.passed("worker:ack:before")
+            failpoints.passed("worker:ack:before")
             told = await self._emit("ack", task_id)
-            steps.passed("worker:ack:after")
+            failpoints.passed("worker:ack:after")
             self._outcomes[key] = await self._outcome(command, task_id, attempt, told)
             while len(self._outcomes) > KEPT_OUTCOMES:
                 del self._outcomes[next(iter(self._outcomes))]
         kind, payload = self._outcomes[key]
-        steps.passed("worker:end:before")
+        failpoints.passed("worker:end:before")
         await self._emit(kind, task_id, payload)
-        steps.passed("worker:end:after")
+        failpoints.passed("worker:end:after")
 
     async def _outcome(
         self, command: Mapping[str, Any], task_id: str, attempt: int, told: Mapping[str, Any]
@@ -114,7 +114,7 @@ class Worker:
         try:
             try:
                 self._running = self._start(job, command.get("payload"), log)
-                steps.passed("worker:started")
+                failpoints.passed("worker:started")
             except (OSError, ValueError) as error:
                 self._pane.say(f"── {task_id}: cannot start: {error}", "31")
                 return "error", {"code": "start_failed", "message": f"the command could not be started: {error}"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd import pages
 from orchestrator.gsd.intelligence import Intelligence
 from tests import gsd_trees

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator import steps
+from orchestrator.base import failpoints
 from orchestrator.team import tasks
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.collecting import Collecting
@@ -68,7 +68,7 @@ class Life:
         run.save()
 
     def at(self) -> str:
-        from orchestrator.clock import rfc3339
+        from orchestrator.base.clock import rfc3339
 
         return rfc3339(self.clock.now())
 
@@ -89,7 +89,7 @@ class Life:
 def dying(monkeypatch: Any, kind: str, at: int = 0) -> Counted:
     """Die at the ``at``-th step of that kind; 0: only count."""
     counted = Counted(kind, at)
-    monkeypatch.setattr(steps, "passed", counted)
+    monkeypatch.setattr(failpoints, "passed", counted)
     return counted
 
 

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 import jsonschema
 
+from orchestrator.base.errors import Environment
 from orchestrator.config_keys import Config
 from orchestrator.core.documents import SCHEMAS
-from orchestrator.errors import Environment
 from tests import trusting
 from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer

@@ -23,12 +23,12 @@ import orjson
 import typer
 
 from orchestrator import launch, relay, requests
+from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.cli.app import app
 from orchestrator.config_keys import Config, class_of, env_name, unit
 from orchestrator.core import decide, documents, events, state, supervise
 from orchestrator.core.engine import Engine, Headless, Launch, Once
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION
 from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.facts import facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json, RunId
-from orchestrator.errors import BadRequest
 
 READY_WAIT_S = 110.0  # the most that any configuration lets agent_create wait
 DELETE_WAIT_S = 120.0

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.cli import (
     agents,
     config_cmd,
@@ -42,7 +43,6 @@ from orchestrator.cli import (
     worktree,
 )
 from orchestrator.cli.options import Json
-from orchestrator.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 
 BUG = 70
 INTERRUPTED = 130

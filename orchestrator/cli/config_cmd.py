@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, Settings
-from orchestrator.errors import untrusted_note
 from orchestrator.project import PER_CONNECTION
 
 NOTE = "values come from the env block of each MCP client's server entry, and hold for that connection only"

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.cli import options, output
 from orchestrator.cli.link import START_S, Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
-from orchestrator.errors import Conflict, Environment, NotReady
 from orchestrator.project import Project
 from orchestrator.trust import lock_word
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import project
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
 from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
 from orchestrator.cli.demo_place import Place, checkout, end, environment, kept, prepare
 from orchestrator.cli.link import error_from
-from orchestrator.errors import OrchestratorError
 from orchestrator.trust.state_dir import VARIABLE
 
 if TYPE_CHECKING:

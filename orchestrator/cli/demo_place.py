@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator import project
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.cli import doctor_clis, doctor_stale, options, output
 from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.finding import Finding, of_error
 from orchestrator.cli.link import Link, failed_start, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.project import Project
 from orchestrator.trust import lock_word
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli.finding import Finding, of_error
-from orchestrator.errors import OrchestratorError
 from orchestrator.project import Project
 
 PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import project
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.cli.demo_place import Place, end
 from orchestrator.cli.finding import Finding
 from orchestrator.cli.link import Link
-from orchestrator.errors import BadRequest, OrchestratorError
 
 if TYPE_CHECKING:
     from orchestrator.core.engine import Engine

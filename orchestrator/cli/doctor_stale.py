@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator import project
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli.finding import Finding
-from orchestrator.errors import OrchestratorError
 from orchestrator.project import Project
 
 OVER = {"deleted", "failed"}

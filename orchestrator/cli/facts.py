@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator import project
+from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.cli.link import Link
-from orchestrator.errors import NotReady, OrchestratorError
 from orchestrator.project import Project
 
 PAGE = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.base.errors import Corrupt, OrchestratorError
 
 
 @dataclass

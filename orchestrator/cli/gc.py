@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output, rundirs
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import BadRequest, Environment
 
 GC_S = 600.0
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
-from orchestrator.errors import BadRequest
 
 if TYPE_CHECKING:
     from orchestrator.gsd.intelligence import Intelligence

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import project
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import output
-from orchestrator.errors import BadRequest
 
 if TYPE_CHECKING:
     from orchestrator.gsd.place import Asking

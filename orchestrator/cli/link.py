@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator import project, reach
-from orchestrator.errors import (
+from orchestrator.base.errors import (
     CODES,
     BadRequest,
     Conflict,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.project import MEMBER_ENV
 from orchestrator.trust import launched
 

@@ -15,8 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator import project, steps
-from orchestrator.errors import Environment
+from orchestrator import project
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Environment
 from orchestrator.project import Project
 
 _KNOWN = re.compile(
@@ -93,7 +94,7 @@ def _one(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, A
         # The lock last: while it has its name, nobody else gets in.
         for path in sorted(directory.iterdir(), key=lambda path: path.name == project.LOCK):
             path.unlink()
-            steps.passed("gc:run-directory-file")
+            failpoints.passed("gc:run-directory-file")
         with contextlib.suppress(FileNotFoundError):
             directory.rmdir()
     except OSError as error:

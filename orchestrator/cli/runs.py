@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.project import Project
 
 

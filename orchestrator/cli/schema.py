@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import data
+from orchestrator.base import package_data
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 
 
 def schema(
     name: Annotated[
-        str, typer.Argument(help="Which schema; without it, the names.", autocompletion=data.schema_names)
+        str, typer.Argument(help="Which schema; without it, the names.", autocompletion=package_data.schema_names)
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -23,13 +23,13 @@ def schema(
     Without a name, the names of all.
     """
     if not name:
-        names = data.schema_names()
+        names = package_data.schema_names()
         if as_json:
             output.print_json({"schemas": names})
         else:
             output.say("\n".join(names))
         return
-    found = data.schema(name)
+    found = package_data.schema(name)
     if as_json:
         output.print_json(found)
     else:

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
-from orchestrator.errors import BadRequest, NotReady
 
 EXAMPLE = (
     "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\n"

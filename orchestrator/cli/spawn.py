@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
 from orchestrator.cli import options, output, spawn_live, trust
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
 
 WAIT_MS = 20_000
 """One look of ``result --wait``; it looks again until the run has ended."""

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
-from orchestrator.errors import BadRequest
 
 LOOK_MS = 1000
 """How often the command line looks at a squad: a human watches."""

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.cli import options, output
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json
-from orchestrator.errors import BadRequest, Conflict
 
 TERMINAL = ("result", "error", "canceled")
 ENDED = ("failed", "deleted")

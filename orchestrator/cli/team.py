@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.cli import daemon, options, output, trust
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
 from orchestrator.cli.facts import facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
-from orchestrator.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.project import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Self
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import output
-from orchestrator.errors import BadRequest
 
 ANSWER_MAX = 4096
 NARROWEST = 20

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base.errors import BadRequest, Conflict, Environment, untrusted
 from orchestrator.cli import options, output
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
-from orchestrator.errors import BadRequest, Conflict, Environment, untrusted
 from orchestrator.project import Project
 
 ROUNDS = 5

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import EXIT_CODES, Corrupt
 from orchestrator.cli import options, output
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, RunId
-from orchestrator.errors import EXIT_CODES, Corrupt
 from orchestrator.project import Project
 from orchestrator.trust import lock_word
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.core.engine import APPROVALS, Engine
 from orchestrator.core.rows import claude, codex, gemini, opencode, others
-from orchestrator.errors import BadRequest
 
 OWN_VARIABLES = (
     "ORCHESTRATOR_AGENT_ID",

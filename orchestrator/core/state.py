@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from orchestrator.base.errors import Corrupt
 from orchestrator.core.events import TERMINAL
-from orchestrator.errors import Corrupt
 
 # (state of the task, outbox record) -> state. "queued" is entered by the inbox record `task`.
 TASK_EDGES: dict[tuple[str, str], str] = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from orchestrator.base.errors import Conflict
 from orchestrator.core.drafts import asked, ended, happened
 from orchestrator.core.events import Draft
 from orchestrator.core.state import Agent, Task
-from orchestrator.errors import Conflict
 
 
 def unsettled(agent: Agent) -> bool:

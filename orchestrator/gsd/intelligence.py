@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd import place
 from orchestrator.gsd.place import Asking
 from orchestrator.gsd.projects import Changed, Projects

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.place import NO_PROJECT
 from orchestrator.gsd.planning import plan_answers

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from orchestrator.errors import Environment, OrchestratorError
+from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.gsd.intelligence import Intelligence
 from orchestrator.gsd.place import Asking
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from watchfiles import watch
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.gsd.index import stale
 from orchestrator.gsd.intel.files import inside
 from orchestrator.gsd.intel.reading import IntelStore

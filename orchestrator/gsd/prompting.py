@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.package_data import prompt as template
 from orchestrator.core.prompts import render
-from orchestrator.data import prompt as template
-from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.model import Phase, Plan, Requirement
 from orchestrator.gsd.place import NO_PROJECT

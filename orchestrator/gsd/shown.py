@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 
 CODE_CHARS = 200
 ASKED_CHARS = 2000

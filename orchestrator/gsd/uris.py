@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 
 MARKDOWN, JSON, PLAIN = "text/markdown", "application/json", "text/plain"
 

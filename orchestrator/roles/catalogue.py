@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.core.engine import APPROVALS, Engine
 from orchestrator.core.toolsets import READ_ONLY
-from orchestrator.errors import BadRequest
 from orchestrator.roles import files, heads
 from orchestrator.roles.files import OWN, Folder
 from orchestrator.roles.heads import Unusable

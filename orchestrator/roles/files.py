@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import data
-from orchestrator.errors import BadRequest
+from orchestrator.base import package_data
+from orchestrator.base.errors import BadRequest
 from orchestrator.roles.heads import Unusable
 
 OWN = ".agents/roles"
@@ -57,7 +57,7 @@ def folders(root: Path, directory: str = "") -> tuple[Folder, ...]:
         return (_given(root, directory),)
     real = os.path.realpath(root)
     own = (Folder(label, os.path.join(root, label), ending, real) for label, ending in FOLDERS.items())
-    return (*own, Folder(SHIPPED, str(data.roles()), ".md"))
+    return (*own, Folder(SHIPPED, str(package_data.roles()), ".md"))
 
 
 def _given(root: Path, directory: str) -> Folder:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from orchestrator.clock import Clock, SystemClock, elapse
-from orchestrator.errors import BadRequest
+from orchestrator.base.clock import Clock, SystemClock, elapse
+from orchestrator.base.errors import BadRequest
 from orchestrator.roles import catalogue, files
 from orchestrator.roles.catalogue import Broken, Found
 from orchestrator.trust.allowed import Allowed

@@ -27,9 +27,10 @@ from typing import Any
 import structlog
 
 from orchestrator import project
-from orchestrator.clock import SystemClock, elapse, rfc3339
+from orchestrator.base.clock import SystemClock, elapse, rfc3339
+from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.config_watch import ConfigState, watch
-from orchestrator.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
 from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.logs import configure_log
@@ -57,7 +58,6 @@ from orchestrator.team.supervisor import Supervisor
 from orchestrator.team.wake import Waker
 from orchestrator.team.windows import Windows
 from orchestrator.trust import lock_word
-from orchestrator.trust.descent import OF_OURS
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from orchestrator.errors import BadRequest, Conflict, Environment
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.project import (
     FAILED,
     INSTALL,

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import orjson
 
 from orchestrator import project
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import BadRequest, OrchestratorError
 from orchestrator.server.door import Hello
 from orchestrator.server.peers import Peer, Rights
 from orchestrator.server.toolset import Client

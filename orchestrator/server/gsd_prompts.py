@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import mcp_types as types
 from mcp.server.session import ServerSession
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.server.gsd_wiring import Questions
 
 WHO = {

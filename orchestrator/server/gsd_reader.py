@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator.clock import call_off
-from orchestrator.errors import CODES, BadRequest, Environment, OrchestratorError
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.project import own_command
 from orchestrator.server.traffic import BUFFER, Incoming, TooLong
 

@@ -16,7 +16,7 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.server.gsd_reader import Reader
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.toolset import Call, Client, Tool

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import orjson
 import structlog
 
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import OrchestratorError
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, drained
 from orchestrator.team import tasks

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from orchestrator.base.errors import BadRequest, untrusted_note
 from orchestrator.config import PROJECT_FILE
 from orchestrator.config_keys import Config
-from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_models import (
     BroadcastArguments,

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from orchestrator import project
-from orchestrator.errors import BadRequest, OrchestratorError
-from orchestrator.processes import environ_of, start_time
+from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.platform.ancestry import OF_OURS, lines_of
+from orchestrator.base.platform.processes import environ_of, start_time
 from orchestrator.server.door import HasOptions, Hello, peer
 from orchestrator.team.roster import Roster
-from orchestrator.trust.descent import OF_OURS, lines_of
 from orchestrator.trust.launched import Launched
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 

@@ -21,7 +21,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from orchestrator.errors import BadRequest, OrchestratorError
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.server import gsd_resources
 from orchestrator.server.gsd_wiring import Questions
 from orchestrator.server.toolset import Client

@@ -21,11 +21,11 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ConfigDict
 
 from orchestrator import project
-from orchestrator.clock import call_off
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.package_data import prompt
 from orchestrator.core.prompts import queries_rule, render, worktree_rule
 from orchestrator.core.toolsets import tools_of
-from orchestrator.data import prompt
-from orchestrator.errors import OrchestratorError
 from orchestrator.requests import BUSY, INVALID_REQUEST, Refused
 from orchestrator.server import gsd_prompts
 from orchestrator.server.gsd_wiring import TOOLSET, Questions

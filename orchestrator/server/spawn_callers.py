@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import Clock, Signal, wait_until
+from orchestrator.base.clock import Clock, Signal, wait_until
+from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.config_keys import Config
 from orchestrator.core import engines
-from orchestrator.errors import NotReady, OrchestratorError
 from orchestrator.roles.catalogue import Found, Role
 from orchestrator.server.squad_tools import environment_of
 from orchestrator.server.toolset import Client

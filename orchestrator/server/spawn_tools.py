@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.base.errors import BadRequest, untrusted_note
 from orchestrator.config import PROJECT_FILE
-from orchestrator.errors import BadRequest, untrusted_note
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.clock import call_off
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.roles.library import Library
 from orchestrator.server.toolset import Client, Tool
 from orchestrator.spawn.place import has_open_runs, home_of

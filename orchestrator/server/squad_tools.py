@@ -16,11 +16,11 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.base.platform.processes import environ_of
 from orchestrator.config import PROJECT_FILE
 from orchestrator.config_keys import Config
 from orchestrator.core import engines
-from orchestrator.errors import BadRequest, untrusted_note
-from orchestrator.processes import environ_of
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s

@@ -22,9 +22,9 @@ from mcp.server.session import ServerSession
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from orchestrator import steps
+from orchestrator.base import failpoints
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.server.traffic import Asked
 
 log = structlog.get_logger()
@@ -255,7 +255,7 @@ async def call_tool(
             req = f"{client.origin.conn}:{key}"
             call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or Asked(), ctx.session)
             result = await tool.run(call, arguments)
-            steps.passed(f"answer:{params.name}")
+            failpoints.passed(f"answer:{params.name}")
             return answered(result)
     except OrchestratorError as error:
         return refused(error)

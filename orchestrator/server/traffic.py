@@ -16,7 +16,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
-from orchestrator.clock import Signal
+from orchestrator.base.clock import Signal
 from orchestrator.wire import Cut, Lines
 
 MAX_LINE = 64 << 20

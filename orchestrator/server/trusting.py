@@ -15,10 +15,11 @@ from typing import Any
 
 import structlog
 
-from orchestrator import acting, processes
+from orchestrator import acting
 from orchestrator.acting import Acting
+from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.base.platform import processes
 from orchestrator.config_watch import ConfigState
-from orchestrator.errors import BadRequest, Conflict
 from orchestrator.server.session import Admin
 from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.toolset import Client

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.errors import Conflict
+from orchestrator.base.errors import Conflict
 from orchestrator.setup import entries, jsonc, toml_text
 from orchestrator.setup.entries import Cli, Part
 from orchestrator.setup.jsonc import Key, Unreadable

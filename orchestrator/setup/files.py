@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import Environment, NotReady
+from orchestrator.base.errors import Environment, NotReady
 
 BOM = "\ufeff"
 LOCK_STALE_S = 10.0  # Claude Code's own measure for a lock whose holder has died

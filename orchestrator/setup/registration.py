@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator import project
-from orchestrator.errors import Conflict
+from orchestrator.base.errors import Conflict
 from orchestrator.setup import change, entries, files, places
 from orchestrator.setup.change import Change, State
 from orchestrator.setup.entries import Cli, Part

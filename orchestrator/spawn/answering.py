@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import Corrupt
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Corrupt
 from orchestrator.spawn import artifacts, judge, money, prompts
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.model import (

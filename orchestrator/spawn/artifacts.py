@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn.model import ArtifactRow, CostSource, Node, Reply
 from orchestrator.store.files import check_id, confine, failure, make_dir, replace
 from orchestrator.trust.seals import Seal

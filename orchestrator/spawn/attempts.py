@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from orchestrator import steps
-from orchestrator.clock import call_off
-from orchestrator.errors import Environment
+from orchestrator.base import failpoints
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import answering, artifacts, owned, transitions
 from orchestrator.spawn.answering import Prepared, Settled
 from orchestrator.spawn.callers import kind_of
@@ -119,7 +119,7 @@ class Attempts:
             req=work.run.req,
         )
         outcome = await self._called(ask)
-        steps.passed("spawn:answered")
+        failpoints.passed("spawn:answered")
         stored = None
         if isinstance(outcome, Reply):
             data = await asyncio.to_thread(
@@ -142,9 +142,9 @@ class Attempts:
                 outcome = Fault("storage", f"its answer cannot be written: {error.message}", retry=False,
                                 cost=outcome.cost, prompt_tokens=outcome.prompt_tokens,
                                 completion_tokens=outcome.completion_tokens)  # fmt: skip
-            steps.passed("spawn:stored")
+            failpoints.passed("spawn:stored")
         await self._settle(row, attempt, outcome, stored)
-        steps.passed("spawn:settled")
+        failpoints.passed("spawn:settled")
 
     async def _claimed(self, row: NodeRow, attempt: AttemptRow) -> bool:
         """Write the attempt and its reservation down; False when the run has been canceled meanwhile."""
@@ -161,7 +161,7 @@ class Attempts:
             work.rows[row.node.id] = replace(row, status="queued", attempt=attempt.attempt - 1)
             work.end_with("canceled")
             return False
-        steps.passed("spawn:claimed")
+        failpoints.passed("spawn:claimed")
         return True
 
     async def _called(self, ask: Ask) -> Reply | Fault:

@@ -24,8 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from orchestrator.clock import SystemClock
-from orchestrator.errors import Conflict, Corrupt, Environment, OrchestratorError
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import Conflict, Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import ddl, upgrade
 from orchestrator.spawn.database_errors import translated
 from orchestrator.spawn.opening import NAME, check_files, suspicious

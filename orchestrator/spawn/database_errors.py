@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from orchestrator.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.store.files import failure
 
 _REFUSED = frozenset({

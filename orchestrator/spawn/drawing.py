@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.core.drawn_text import cut, said
+from orchestrator.base.drawing_text import cut, said
 from orchestrator.spawn.drawing_words import (
     Facts,
     Span,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orchestrator.core.drawn_text import said
+from orchestrator.base.drawing_text import said
 from orchestrator.spawn.drawing import MARK, svg
 from orchestrator.spawn.drawing_words import Facts, dollars, seconds, totals
 

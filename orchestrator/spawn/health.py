@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import artifacts, ddl, keys, place, planner, settings
 from orchestrator.spawn.home import Home
 from orchestrator.spawn.openrouter import origin

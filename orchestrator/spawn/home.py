@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import httpx2
 import structlog
 
-from orchestrator.clock import Clock, Signal, elapse, wait_until
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import Clock, Signal, elapse, wait_until
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import keys, lease, planner, queries
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.spawn.database import prepare_home
 from orchestrator.spawn.place import DEFAULT_HOME
 from orchestrator.store.files import failure, replace

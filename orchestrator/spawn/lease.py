@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 
-from orchestrator import processes
+from orchestrator.base.platform import processes
 from orchestrator.spawn.model import Owner, Settings
 
 MARGIN_S = 60.0

@@ -16,9 +16,9 @@ from datetime import datetime
 
 import structlog
 
-from orchestrator import steps
-from orchestrator.clock import Signal, call_off, rfc3339, wait_until
-from orchestrator.errors import OrchestratorError
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import lease, owned, queries, transitions
 from orchestrator.spawn.model import Owner, RunRow
 from orchestrator.spawn.runner import Runner
@@ -184,7 +184,7 @@ class Line:
             await db.write(transitions.ready, row.id, token, at)
         if not await db.write(self._begun, row.id, token, at):
             return False
-        steps.passed("spawn:begun")
+        failpoints.passed("spawn:begun")
         self._around.changed(row.id)
         now, seals = await db.read(self._sealed, row.id)
         if now is None or now.token != token:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import ddl
 
 NAME = "db.sqlite"

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from orchestrator.clock import Clock
-from orchestrator.errors import BadRequest
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.model import Ask, Fault, Reply, Settings
 from orchestrator.spawn.replies import Stream, message, read_body
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, NodeRow, Plan, RunRow

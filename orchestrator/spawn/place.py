@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.opening import looked_at
 from orchestrator.spawn.sealing import HomeIdentity, Seals
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import prompts, splitter
 from orchestrator.spawn.model import MERGED, PLAN, Asked, Budget, Node, Plan, Settings, Source
 from orchestrator.spawn.table import Allowed, Pick, Table, is_model, normalised

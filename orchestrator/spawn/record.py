@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from orchestrator.clock import Clock, elapse, rfc3339
-from orchestrator.errors import Environment
+from orchestrator.base.clock import Clock, elapse, rfc3339
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, queries, transitions
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, ArtifactType, Level, RunRow

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.clock import Clock
-from orchestrator.errors import BadRequest
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import artifacts, owned, queries, shown
 from orchestrator.spawn.home import Home
 from orchestrator.spawn.model import RUN_ENDED, ArtifactRow, AttemptRow, Event, NodeRow, RunRow

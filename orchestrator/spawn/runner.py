@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import structlog
 
-from orchestrator import steps
-from orchestrator.clock import call_off, wait_until
-from orchestrator.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.base import failpoints
+from orchestrator.base.clock import call_off, wait_until
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import answering, artifacts, ending, owned, queries, schedule, transitions
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.model import MERGED, PLAN, AttemptRow, NodeRow, RunRow
@@ -85,7 +85,7 @@ class Runner:
             work.attempts[attempt.node_id, attempt.attempt] = attempt
         for file in await work.record.read(partial(owned.answers, seals=work.seals)):
             work.files[file.node_id] = file
-        steps.passed("spawn:loaded")
+        failpoints.passed("spawn:loaded")
         await self._flying.resume()
         if run.cancel_requested:
             work.end_with("canceled")
@@ -151,9 +151,9 @@ class Runner:
             "",
             over=work.over,
         )
-        steps.passed("spawn:planned")
+        failpoints.passed("spawn:planned")
         await work.record.write(owned.lay, work.seals, plan, row, work.record.at())
-        steps.passed("spawn:laid")
+        failpoints.passed("spawn:laid")
 
     async def _start(self, node_ids: tuple[str, ...]) -> bool:
         """Start nodes while the budget allows; whether there is something new to decide."""
@@ -209,7 +209,7 @@ class Runner:
             for node_id in those:
                 work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
         if turns:
-            steps.passed("spawn:turned")
+            failpoints.passed("spawn:turned")
 
     async def _finish(self, end: schedule.End) -> None:
         work = self._work
@@ -229,13 +229,13 @@ class Runner:
                 told = f"the final answer cannot be written: {error.message}"
                 if end.status == "completed":
                     end = replace(end, status="failed", error=told)
-            steps.passed("spawn:merged")
+            failpoints.passed("spawn:merged")
         summary = "; ".join(filter(None, (end.summary, told or (final.note if final is not None else ""))))
         await work.record.write(
             transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
             ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),
         )  # fmt: skip
-        steps.passed("spawn:finished")
+        failpoints.passed("spawn:finished")
 
     async def _give_up(self, why: str) -> None:
         """End a run that cannot go on: nothing of it may stay open."""

@@ -18,8 +18,8 @@ from typing import Any
 import httpx2
 import structlog
 
-from orchestrator.clock import Clock, rfc3339
-from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.spawn import adoption, health, keys, owned, place, plan, queries, results, settings, shown, splitter
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World

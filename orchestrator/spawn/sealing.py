@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import ddl
 from orchestrator.store.files import failure
 from orchestrator.trust import identity

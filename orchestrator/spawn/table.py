@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.model import Budget, Price
 from orchestrator.spawn.splitter import Category
 

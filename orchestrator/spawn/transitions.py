@@ -17,7 +17,7 @@ from decimal import Decimal
 
 import orjson
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import queries
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.ddl import OPEN

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import Environment
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Environment
+from orchestrator.base.failpoints import passed
 from orchestrator.spawn import ddl
 from orchestrator.spawn.queries import local
-from orchestrator.steps import passed
 from orchestrator.store.files import failure
 
 INTERRUPTED = "interrupted before upgrade"

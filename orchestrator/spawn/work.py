@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.clock import Clock, Signal
+from orchestrator.base.clock import Clock, Signal
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import ArtifactRow, Asked, AttemptRow, Fault, NodeRow, Plan, Reply, RunRow, Settings

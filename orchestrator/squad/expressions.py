@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 
 MAX_DEPTH = 50
 """How deep conditions, and the blocks they guard, may be nested."""

@@ -18,11 +18,12 @@ from typing import Any
 
 import structlog
 
-from orchestrator import processes, steps
-from orchestrator.clock import Clock, Signal, rfc3339, wait_until
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.config_keys import Config
 from orchestrator.core.documents import MemberFile, SquadFile
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.roles.catalogue import Found
 from orchestrator.squad import plan, records, results, runner
 from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan
@@ -250,14 +251,14 @@ class Squads:
         try:
             self._claim()
             await asyncio.to_thread(self._lay_out, squad, plans)
-            steps.passed("squad:prepared")
+            failpoints.passed("squad:prepared")
             await squad.book.write()
         except OrchestratorError as error:
             squad.failed, squad.over = error, True
             self._by_req.pop(squad.file.req, None)
             squad.changed.notify()
             return
-        steps.passed("squad:intended")
+        failpoints.passed("squad:intended")
         squad.begun = True
         squad.changed.notify()
         room = asyncio.Semaphore(request.settings.together(plans[0].program))
@@ -276,7 +277,7 @@ class Squads:
                     member, Outcome(started=False, reason="a bug in orchestrator; see the daemon's log"), self._clock
                 )
             await self._written(squad)
-            steps.passed("squad:told")
+            failpoints.passed("squad:told")
 
         await asyncio.gather(*(one(at) for at in range(len(plans))))
         await self._over(squad)
@@ -352,12 +353,12 @@ class Squads:
 
     async def _recorded(self, squad: Squad) -> None:
         await self._written(squad)
-        steps.passed("squad:recorded")
+        failpoints.passed("squad:recorded")
 
     async def _over(self, squad: Squad) -> None:
         squad.file.ended_at = rfc3339(self._clock.now())
         await self._written(squad)
-        steps.passed("squad:ended")
+        failpoints.passed("squad:ended")
         squad.over = True
         squad.changed.notify()
 

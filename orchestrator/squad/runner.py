@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator import processes, steps
-from orchestrator.clock import Clock, Signal, SystemClock, elapse, wait_until
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, SystemClock, elapse, wait_until
+from orchestrator.base.platform import processes
 from orchestrator.project import MEMBER_ENV
 from orchestrator.squad import records
 
@@ -96,7 +97,7 @@ async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outco
         popen = await asyncio.to_thread(_spawn, given)
     except (OSError, ValueError) as error:
         return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
-    steps.passed("squad:spawned")
+    failpoints.passed("squad:spawned")
     started(popen.pid, processes.start_time(popen.pid))
     reason, timed_out = await _watch(popen, given, clock, stop, deadline)
     # Before its own end is taken note of: as long as it is a zombie, no other session can have its number.

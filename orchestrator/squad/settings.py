@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orchestrator.base.errors import BadRequest, untrusted
 from orchestrator.config_keys import Config
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import BadRequest, untrusted
 from orchestrator.squad import template
 from orchestrator.squad.template import Template
 from orchestrator.trust.allowed import Allowed, name_of

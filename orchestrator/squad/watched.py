@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from orchestrator.clock import Clock, wait_until
+from orchestrator.base.clock import Clock, wait_until
 from orchestrator.squad.runner import Stop
 
 log = structlog.get_logger()

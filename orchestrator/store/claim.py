@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
-from orchestrator.errors import Conflict, Environment
+from orchestrator.base.errors import Conflict, Environment
 from orchestrator.store.files import Paths, failure
 from orchestrator.trust import lock_word
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import BadRequest, Corrupt, Environment, OrchestratorError
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.store.sysio import REAL, SysIO
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.state_dir import StateDirUnsafe

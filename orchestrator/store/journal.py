@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.clock import Clock, Signal, wait_until
-from orchestrator.errors import Environment
+from orchestrator.base.clock import Clock, Signal, wait_until
+from orchestrator.base.errors import Environment
 from orchestrator.store.files import failure
 from orchestrator.store.lines import Record, encode
 from orchestrator.store.live import DIRECTORY

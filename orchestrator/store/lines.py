@@ -15,7 +15,7 @@ from zlib import crc32
 import orjson
 from orjson import loads
 
-from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.trust.seals import MAC_CHARS, Seal
 
 Record = dict[str, Any]

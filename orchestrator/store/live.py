@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.store import segments
 from orchestrator.store.files import failure
 from orchestrator.store.sysio import SysIO

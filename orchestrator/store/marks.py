@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.store.reading import OpenLog, last_records, opened
 from orchestrator.store.scan import LogFile, last_seq, seq_at
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.store.lines import HEAD_BYTES, SEQ_AT_START, Record, decode
 from orchestrator.store.sysio import SysIO
 from orchestrator.trust.seals import Seal

@@ -18,9 +18,10 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator import processes, steps
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.errors import Conflict, Corrupt, OrchestratorError
 from orchestrator.project import AGENT_ENV
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, read_json, replace
 from orchestrator.store.lines import intact, is_sealed, resealed
@@ -219,12 +220,12 @@ def seal_files(paths: Paths) -> tuple[list[str], list[str]]:
     ensure_agents_dir(paths)
     for run_id in runs:
         _seal_run(paths, run_id)
-        steps.passed("trust:run")
+        failpoints.passed("trust:run")
     for path in squads:
         _seal_squad(paths, path)
     for agent_id in agents:
         _seal_agent(paths, agent_id)
-        steps.passed("trust:agent")
+        failpoints.passed("trust:agent")
     return runs, agents
 
 

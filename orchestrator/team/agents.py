@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import BadRequest, Environment
 from orchestrator.team import reading, trees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry

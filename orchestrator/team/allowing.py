@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import BadRequest, Environment
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.store.files import ensure_agents_dir, failure
 from orchestrator.team.roster import Roster
 from orchestrator.trust import allowed

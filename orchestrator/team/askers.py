@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
-from orchestrator import processes
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
+from orchestrator.base.platform import processes
 from orchestrator.project import AGENT_ENV, MEMBER_ENV
 from orchestrator.team.masters import SHELLS
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from orchestrator.clock import wait_until
+from orchestrator.base.clock import wait_until
+from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.core import decide
-from orchestrator.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.store.files import confine, make_dir, read_artifact, replace
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from orchestrator.clock import Timer, rfc3339
+from orchestrator.base.clock import Timer, rfc3339
 from orchestrator.core import supervise
 from orchestrator.team.entry import Entry
 from orchestrator.team.exits import seconds_since

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from orchestrator import steps
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
-from orchestrator.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.store.files import Paths, check_id, make_dir, read_json, replace
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark
@@ -68,9 +68,9 @@ class Run:
         """Write what was told in one go, and say how many records; on a failed append (raised) it stays told."""
         count = len(self.told)
         if count:
-            steps.passed("broadcast:append:before")
+            failpoints.passed("broadcast:append:before")
             written = self.journal.append([digest(*one) for one in self.told], sync=True)
-            steps.passed("broadcast:append:after")
+            failpoints.passed("broadcast:append:after")
             self.born = self.born or written[0]["crc"]
             for agent_id, record in self.told:
                 self.refs[agent_id] = record["seq"]

@@ -19,10 +19,11 @@ from zlib import crc32
 import orjson
 import structlog
 
-from orchestrator import project, steps
-from orchestrator.clock import Clock, Timer
+from orchestrator import project
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Timer
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import events, snapshot, state
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store import cache as store_cache
 from orchestrator.store.cache import BrokenCache, Cache, Item
 from orchestrator.store.files import Paths
@@ -383,9 +384,9 @@ async def _durable(one: _Taken) -> bool:
 
 
 def _write(cache: Cache, taken: list[_Taken], gone: set[str]) -> None:
-    steps.passed("cache:save:before")
-    cache.save([one.item() for one in taken], gone, lambda: steps.passed("cache:save:commit"))
-    steps.passed("cache:save:after")
+    failpoints.passed("cache:save:before")
+    cache.save([one.item() for one in taken], gone, lambda: failpoints.passed("cache:save:commit"))
+    failpoints.passed("cache:save:after")
 
 
 def _form() -> int:

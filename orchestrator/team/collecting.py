@@ -17,9 +17,10 @@ from typing import Any
 
 import orjson
 
-from orchestrator import processes, steps
-from orchestrator.clock import rfc3339
-from orchestrator.errors import Environment, OrchestratorError
+from orchestrator.base import failpoints
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Environment, OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.store.files import replace
 from orchestrator.store.removing import measure, remove
 from orchestrator.team import orphans, worktree_facts, worktrees
@@ -246,7 +247,7 @@ class Collecting:
         if now is None or not (now.life in ("deleted", "failed") or found.epoch < now.epoch):
             return
         await orphans.end(found, roster.config().kill_grace_s, roster.clock)
-        steps.passed("gc:process-ended")
+        failpoints.passed("gc:process-ended")
         if processes.alive(found.pid, found.began):
             raise Environment("io_failed", f"process {found.pid} of agent {found.agent_id} does not end")
 
@@ -265,7 +266,7 @@ class Collecting:
         run = self._roster.runs.get(run_id)
         if run is not None and self._lives().get(agent_id, Life("", 0)).life == "deleted":
             await self._supervisor.windows.remove(run, agent_id)
-            steps.passed("gc:pane-closed")
+            failpoints.passed("gc:pane-closed")
 
     # -- data ---------------------------------------------------------------------------------------------------
 
@@ -280,18 +281,18 @@ class Collecting:
             # First: a worktree that holds work is kept, and with it what the records say of it.
             await asyncio.to_thread(remove_worktree, roster.root, entry)
             await asyncio.to_thread(self._mark, directory, note)
-        steps.passed("gc:agent-marked")
+        failpoints.passed("gc:agent-marked")
         roster.forget_collected(item.name)
         # Before the rest: as long as something of that is there, the next run comes here again.
         if not measure(roster.paths.artifacts(item.name))[0]:
             await asyncio.to_thread(remove, roster.paths.artifacts(item.name))
         for path in self._removable(directory):
             await asyncio.to_thread(remove, path)
-            steps.passed("gc:agent-file")
+            failpoints.passed("gc:agent-file")
 
     async def _remove_artifacts(self, item: Item) -> None:
         await asyncio.to_thread(remove, self._roster.paths.artifacts(item.name))
-        steps.passed("gc:artifacts")
+        failpoints.passed("gc:artifacts")
 
     async def _collect_run(self, item: Item) -> None:
         roster, directory = self._roster, self._roster.paths.run_dir(item.name)
@@ -301,13 +302,13 @@ class Collecting:
                 if run.live or any(entry.run_id == run.run_id for entry in roster.agents.values()):
                     return
                 await asyncio.to_thread(self._mark, directory, _run_note(run, rfc3339(roster.clock.now())))
-                steps.passed("gc:run-marked")
+                failpoints.passed("gc:run-marked")
                 roster.runs.pop(item.name)
                 run.journal.close()
                 roster.checkpoints.forget_run(item.name)
             for path in self._removable(directory):
                 await asyncio.to_thread(remove, path)
-                steps.passed("gc:run-file")
+                failpoints.passed("gc:run-file")
             await asyncio.to_thread(remove, directory)
 
     def _mark(self, directory: Path, note: dict[str, Any]) -> None:

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
+from orchestrator.base.platform.processes import environ_of
 from orchestrator.config import PROJECT_FILE
 from orchestrator.core import decide, engines, supervise
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import BadRequest, Environment, OrchestratorError, untrusted
-from orchestrator.processes import environ_of
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
 from orchestrator.store.files import confine

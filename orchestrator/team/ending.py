@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from orchestrator import processes
-from orchestrator.clock import elapse, wait_until
+from orchestrator.base.clock import elapse, wait_until
+from orchestrator.base.platform import processes
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.supervise import Rung
 from orchestrator.team.entry import Entry

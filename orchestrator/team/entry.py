@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orchestrator.clock import Clock, Signal
+from orchestrator.base.clock import Clock, Signal
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import snapshot, state
 from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
-from orchestrator.errors import OrchestratorError
 from orchestrator.store.journal import Journal
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import orjson
 
-from orchestrator import processes
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.core.events import EXITS
-from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import Paths, read_json, replace
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import Conflict, Environment
+from orchestrator.base.errors import Conflict, Environment
 from orchestrator.project import worktree_at
 from orchestrator.store.files import failure
 

@@ -13,7 +13,7 @@ import stat
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.team import git
 
 NAME = ".worktreeinclude"

@@ -17,10 +17,11 @@ from typing import Any
 
 import orjson
 
-from orchestrator import data, project, steps
+from orchestrator import project
+from orchestrator.base import failpoints, package_data
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import engines, prompts, toolsets
 from orchestrator.core.engine import Engine, Launch, Prepared, Reads
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.roles import catalogue
 from orchestrator.store.files import failure, make_dir, read_json, replace
 from orchestrator.team.entry import Entry
@@ -65,7 +66,7 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
     sealed = roster.paths.provenance.sealed(launch, "agent", entry.agent_id, "launch")
     replace(roster.paths.launch(entry.agent_id), orjson.dumps(sealed), mode=0o600)
     entry.secret, entry.session = secret, prepared.session
-    steps.passed("launch:written")
+    failpoints.passed("launch:written")
 
 
 def read(roster: Roster, entry: Entry) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
         "cwd": cwd,
         "artifacts": str(roster.paths.artifacts(entry.agent_id)),
     }
-    rules = prompts.render(data.prompt("agent"), words)
+    rules = prompts.render(package_data.prompt("agent"), words)
     tree = spec.get("worktree")
     if tree:
         rules = f"{rules.rstrip()}\n\n{prompts.worktree_rule(tree['path'], tree['branch'])}"
@@ -141,7 +142,7 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
         queries=queries,
         files=files,
         dirs=dirs,
-        shipped={name: data.plugin(name) for name in row.ships},
+        shipped={name: package_data.plugin(name) for name in row.ships},
     )
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import structlog
 
-from orchestrator.clock import call_off, wait_until
+from orchestrator.base.clock import call_off, wait_until
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.events import TERMINAL
 from orchestrator.core.screens import Screen
-from orchestrator.errors import OrchestratorError
 from orchestrator.team.broadcast import Run
 from orchestrator.team.masters import Leader, master_of
 from orchestrator.team.parking import Channel, Heard

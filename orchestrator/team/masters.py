@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import structlog
 
-from orchestrator import processes
-from orchestrator.clock import call_off, elapse
+from orchestrator.base.clock import call_off, elapse
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import OrchestratorError
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.places import Place

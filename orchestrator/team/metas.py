@@ -9,7 +9,7 @@ import asyncio
 
 import orjson
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.store.files import read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import structlog
 
-from orchestrator import processes
-from orchestrator.clock import call_off
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.team import exits
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform.processes import command_of, environ_of
 from orchestrator.core import engines
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import Environment
-from orchestrator.processes import command_of, environ_of
 from orchestrator.term import panes, tmux
 from orchestrator.term.panes import PaneInfo
 from orchestrator.term.tmux import Socket

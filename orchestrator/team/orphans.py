@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator import processes
-from orchestrator.clock import Clock
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.store.files import Paths, read_json
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

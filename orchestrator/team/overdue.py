@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from orchestrator.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import supervise
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import Screen
-from orchestrator.errors import OrchestratorError
 from orchestrator.team import exits
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

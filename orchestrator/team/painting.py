@@ -9,8 +9,8 @@ import asyncio
 
 import structlog
 
-from orchestrator.clock import Timer
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import Timer
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.views import status_of

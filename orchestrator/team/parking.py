@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 import structlog
 
-from orchestrator.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import blocks
 from orchestrator.core import parking as rules
 from orchestrator.core.engine import Engine
@@ -22,7 +23,6 @@ from orchestrator.core.engines import ENGINES
 from orchestrator.core.events import Draft
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Finding, Kind
-from orchestrator.errors import OrchestratorError
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project, steps
-from orchestrator.clock import elapse, rfc3339
+from orchestrator import project
+from orchestrator.base import failpoints
+from orchestrator.base.clock import elapse, rfc3339
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.core import decide
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, new_run
 from orchestrator.team.roster import Roster
@@ -306,7 +307,7 @@ class Places:
                     await asyncio.to_thread(borders.restore_window, socket, window, changed)
                 if run.file["detached"]:
                     await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
-            steps.passed("window:restored")
+            failpoints.passed("window:restored")
             run.file["changed"] = None
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
             await self.save(run)

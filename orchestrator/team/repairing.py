@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator import steps
-from orchestrator.errors import Corrupt, OrchestratorError
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Corrupt, OrchestratorError
 from orchestrator.store.removing import chmod_private, remove
 from orchestrator.store.rewriting import keep, quarantine_name, rewrite
 from orchestrator.team import orphans
@@ -112,9 +112,9 @@ class Repairing:
             did = "quarantined, and written again as the daemon knows it"
         file = run.file if run is not None else blank_run(paths, run_id, self._at)
         await asyncio.to_thread(keep, path, self._at)
-        steps.passed("fix:kept")
+        failpoints.passed("fix:kept")
         await asyncio.to_thread(write_run_file, path, file, paths.provenance)
-        steps.passed("fix:run-file")
+        failpoints.passed("fix:run-file")
         self._did("run", path, did, kept_in=str(kept))
         return True
 
@@ -137,9 +137,9 @@ class Repairing:
                 continue
             kept = quarantine_name(path, self._at)
             await asyncio.to_thread(keep, path, self._at)
-            steps.passed("fix:kept")
+            failpoints.passed("fix:kept")
             await asyncio.to_thread(rewrite, path, lines)
-            steps.passed("fix:rewritten")
+            failpoints.passed("fix:rewritten")
             self._did("log", path, "quarantined, and written anew with all that could be saved", kept_in=str(kept))
         roster.forget_collected(agent_id)
         did = told_of(made)
@@ -156,7 +156,7 @@ class Repairing:
             how = await orphans.end(one, roster.config().kill_grace_s, roster.clock)
             if how != "gone already":
                 self._did("process", f"{one.pid} of {agent_id}", f"ended with {how}")
-        steps.passed("fix:processes-ended")
+        failpoints.passed("fix:processes-ended")
 
     async def _take_up(self, agent_id: str) -> None:
         roster = self._roster
@@ -198,9 +198,9 @@ class Repairing:
         if damaged:
             kept = quarantine_name(path, self._at)
             keep(path, self._at)
-            steps.passed("fix:kept")
+            failpoints.passed("fix:kept")
             rewrite(path, new)
-            steps.passed("fix:broadcast")
+            failpoints.passed("fix:broadcast")
             did = "quarantined, and written anew from the agents' outboxes"
             self._did("broadcast", path, did, kept_in=str(kept))
         roster.checkpoints.forget_run(run_id)

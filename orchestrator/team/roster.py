@@ -15,12 +15,12 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator import steps
-from orchestrator.clock import Clock, Signal, rfc3339
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, rfc3339
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.config_keys import Config
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
-from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.store.claim import Claim, claim, taken
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, ensure_home, make_dir, of_the_machine
 from orchestrator.store.segments import log_exists
@@ -313,9 +313,9 @@ class Roster:
             sync = draft.type not in UNSYNCED
             journal = entry.logs[draft.log]
             # The line is on disk before it is folded; the fold cannot fail, for the decision came from this state.
-            steps.passed(f"{draft.log}:{draft.type}:before")
+            failpoints.passed(f"{draft.log}:{draft.type}:before")
             (record,) = journal.append([draft.fields], sync=sync)
-            steps.passed(f"{draft.log}:{draft.type}:after")
+            failpoints.passed(f"{draft.log}:{draft.type}:after")
             state.apply(entry.state, draft.log, record)
             if sync:
                 entry.due[draft.log] = record["seq"]

@@ -14,10 +14,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.base.errors import Corrupt
 from orchestrator.core import state
 from orchestrator.core.drafts import asked, ended, happened
 from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
-from orchestrator.errors import Corrupt
 from orchestrator.store.lines import Record, encode, intact
 
 CODE = "corrupt_log"

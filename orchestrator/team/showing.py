@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 
-from orchestrator import project, steps
+from orchestrator import project
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.store.files import failure, read_json, replace
 from orchestrator.team.broadcast import Run
 from orchestrator.team.roster import Roster
@@ -116,7 +117,7 @@ class Showing:
         made: str | Environment | None = None
         try:
             await self._save()
-            steps.passed("member:noted")
+            failpoints.passed("member:noted")
             new = NewMember(mark, [*members.begun(mark), *argv], str(self._roster.root))
             made = await (self._add(shown, new) if run is None else self._add_to(run, shown, new))
             if isinstance(made, Environment):
@@ -152,7 +153,7 @@ class Showing:
             self._windows.limits(),
             window_id=shown.window_id,
         )
-        steps.passed("member:shown")
+        failpoints.passed("member:shown")
         return made
 
     def _run_in(self, window_id: str, server: tmux.Identity) -> Run | None:
@@ -214,7 +215,7 @@ class Showing:
                 await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
-        steps.passed("member:hidden")
+        failpoints.passed("member:hidden")
 
     async def _leave_to(self, run: Run, socket: Socket, window_id: str) -> None:
         """The run puts the window back when it ends, also what was changed for members."""
@@ -268,7 +269,7 @@ def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
     for pane in tagged:
         if pane.mark in found:
             members.kill(socket, pane.pane_id, pane.mark)
-            steps.passed("member:closed")
+            failpoints.passed("member:closed")
             windows.setdefault(pane.window_id, found[pane.mark].beside)
     for mark in found.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, members.begun(mark))

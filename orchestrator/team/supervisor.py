@@ -13,11 +13,13 @@ from typing import Any
 
 import structlog
 
-from orchestrator import processes, project, steps
-from orchestrator.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator import project
+from orchestrator.base import failpoints
+from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.core import engines, supervise
 from orchestrator.core.events import EXITS
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import replace
 from orchestrator.team import exits, launches
 from orchestrator.team.backoff import Backoff
@@ -77,7 +79,7 @@ class Supervisor:
         """Let the launch stub of the current epoch go; a level, so that it may be repeated."""
         path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
-        steps.passed("launch:released")
+        failpoints.passed("launch:released")
 
     async def launch(self, run: Run, entries: list[Entry]) -> dict[str, Environment]:
         """Panes first, then all programs start in parallel; agents whose pane could not be made are failed."""
@@ -246,7 +248,7 @@ class Supervisor:
     async def _end_life(self, entry: Entry, run: Run, pane: TaggedPane, how: str) -> None:
         """End a CLI whose life is over by its records, so that the next one can begin."""
         rungs = await self._ending.at_once(pane.pid)
-        steps.passed("restart:ended")
+        failpoints.passed("restart:ended")
         log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
         await self._exited(entry, run, pane)
 
@@ -322,11 +324,11 @@ class Supervisor:
         agent = entry.state
         if agent.life != "stopped":
             rungs = await self._end_process(entry, run)
-            steps.passed("delete:process-ended")
+            failpoints.passed("delete:process-ended")
             entry.process = "gone"
             await self.roster.commit(entry, supervise.stopped(agent, at=self._at(), rungs=rungs))
         await self.windows.remove(run, entry.agent_id)
-        steps.passed("delete:pane-removed")
+        failpoints.passed("delete:pane-removed")
         await self.roster.commit(entry, supervise.deleted(agent, at=self._at()))
         entry.pane_id = None
         self._noticing.forget(entry)

@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.core import blocks, decide, parking, supervise
 from orchestrator.core.events import TERMINAL, Draft
 from orchestrator.core.prompts import reminder
-from orchestrator.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.store.files import check_id, list_artifacts
 from orchestrator.store.journal import Journal
 from orchestrator.team.broadcast import Run

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator import config
+from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import HARMLESS_ENGINES
 from orchestrator.core import decide
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import BadRequest
 from orchestrator.store.files import confine
 from orchestrator.trust.allowed import Class
 

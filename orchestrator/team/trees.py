@@ -10,7 +10,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Conflict, OrchestratorError
+from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.store.files import check_id
 from orchestrator.team import worktree_facts, worktrees
 from orchestrator.team.entry import Entry

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import Clock, rfc3339
+from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import state
 from orchestrator.core import status as derived
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import OrchestratorError
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
 from orchestrator.store.reading import place
 from orchestrator.store.segments import sealed

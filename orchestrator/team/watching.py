@@ -15,14 +15,14 @@ from typing import Any
 
 import structlog
 
-from orchestrator import processes
-from orchestrator.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
 from orchestrator.core import blocks, supervise
 from orchestrator.core.engine import Engine
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.events import Draft
 from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
-from orchestrator.errors import OrchestratorError
 from orchestrator.team.entry import Entry
 from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster

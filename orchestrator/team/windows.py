@@ -13,9 +13,9 @@ from typing import Literal
 
 import structlog
 
-from orchestrator import steps
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.screens import Screen, readable
-from orchestrator.errors import Environment, OrchestratorError
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.places import Place, Places
@@ -135,7 +135,7 @@ class Windows(Places):
     async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
         done = await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
-        steps.passed("tmux:respawn-pane")
+        failpoints.passed("tmux:respawn-pane")
         return done
 
     async def last_lines(self, run: Run, pane_id: str) -> list[str]:
@@ -192,7 +192,7 @@ class Windows(Places):
             same = await self.same_server(run)
             if same and pane_id is not None:
                 await asyncio.to_thread(panes.kill, socket, pane_id, agent_id, run.run_id)
-                steps.passed("tmux:kill-pane")
+                failpoints.passed("tmux:kill-pane")
             run.file["agents"].pop(agent_id, None)
             if same:
                 await self.arrange(run)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.events import OUTBOX_TYPES
-from orchestrator.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.store.files import ID, Paths, check_id, confine, failure
 from orchestrator.store.reading import page
 from orchestrator.team import git, included

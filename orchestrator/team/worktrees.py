@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator import steps
-from orchestrator.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.base import failpoints
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.store.files import check_id, make_dir
 from orchestrator.team import git, included
 from orchestrator.team.worktree_facts import Place, home, known, place_of, state_of
@@ -86,24 +86,24 @@ def make(root: Path, agent_id: str, given: Plan) -> dict[str, Any]:
     make_dir(home(root))
     path = home(root) / check_id(agent_id, "agent_id")
     with git.turn(home(root)) as held:
-        steps.passed("worktree:begin")
+        failpoints.passed("worktree:begin")
         _clear_way(root, agent_id, given, held)
         branch = _free_branch(given.tree, agent_id)
         place = Place(agent_id, path, given.tree, branch, given.base)
-        steps.passed("worktree:chosen")
+        failpoints.passed("worktree:chosen")
         try:
             git.ask(
                 given.tree, "worktree", "add", "--quiet", "--no-track", "-b", branch, str(path), given.base,
                 seconds=git.WRITE_S, held=held,
             )  # fmt: skip
-            steps.passed("worktree:added")
+            failpoints.passed("worktree:added")
             if not (path / given.below).is_dir():
                 raise Environment("git_failed", f"git did not check out {given.below} (a sparse checkout?)")
             copied, left = included.copy(given.tree, path)
         except OrchestratorError:
             _discard(place, held)
             raise
-        steps.passed("worktree:copied")
+        failpoints.passed("worktree:copied")
     return {
         "path": str(path),
         "branch": branch,
@@ -204,7 +204,7 @@ def remove(root: Path, agent_id: str) -> dict[str, Any]:
         if kept is not None:
             raise Conflict(kept.code, f"{place.path} is kept: {kept.why}", files=kept.files)
         _remove(place, held)
-        steps.passed("worktree:removed")
+        failpoints.passed("worktree:removed")
         note = _drop_branch(place, held)
     return {
         "agent_id": agent_id,

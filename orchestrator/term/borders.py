@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import members, panes, tmux
 from orchestrator.term.tmux import Socket, source
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import panes, tmux
 from orchestrator.term.tmux import Socket, literal
 

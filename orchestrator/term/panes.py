@@ -16,8 +16,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.errors import Environment
-from orchestrator.processes import start_time
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform.processes import start_time
 from orchestrator.term import tmux
 from orchestrator.term.tmux import Socket, literal, source, start_words
 

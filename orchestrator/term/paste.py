@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import tmux
 from orchestrator.term.panes import AGENT, RUN, TAGGED
 from orchestrator.term.screens import Whose

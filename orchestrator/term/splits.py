@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import tmux
 from orchestrator.term.layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
 from orchestrator.term.members import TAGGED as MEMBERS

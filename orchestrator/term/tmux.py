@@ -13,9 +13,9 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator import steps
-from orchestrator.errors import Environment
-from orchestrator.processes import start_time
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform.processes import start_time
 
 TIMEOUT = 10.0
 MINIMUM = (3, 2)
@@ -93,7 +93,7 @@ def chain(socket: Socket, *commands: Sequence[str]) -> str:
         words += [_word(word) for word in command]
     try:
         done = invoke(["tmux", "-u", *socket.flags(), *words])
-        steps.passed(f"tmux:{commands[0][0]}")
+        failpoints.passed(f"tmux:{commands[0][0]}")
     except FileNotFoundError:
         raise Environment("no_tmux", "tmux is not installed") from None
     except subprocess.TimeoutExpired:

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.trust import descent, state_dir
-from orchestrator.trust.descent import PROC
+from orchestrator.base.platform import ancestry
+from orchestrator.base.platform.ancestry import PROC
+from orchestrator.trust import state_dir
 from orchestrator.trust.origin import Known, Life, Origin, judge
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -47,7 +48,7 @@ def record_members() -> None:
 
 def own_origin() -> Origin:
     """Where this very process comes from."""
-    return judge(descent.lines_of(os.getpid()), Launched().known())
+    return judge(ancestry.lines_of(os.getpid()), Launched().known())
 
 
 def now() -> int:
@@ -110,7 +111,7 @@ class Launched:
 
 def _own_life() -> dict[str, Any]:
     """The own process and its ancestors, as a line says them; ``OSError`` where the system does not show them."""
-    lines = descent.lines_of(os.getpid())
+    lines = ancestry.lines_of(os.getpid())
     if not lines:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(PROC))
     own, *above = lines[0].processes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from orchestrator.trust.descent import Agent, Line, Process
+from orchestrator.base.platform.ancestry import Agent, Line, Process
 
 Life = tuple[int, int]
 """Pid and start time: one process of this boot."""

@@ -7,7 +7,7 @@ from collections import Counter
 import jsonschema
 import pytest
 
-from orchestrator import data
+from orchestrator.base import package_data
 from orchestrator.core.documents import SCHEMAS
 from tests.stage import TERMINAL, lines_of, until
 
@@ -55,7 +55,7 @@ def scene(shared_stage):
 
 def test_every_file_and_record_fits_its_model_and_its_published_schema(scene):
     assert scene.check_files() > 40
-    published = {name: jsonschema.Draft202012Validator(data.schema(name)) for name in SCHEMAS}
+    published = {name: jsonschema.Draft202012Validator(package_data.schema(name)) for name in SCHEMAS}
     seen = Counter()
     for name, path, value in scene.written():
         errors = [error.message for error in published[name].iter_errors(value)]

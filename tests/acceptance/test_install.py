@@ -63,7 +63,7 @@ def test_the_installed_wheel_works_without_the_checkout(built, tmp_path):
     subprocess.run([*install, str(wheel)], check=True, timeout=120)
     env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     python = [sys.executable, "-P"]
-    look = "import orchestrator, orchestrator.data as d; print(orchestrator.__file__); print(d.schema_names()); d.prompt('lead_team')"
+    look = "import orchestrator, orchestrator.base.package_data as d; print(orchestrator.__file__); print(d.schema_names()); d.prompt('lead_team')"
     told = subprocess.run([*python, "-c", look], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     where, names = told.stdout.splitlines()
     assert where.startswith(str(site))

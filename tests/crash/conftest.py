@@ -1,6 +1,6 @@
 """The stage of the crash matrix: a private project, tmux server, HOME and run directory, and named steps to die at.
 
-Nothing is reached by luck: ``arm`` puts a file that the product's hook (`orchestrator.steps`) finds at that step.
+Nothing is reached by luck: ``arm`` puts a file that the product's hook (`orchestrator.base.failpoints`) finds at that step.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import steps
+from orchestrator.base import failpoints
 from orchestrator.core import events
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
@@ -103,7 +103,7 @@ class Stage:
             "HOME": str(base),
             "ORCHESTRATOR_RUN_BASE": str(base / "run"),
             "ORCHESTRATOR_STATE_DIR": str(base / "state"),
-            steps.VARIABLE: f"*={self.kills}",
+            failpoints.VARIABLE: f"*={self.kills}",
             "PYTHONPATH": os.pathsep.join([*([str(HERE / "fake_agent")] if fake else []), str(ROOT)]),
             "FAKE_AGENT_PYTHON": sys.executable,
         }

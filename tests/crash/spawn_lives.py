@@ -53,7 +53,7 @@ class Nursery:
 
 
 async def _life(order: dict[str, Any]) -> dict[str, Any]:
-    from orchestrator.clock import SystemClock
+    from orchestrator.base.clock import SystemClock
     from orchestrator.spawn.model import Asked
     from orchestrator.spawn.runs import Request, Runs
 
@@ -74,7 +74,7 @@ async def _life(order: dict[str, Any]) -> dict[str, Any]:
 
 def _born(order: dict[str, Any], out: str) -> None:
     """A life, in the forked process."""
-    from orchestrator import steps
+    from orchestrator.base import failpoints
     from orchestrator.spawn import answering
 
     answering.backoff_s = lambda *_: 0.01
@@ -86,7 +86,7 @@ def _born(order: dict[str, Any], out: str) -> None:
         if name == step and passed[name] == times:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    steps.passed = pass_
+    failpoints.passed = pass_
     try:
         found = {"answer": asyncio.run(_life(order)), "passed": dict(passed)}
     except BaseException:  # noqa: BLE001  (told to the test)

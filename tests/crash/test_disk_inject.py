@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import Environment
 from orchestrator.core import decide, supervise
-from orchestrator.errors import Environment
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import broadcast, launches, tasks
 from orchestrator.team.metas import Metas

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.store.journal import Journal, Mark, Syncer, read_all
 from orchestrator.store.marks import START
 from orchestrator.store.segments import sealed, sealed_path

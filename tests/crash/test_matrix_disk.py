@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import Environment
 from orchestrator.core import supervise
-from orchestrator.errors import Environment
 from orchestrator.store.files import replace
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import tasks

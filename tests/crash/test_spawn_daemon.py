@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from orchestrator import steps
-from orchestrator.clock import SystemClock
+from orchestrator.base import failpoints
+from orchestrator.base.clock import SystemClock
 from orchestrator.spawn.model import Asked
 from orchestrator.spawn.runs import Request, Runs
 from tests import spawn_stage
@@ -30,7 +30,7 @@ def kills(shared_stage):
 
 @pytest.fixture
 def scene(shared_stage, kills, tmp_path, fake):
-    return spawn_stage.Scene(shared_stage, tmp_path, fake, **{steps.VARIABLE: f"*={kills}"})
+    return spawn_stage.Scene(shared_stage, tmp_path, fake, **{failpoints.VARIABLE: f"*={kills}"})
 
 
 def arm(kills, step):

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import processes
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform import processes
 from orchestrator.server.daemon import Daemon
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import SysIO

@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term.tmux import Socket
 from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import supervise
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.toolsets import GSD
-from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.server import agent_queries
 from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.team import launches, tasks

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.clock import Signal
+from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import traffic
 from orchestrator.server.session import build, serve

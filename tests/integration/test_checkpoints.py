@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import Conflict, Environment
 from orchestrator.core import state, supervise
-from orchestrator.errors import Conflict, Environment
 from orchestrator.store.cache import BrokenCache, Cache
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode

@@ -6,8 +6,8 @@ import json
 import pytest
 import structlog
 
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import events, supervise
-from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import tasks

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import project, reach
-from orchestrator.errors import BadRequest, Conflict, Environment
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.server import door
 from tests.fakes.relays import BOUND_S, until
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from orchestrator import processes
-from orchestrator.clock import SystemClock
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.platform import processes
 from orchestrator.core import decide, engines
 from orchestrator.core.screens import Screen
 from orchestrator.team.ending import Ending

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import documents, events
 from orchestrator.core.events import TERMINAL
-from orchestrator.errors import OrchestratorError
 from orchestrator.store.reading import read_all
 from orchestrator.team import mendable, reading, tasks
 from orchestrator.team.broadcast import digest

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import processes
+from orchestrator.base.clock import SystemClock, rfc3339
+from orchestrator.base.errors import BadRequest
+from orchestrator.base.platform import processes
 from orchestrator.cli.gc import seconds
-from orchestrator.clock import SystemClock, rfc3339
 from orchestrator.core import documents, events
-from orchestrator.errors import BadRequest
 from orchestrator.store.reading import read_all
 from orchestrator.team import orphans, reading, worktrees
 from orchestrator.team.collecting import Data, plan_data, plan_processes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.gsd import process
 from orchestrator.project import own_command
 from orchestrator.server import gsd_reader

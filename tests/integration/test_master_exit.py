@@ -8,11 +8,11 @@ import sys
 import pytest
 from structlog.testing import capture_logs
 
-from orchestrator import processes
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform import processes
 from orchestrator.core import decide
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.documents import RunFile
-from orchestrator.errors import Environment
 from orchestrator.store import files
 from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
 from orchestrator.team.places import Place

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.processes import environ_of
+from orchestrator.base.platform.ancestry import lines_of
+from orchestrator.base.platform.processes import environ_of
 from orchestrator.project import MEMBER_ENV
 from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.server.traffic import Incoming
-from orchestrator.trust.descent import lines_of
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 from tests.stage import ORPHAN, RELAY, Wire, until
 

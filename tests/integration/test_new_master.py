@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from orchestrator import processes, steps
+from orchestrator.base import failpoints
+from orchestrator.base.platform import processes
 from tests.stage import ORPHAN, RELAY, Wire, until
 
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}
@@ -178,7 +179,7 @@ def test_an_agent_gets_its_pane_though_the_masters_was_closed_before_it_could_be
     """A daemon dies behind an intent, and master, its pane and the unfinished one are gone before the next one looks."""
     kills = stage.base / "kills"
     kills.mkdir()
-    stage.env[steps.VARIABLE] = f"*={kills}"
+    stage.env[failpoints.VARIABLE] = f"*={kills}"
     pane = stage.server.start()
     window = stage.server.show(pane, "#{window_id}")
     users = stage.server.split(pane)

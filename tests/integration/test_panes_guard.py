@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import panes, splits, tmux
 from orchestrator.term.layout import Limits
 from orchestrator.term.panes import NewPane

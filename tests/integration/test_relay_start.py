@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import errors, project, reach, relay, wire
+from orchestrator import project, reach, relay, wire
+from orchestrator.base import errors
 from orchestrator.core.engines import ENGINES
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 

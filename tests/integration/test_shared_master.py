@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from orchestrator.base.errors import CODES, Environment
 from orchestrator.core import engines
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import CODES, Environment
 from orchestrator.team import origins
 from tests.integration.tmux_server import private_server
 

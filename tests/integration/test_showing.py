@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import processes, project
+from orchestrator import project
+from orchestrator.base.errors import Environment
+from orchestrator.base.platform import processes
 from orchestrator.cli import rundirs
 from orchestrator.core import decide, supervise
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.errors import Environment
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
 from orchestrator.term import members, panes, splits, tmux

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from orchestrator.clock import SystemClock
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.config_keys import Config
-from orchestrator.errors import OrchestratorError
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import EngineCaller, Kept
 from orchestrator.spawn.model import Ask, Fault, Reply

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import processes
+from orchestrator.base.platform import processes
 from orchestrator.spawn import ddl, transitions, upgrade
 from tests import mounts, spawn_stage, spawns
 from tests.fakes.openrouter import Fake

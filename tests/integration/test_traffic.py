@@ -10,7 +10,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from orchestrator.clock import Signal
+from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.server import traffic
 from orchestrator.server.resources import Resources

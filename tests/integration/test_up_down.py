@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from orchestrator import steps
+from orchestrator.base import failpoints
 from tests.crash.checker import check
 from tests.stage import until
 
@@ -140,7 +140,7 @@ def test_one_bad_entry_fails_alone_and_a_bad_file_or_an_agents_shell_changes_not
 def interrupted(stage, kills, step, victim):
     """Begin `up`; the process that passes the step kills the daemon (itself) or the command."""
     kills.mkdir()
-    stage.env[steps.VARIABLE] = f"*={kills}"
+    stage.env[failpoints.VARIABLE] = f"*={kills}"
     armed = str(kills / step)
     if victim == "daemon":
         (kills / step).write_text("self")
@@ -214,7 +214,7 @@ def test_a_daemon_killed_while_the_team_ends_is_followed_by_one_that_ends_it(sta
     describe(stage)
     kills = stage.base / "kills"
     kills.mkdir()
-    stage.env[steps.VARIABLE] = f"*={kills}"
+    stage.env[failpoints.VARIABLE] = f"*={kills}"
     assert asked(stage, "up")[0] == 0
     enqueue(stage, "one", "t-1")
     (kills / "delete:process-ended").write_text("self")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.team import reading, tasks, why
 from orchestrator.team.views import meta_of
 from tests.team import Team

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import errors, worker, worker_link
+from orchestrator import worker, worker_link
+from orchestrator.base import errors
 from orchestrator.trust.provenance import Provenance
 from tests.stage import until
 

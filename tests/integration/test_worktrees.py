@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core.events import OUTBOX
-from orchestrator.errors import BadRequest, Conflict, Environment
 from orchestrator.project import find_project
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.lines import encode

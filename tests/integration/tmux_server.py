@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.term import tmux
 from orchestrator.term.tmux import Socket
 

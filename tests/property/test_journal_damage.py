@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.store.journal import Journal, Syncer, WrongMark, read_all
 from orchestrator.store.lines import encode
 from orchestrator.store.reading import page

@@ -19,9 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import decide, state, supervise
 from orchestrator.core.events import TERMINAL, UNSYNCED
-from orchestrator.errors import OrchestratorError
 from tests.desk import Desk, essence, refold
 
 reached = Counter()

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.base.errors import Corrupt
 from orchestrator.core import blocks, decide, events, state, supervise
 from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.core.screens import Finding
-from orchestrator.errors import Corrupt
 from orchestrator.store.lines import decode, encode, intact
 from orchestrator.team.broadcast import digest
 from orchestrator.team.salvage import UNKNOWN, Beside, Damaged, salvage

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.squad.command import check_sizes, render
 from orchestrator.squad.template import load
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from orchestrator import processes
+from orchestrator.base.platform import processes
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode, is_sealed
 from orchestrator.team.adoption import preview, seal_files

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import artifacts, keys, place
 from orchestrator.spawn.model import Settings
 from tests.security.strangers import elsewhere, git

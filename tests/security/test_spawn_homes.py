@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import adoption, ddl, place
 from orchestrator.spawn.model import Settings
 from orchestrator.trust import identity

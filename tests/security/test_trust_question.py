@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from orchestrator import config
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli.terminal import pieces
-from orchestrator.errors import BadRequest, Environment
 from orchestrator.team import allowing, askers
 from orchestrator.trust import allowed, state_dir
 from orchestrator.trust.difference import difference
@@ -286,7 +286,7 @@ if how != "kill":
 PAST = """
 import json, sys
 from orchestrator.cli.link import Link, project_here
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 with Link(project_here(), start=True) as link:
     digest = link.ask("orchestrator/trust_preview", {})["digest"]
     for expect in (True, False):

@@ -12,46 +12,36 @@ PACKAGE = ROOT / "orchestrator"
 
 # A layer may import itself and what stands in its row.
 LAYERS = {
-    "errors": set(),
-    "clock": set(),
-    "trust": set(),
-    "project": {"trust"},
-    "processes": {"clock"},
-    "steps": set(),
-    "wire": {"project"},
-    "reach": {"project", "wire"},
-    "requests": {"wire"},
-    "relay": {"project", "reach", "requests", "wire"},
-    "launch": {"project", "trust"},
-    "show": set(),
-    "hook": set(),
-    "core": {"errors"},
-    "data": {"errors"},
-    "store": {"core", "errors", "clock", "trust"},
-    "term": {"core", "errors", "clock", "steps", "processes"},
+    "base": set(),
+    "core": {"base"},
+    "trust": {"base"},
     "config_keys": {"core", "trust"},
-    "config": {"config_keys", "errors", "trust"},
-    "config_watch": {"config", "errors", "clock", "trust"},
-    "roles": {"trust", "config", "core", "errors", "store", "data", "clock"},
-    "team": {"trust", "roles", "config", "config_keys", "store", "term", "core", "errors", "clock", "project", "data", "steps", "processes"},
-    "squad": {"trust", "roles", "config_keys", "store", "core", "errors", "clock", "project", "steps", "processes"},
-    "spawn": {"trust", "roles", "config", "store", "core", "errors", "clock", "project", "steps", "processes"},
-    "gsd": {"config", "store", "core", "errors", "clock", "project", "data"},
-    "acting": {"team", "squad", "roles", "config", "trust", "errors"},
-    "setup": {"errors", "project", "config", "core", "data"},
-    "worker": {"errors", "project", "trust", "worker_command", "worker_link", "worker_task_file", "steps"},
-    "worker_link": {"project", "wire"},
-    "worker_command": {"errors", "steps", "trust", "worker_task_file"},
+    "config": {"base", "config_keys", "trust"},
+    "roles": {"base", "core", "trust"},
+    "project": {"trust"},
+    "store": {"base", "trust"},
+    "squad": {"base", "config_keys", "core", "project", "roles", "store", "trust"},
+    "term": {"base", "core"},
+    "team": {"base", "config", "config_keys", "core", "project", "roles", "store", "term", "trust"},
+    "acting": {"base", "config", "roles", "squad", "team", "trust"},
+    "gsd": {"base", "core", "project", "store"},
+    "reach": {"project"},
+    "config_watch": {"base", "config", "trust"},
+    "wire": set(),
+    "requests": {"wire"},
+    "spawn": {"base", "store", "trust"},
+    "server": {"acting", "base", "config", "config_keys", "config_watch", "core", "gsd", "project", "reach", "requests", "roles", "spawn", "squad", "store", "team", "trust", "wire"},
+    "setup": {"base", "project"},
     "worker_task_file": set(),
-    "server": {
-        "acting", "team", "squad", "spawn", "gsd", "trust", "roles", "config", "config_keys", "config_watch", "core", "errors", "clock", "project", "data",
-        "steps", "reach", "requests", "wire", "processes",
-    },
-    "cli": {
-        "server", "acting", "team", "squad", "spawn", "gsd", "trust", "roles", "config", "config_keys", "core", "errors", "clock", "project", "data",
-        "worker", "relay", "launch", "reach", "wire", "setup", "steps", "processes",
-    },
-    "__main__": {"cli", "relay", "launch", "show", "hook", "project", "worker", "server", "gsd"},
+    "worker_command": {"trust", "worker_task_file"},
+    "worker_link": {"project", "wire"},
+    "worker": {"base", "trust", "worker_command", "worker_link", "worker_task_file"},
+    "cli": {"acting", "base", "config", "config_keys", "core", "gsd", "project", "reach", "roles", "server", "setup", "spawn", "team", "term", "trust", "worker"},
+    "hook": set(),
+    "launch": {"trust"},
+    "relay": {"project", "reach", "requests", "wire"},
+    "show": set(),
+    "__main__": {"cli", "gsd", "hook", "launch", "relay", "server", "show", "worker"},
 }  # fmt: skip
 
 # The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
@@ -61,7 +51,7 @@ WIRING = {
     ("orchestrator.cli.doctor_stale", "term"),
     ("orchestrator.cli.doctor_live", "term"),
 }
-PURE = {"core", "errors"}
+PURE = {"core"}
 IMPURE = {
     "asyncio", "datetime", "http", "io", "multiprocessing", "os", "pathlib", "random", "secrets", "select", "shutil",
     "socket", "sqlite3", "subprocess", "threading", "time", "uuid", "libtmux", "mcp", "structlog", "watchfiles",
@@ -206,7 +196,7 @@ def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
     assert not reached & {
         "orchestrator.team.agents", "orchestrator.team.creating", "orchestrator.team.supervisor",
         "orchestrator.team.windows", "orchestrator.team.places", "orchestrator.team.ending",
-        "orchestrator.processes", "orchestrator.server.master_tools",
+        "orchestrator.base.platform.processes", "orchestrator.server.master_tools",
     }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ import pytest
 import typer
 
 from orchestrator import project
+from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest
 from orchestrator.cli import agents, app, facts, output, tasks
-from orchestrator.errors import CODES, EXIT_CODES, BadRequest
 from orchestrator.trust import launched
 from orchestrator.trust.origin import UNKNOWN
 

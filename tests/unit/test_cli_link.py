@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import project, reach
+from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
 from orchestrator.cli import link as links
 from orchestrator.cli.link import Link, error_from, marker
-from orchestrator.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
 from orchestrator.project import Project
 
 Answer = Callable[[dict], list[dict]]

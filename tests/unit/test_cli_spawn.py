@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import app, spawn, spawn_live
-from orchestrator.errors import BadRequest
 from orchestrator.spawn.drawing import MARK
 
 ID = "6f0c1b2e-1c8d-4f0e-9d8e-0f2f0c6a8a11"

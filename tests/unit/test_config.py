@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import config, config_keys
+from orchestrator.base.errors import BadRequest
 from orchestrator.config import load
 from orchestrator.config_keys import Config
 from orchestrator.config_watch import ConfigState, watch
-from orchestrator.errors import BadRequest
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import pytest
 import typer
 from pydantic import TypeAdapter
 
+from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config_keys import KEYS, Config, env_name
 from orchestrator.core import events
 from orchestrator.core.engines import ENGINES
-from orchestrator.errors import CODES, EXIT_CODES
 from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION, VERSION
 from orchestrator.server import gsd_prompts

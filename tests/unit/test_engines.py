@@ -12,12 +12,12 @@ from typing import get_args
 
 import pytest
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.core import engines
 from orchestrator.core.engine import APPROVALS, Once
 from orchestrator.core.engines import ENGINES
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Kind, Screen, explain, stands
-from orchestrator.errors import BadRequest
 from tests.launch import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.store import files
 from orchestrator.store.files import Paths
 from tests.disk import EIO, ENOSPC, FaultyIO

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from orchestrator import data
+from orchestrator.base import package_data
 from orchestrator.core import events, prompts, supervise, toolsets
 from orchestrator.core.documents import SCHEMAS
 from orchestrator.core.engines import ENGINES
@@ -105,7 +105,7 @@ def test_opencodes_subagents_may_ask_too_and_its_plugin_consents_as_for_the_two(
     said = settings_of_opencode(replace(LAUNCH, queries=GSD))
     assert {*said["agent"]["general"]["permission"]} == {f"orchestrator_{name}" for name in OWN}
     assert said["plugin"][-1][1]["queries"] == [f"orchestrator_{name}" for name in GSD]
-    assert "options?.queries" in data.plugin(opencode.PLUGIN)
+    assert "options?.queries" in package_data.plugin(opencode.PLUGIN)
 
 
 # -- records --------------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ START = {
 )  # fmt: skip
 def test_a_starting_record_may_carry_the_toolsets_and_models_and_schemas_agree(said, fits):
     record = START | said
-    assert jsonschema.Draft202012Validator(data.schema("outbox")).is_valid(record) is fits
+    assert jsonschema.Draft202012Validator(package_data.schema("outbox")).is_valid(record) is fits
     if fits:
         events.OUTBOX.validate_python(record)
     else:
@@ -168,7 +168,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_prompt_is_filled_completely_and_every_value_stands_in_a_line_of_its_own(name):
-    text = data.prompt(name)
+    text = package_data.prompt(name)
     assert set(re.findall(r"\{([a-z][a-z0-9_]*)\}", text)) == PLACES[name]
     for place in PLACES[name] - {"project"}:
         # A value may be a sentence, a list or a page: it must not stand within a sentence of ours.
@@ -181,7 +181,9 @@ def test_a_prompt_is_filled_completely_and_every_value_stands_in_a_line_of_its_o
 ORDER = ("gsd_phase_relevant_files", "gsd_codebase_patterns", "gsd_similar_past_work")
 
 
-@pytest.mark.parametrize("text", [data.prompt("gsd_planner"), (data.roles() / "gsd-planner.md").read_text()])
+@pytest.mark.parametrize(
+    "text", [package_data.prompt("gsd_planner"), (package_data.roles() / "gsd-planner.md").read_text()]
+)
 def test_a_planner_looks_at_files_then_patterns_then_past_work_then_plans(text):
     first, second, third = (
         re.search(rf"^{n}\. \*\*{word}\*\* `(\w+)`", text, re.MULTILINE)
@@ -192,14 +194,18 @@ def test_a_planner_looks_at_files_then_patterns_then_past_work_then_plans(text):
     assert first.start() < second.start() < third.start()
 
 
-@pytest.mark.parametrize("text", [data.prompt("gsd_executor"), (data.roles() / "gsd-executor.md").read_text()])
+@pytest.mark.parametrize(
+    "text", [package_data.prompt("gsd_executor"), (package_data.roles() / "gsd-executor.md").read_text()]
+)
 def test_an_executor_checks_what_an_edit_reaches_and_spares_more_than_ten_dependents(text):
     assert "`gsd_blast_radius`" in text and "`gsd_pre_edit_check`" in text
     high = text[text.index("**more than 10 dependents**") :].lower()
     assert high.index("backward compatible") < high.index("deprecate") < high.index("migration path")
 
 
-@pytest.mark.parametrize("text", [data.prompt("gsd_verifier"), (data.roles() / "gsd-verifier.md").read_text()])
+@pytest.mark.parametrize(
+    "text", [package_data.prompt("gsd_verifier"), (package_data.roles() / "gsd-verifier.md").read_text()]
+)
 def test_a_verifier_uses_the_three_tools_and_takes_null_for_not_passed(text):
     assert all(
         f"`{name}`" in text for name in ("gsd_verify_behavior", "gsd_verify_artifact", "gsd_requirement_status")
@@ -210,7 +216,7 @@ def test_a_verifier_uses_the_three_tools_and_takes_null_for_not_passed(text):
 
 @pytest.mark.parametrize(
     "path",
-    sorted(data.roles().glob("gsd-*.md")) + [data.roles().parent / f"{name}.md" for name in PLACES],
+    sorted(package_data.roles().glob("gsd-*.md")) + [package_data.roles().parent / f"{name}.md" for name in PLACES],
     ids=lambda path: path.stem,
 )
 def test_every_tool_they_name_is_one_and_they_serve_those_who_have_none(path):

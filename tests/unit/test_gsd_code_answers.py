@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.graph.merging import Merging
 from orchestrator.gsd.graph.said import Said

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.core.drawn_text import said_end
+from orchestrator.base.drawing_text import said_end
 from orchestrator.gsd.picture.drawing import GROUPS, LABEL_CELLS, MARK, directory, groups, hotspots_svg, rings_svg
 from orchestrator.gsd.picture.page import html
 from orchestrator.gsd.picture.rings import DRAWN, chosen, spots

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import NotReady
+from orchestrator.base.errors import NotReady
 from orchestrator.gsd.index import store as index_store
 from orchestrator.gsd.index.indexing import index
 from tests.gsd_trees import write

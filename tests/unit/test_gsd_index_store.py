@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.errors import BadRequest, Corrupt, Environment, NotReady
+from orchestrator.base.errors import BadRequest, Corrupt, Environment, NotReady
 from orchestrator.gsd.index import store
 from orchestrator.gsd.index import writing as index_writing
 from orchestrator.gsd.index.writing import writing as writing_of

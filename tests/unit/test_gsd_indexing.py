@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest, Corrupt, NotReady
+from orchestrator.base.errors import BadRequest, Corrupt, NotReady
 from orchestrator.gsd.index import indexing, parse_child, parsing, source_files
 from orchestrator.gsd.index import store as index_store
 from orchestrator.gsd.index.indexing import index

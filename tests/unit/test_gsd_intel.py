@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import gsd
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.gsd.index import store as index_store
 from orchestrator.gsd.intel import entity_files, graph_db
 from orchestrator.gsd.intel import files as intel_source

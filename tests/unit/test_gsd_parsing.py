@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.gsd.index import parsing
 from tests.gsd_trees import write
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph.kinds import is_critical, is_test
 from orchestrator.gsd.graph.protocol import Affected, Located
 from orchestrator.gsd.model import Decision, Intel, MustHaves, Phase, Plan, Planning, ProjectFile, Summary

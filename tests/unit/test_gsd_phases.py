@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.phase_answers import phase_of
 from orchestrator.gsd.planning.tree import PlanningStore

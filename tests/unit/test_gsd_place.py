@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.gsd import place
 from orchestrator.gsd.place import NO_PROJECT, Asking, above, directory_of, find
 from tests.gsd_trees import write

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.model import Intel, Trouble
 from orchestrator.gsd.planning import pages as planning_pages
 from orchestrator.gsd.planning import plan_answers

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from orchestrator.errors import Corrupt
+from orchestrator.base.errors import Corrupt
 from orchestrator.gsd import projects
 from orchestrator.gsd.index.indexing import index
 from orchestrator.gsd.index.store import STORE

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence.verify_answers import verify_artifact
 from orchestrator.gsd.model import Artifact, Intel, MustHaves
 from tests.gsd_code import AXUM, EXPRESS, FASTAPI, NEXT, planning, snapshot, write

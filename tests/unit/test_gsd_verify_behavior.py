@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence.verify import Found, behaviour
 from orchestrator.gsd.evidence.verify_answers import verify_behavior
 from orchestrator.gsd.model import Artifact, KeyLink, MustHaves, Row, Uat

@@ -11,7 +11,7 @@ import zlib
 import orjson
 import pytest
 
-from orchestrator.errors import BadRequest, Environment
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.store.journal import Journal, Syncer, read_all
 from tests.disk import EDQUOT, EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 from tests.team import FakeClock, settle

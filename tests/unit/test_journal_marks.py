@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.store.journal import Journal, Mark, Syncer, WrongMark, read_all
 from tests.disk import EIO, TYPES, FaultyIO, HeldSyncer, record
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.store.journal import TAIL_BYTES, Journal, Syncer, read_all
 from orchestrator.store.lines import encode
 from tests.disk import EIO, TYPES, FaultyIO, record

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.store.journal import Journal, Syncer
 from orchestrator.store.segments import log_files
 from tests.disk import EIO, TYPES, FaultyIO, record

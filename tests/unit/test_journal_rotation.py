@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.store.journal import Journal, Syncer, read_all
 from orchestrator.store.reading import page, place
 from orchestrator.store.segments import log_exists, log_files, sealed, sealed_path

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from orchestrator.trust import descent, launched
+from orchestrator.base.platform import ancestry
+from orchestrator.trust import launched
 from orchestrator.trust.launched import Launched
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -132,12 +133,12 @@ def test_this_process_comes_from_outside(state):
 
 
 def test_a_line_begins_with_the_process_and_ends_below_init():
-    first, *_ = descent.lines_of(os.getpid())
+    first, *_ = ancestry.lines_of(os.getpid())
     assert [one.pid for one in first.processes[:2]] == [os.getpid(), os.getppid()]
     assert first.end in ("init", "outside")
     assert first.processes[0].session == os.getsid(0)
     assert all(above.start <= one.start for one, above in zip(first.processes, first.processes[1:], strict=False))
-    assert descent.lines_of(1 << 30) == ()
+    assert ancestry.lines_of(1 << 30) == ()
 
 
 def test_the_marks_are_those_of_the_environment_a_process_was_started_with():
@@ -147,7 +148,7 @@ def test_the_marks_are_those_of_the_environment_a_process_was_started_with():
         words, env=env | {"PATH": os.environ["PATH"]}, stdin=-1, stdout=-1, start_new_session=True
     ) as one:
         one.stdout.readline()
-        first, *_ = descent.lines_of(one.pid)[0].processes
+        first, *_ = ancestry.lines_of(one.pid)[0].processes
         assert (first.agent, first.member, first.session, first.terminal) == (("/p", "a"), True, one.pid, 0)
         one.stdin.close()
 
@@ -168,7 +169,7 @@ def test_the_leader_of_a_session_is_found_when_the_processes_in_between_have_end
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as leader:
         pid = int("".join(leader.stdout.readline() for _ in range(2)).strip())
-        first, *others = descent.lines_of(pid)
+        first, *others = ancestry.lines_of(pid)
         assert leader.pid not in [one.pid for one in first.processes]
         assert leader.pid in [line.processes[0].pid for line in others]
         leader.stdin.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Conflict, Environment
+from orchestrator.base.errors import Conflict, Environment
 from orchestrator.store import claim as claiming
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.trust.descent import Line, Process
+from orchestrator.base.platform.ancestry import Line, Process
 from orchestrator.trust.origin import Known, Origin, judge
 
 A, B = ("/p", "a"), ("/p", "b")

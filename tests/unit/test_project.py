@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import errors, project
+from orchestrator import project
+from orchestrator.base import errors
 from orchestrator.project import Project, RunDirUnsafe, find_project, main_tree, named_project, run_dir
 from orchestrator.store.claim import claim
 from orchestrator.store.files import Paths

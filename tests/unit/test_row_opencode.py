@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import data
+from orchestrator.base import package_data
+from orchestrator.base.errors import BadRequest
 from orchestrator.core.engine import Once
 from orchestrator.core.rows import opencode
 from orchestrator.core.screens import Screen
-from orchestrator.errors import BadRequest
 from tests import launch
 from tests.launch import ENV, PLACE
 
@@ -132,7 +132,7 @@ def test_npm_is_bounded_only_where_the_user_has_not_said_otherwise():
 
 
 def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_rows_names():
-    text = data.plugin(opencode.PLUGIN)
+    text = package_data.plugin(opencode.PLUGIN)
     assert set(re.findall(r'^import .* from "(.*)"$', text, re.MULTILINE)) >= {"node:net", "node:fs"}
     assert all(name.startswith("node:") for name in re.findall(r'from "(.*)"', text))
     assert "console." not in text
@@ -142,9 +142,9 @@ def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_
 
 
 def test_a_missing_plugin_is_said(monkeypatch, tmp_path: Path):
-    monkeypatch.setitem(data._PLACES, "plugins", (tmp_path,))
+    monkeypatch.setitem(package_data._PLACES, "plugins", (tmp_path,))
     with pytest.raises(Exception, match="plugin opencode"):
-        data.plugin("opencode.js")
+        package_data.plugin("opencode.js")
 
 
 BOX = ("talk", "", "  ┃", "  ┃", "  ┃", "  ┃  Build · Model", "  ╹▀▀▀▀▀▀▀", "   /home/ada")

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from orchestrator import data
+from orchestrator.base import package_data
 from orchestrator.config_keys import Config
 from orchestrator.core.documents import SCHEMAS
 
@@ -39,9 +39,9 @@ def test_a_schema_that_is_missing_or_old_or_of_no_model_is_found(tool, tmp_path)
 
 
 def test_every_schema_is_one_and_is_what_the_command_line_shows():
-    assert data.schema_names() == sorted([*SCHEMAS, "config", "team"])
-    for name in data.schema_names():
-        schema = data.schema(name)
+    assert package_data.schema_names() == sorted([*SCHEMAS, "config", "team"])
+    for name in package_data.schema_names():
+        schema = package_data.schema(name)
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["$schema"].endswith("2020-12/schema")
         assert schema["description"]
@@ -49,7 +49,7 @@ def test_every_schema_is_one_and_is_what_the_command_line_shows():
 
 def test_the_schemas_refuse_what_the_models_refuse():
     task = {"v": 1, "seq": 1, "at": "2026-01-01T00:00:00.000Z", "type": "task", "epoch": 1, "task_id": "t", "payload": None, "position": 1, "crc": "00000000"}  # fmt: skip
-    inbox = jsonschema.Draft202012Validator(data.schema("inbox"))
+    inbox = jsonschema.Draft202012Validator(package_data.schema("inbox"))
     assert inbox.is_valid(task)
     SCHEMAS["inbox"].validate_python(task)
     for wrong in (
@@ -64,6 +64,6 @@ def test_the_schemas_refuse_what_the_models_refuse():
         assert not inbox.is_valid(task | wrong), wrong
         with pytest.raises(ValueError, match="validation error"):
             SCHEMAS["inbox"].validate_python(task | wrong)
-    config = jsonschema.Draft202012Validator(data.schema("config"))
+    config = jsonschema.Draft202012Validator(package_data.schema("config"))
     assert config.is_valid(json.loads(Config().model_dump_json()))
     assert not config.is_valid({"enginee": "shell"})

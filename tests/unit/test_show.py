@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from orchestrator import processes, project, show
+from orchestrator import project, show
+from orchestrator.base.platform import processes
 from tests.integration.tmux_server import until
 
 BOUND_S = 60

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from orchestrator.clock import rfc3339
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import supervise
-from orchestrator.errors import OrchestratorError
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import AgentCaller
 from orchestrator.spawn.model import Ask, Fault, Reply

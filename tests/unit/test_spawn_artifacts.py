@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest, Corrupt, Environment
+from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn import artifacts
 from orchestrator.spawn.model import ArtifactRow, Reply
 from orchestrator.trust.identity import Identity

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Conflict, Corrupt, Environment
+from orchestrator.base.errors import Conflict, Corrupt, Environment
 from orchestrator.spawn import database, ddl, owned, queries
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
@@ -561,7 +561,7 @@ def test_a_storm_of_kills_loses_nothing_that_was_answered_and_counts_nothing_twi
 ERRING = """
 import asyncio, sys
 from pathlib import Path
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.database import Database
 from tests.spawns import AT, row

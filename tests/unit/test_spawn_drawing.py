@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.clock import rfc3339
-from orchestrator.core.drawn_text import said
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.drawing_text import said
 from orchestrator.spawn.drawing import COLOURS, MARK, mode_picture, svg
 from orchestrator.spawn.drawing_page import html
 from orchestrator.spawn.drawing_words import critical_path, dollars, instant, seconds, spans_of, totals

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from orchestrator.clock import SystemClock
-from orchestrator.errors import Environment
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import Environment
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model import Asked, Reply
 from orchestrator.spawn.runs import Request, Runs

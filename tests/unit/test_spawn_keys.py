@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import keys
 
 KEY = "sk-or-v1-very-secret"

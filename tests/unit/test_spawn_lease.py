@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from orchestrator import processes
+from orchestrator.base.platform import processes
 from orchestrator.spawn import lease
 from orchestrator.spawn.model import Settings
 

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.clock import SystemClock
-from orchestrator.errors import BadRequest
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import openrouter
 from orchestrator.spawn.model import Ask, Fault, Reply
 from tests.fakes.openrouter import NONSENSE, Fake

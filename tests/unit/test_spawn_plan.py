@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import plan, table
 from orchestrator.spawn.model import Asked, Node, Settings
 from orchestrator.spawn.plan import Found, Step

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.clock import SystemClock
-from orchestrator.errors import Environment
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import queries, record, transitions
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.record import Fenced, Record

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.clock import SystemClock
-from orchestrator.errors import Environment, OrchestratorError
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, splitter
 from orchestrator.spawn.model import Asked, Fault, Reply
 from orchestrator.spawn.runs import Request, Runs

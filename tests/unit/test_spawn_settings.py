@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import place, settings
 from orchestrator.spawn.model import Settings
 

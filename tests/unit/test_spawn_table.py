@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import table
 from orchestrator.spawn.model import Price
 from orchestrator.spawn.table import MILLION, TIERS, UNKNOWN, Allowed

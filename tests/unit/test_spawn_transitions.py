@@ -8,7 +8,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import ddl, queries
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.model import NODE_ENDED, RUN_ENDED, Plan, Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, ddl, queries, upgrade
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from orchestrator.clock import rfc3339
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import Config
 from orchestrator.core.documents import MemberFile, SquadFile
-from orchestrator.errors import BadRequest
 from orchestrator.squad import records
 from orchestrator.squad.members import Squads
 from orchestrator.store.files import Paths

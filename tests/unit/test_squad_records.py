@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.core.documents import MemberFile, SquadFile
-from orchestrator.errors import Corrupt, Environment
 from orchestrator.squad import records
 from orchestrator.store.files import Paths
 

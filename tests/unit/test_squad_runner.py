@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import processes
-from orchestrator.clock import SystemClock
+from orchestrator.base.clock import SystemClock
+from orchestrator.base.platform import processes
 from orchestrator.project import MEMBER_ENV
 from orchestrator.squad import runner
 from orchestrator.squad.runner import Given, Outcome, Stop

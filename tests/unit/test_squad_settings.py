@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import Config
-from orchestrator.errors import BadRequest
 from orchestrator.squad import settings
 from tests.trusting import allow
 

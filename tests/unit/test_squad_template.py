@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.squad.command import Rendered, check_sizes, render
 from orchestrator.squad.expressions import MAX_DEPTH
 from orchestrator.squad.template import MAX_BYTES, load

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
 from orchestrator.core import blocks, decide, events, state, supervise
 from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
-from orchestrator.errors import BadRequest, Conflict, Corrupt, NotReady
 from tests.desk import BUDGET, Desk, essence, refold
 
 

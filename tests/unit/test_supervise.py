@@ -2,10 +2,10 @@
 
 import pytest
 
+from orchestrator.base.errors import Conflict
 from orchestrator.core import decide, state, supervise
 from orchestrator.core import status as derived
 from orchestrator.core.supervise import Budget, Rung
-from orchestrator.errors import Conflict
 from tests.desk import BUDGET, Desk, essence, refold
 
 

@@ -6,8 +6,8 @@ import tomllib
 import jsonschema
 import pytest
 
+from orchestrator.base.errors import BadRequest, Conflict, Corrupt
 from orchestrator.cli import team as cli
-from orchestrator.errors import BadRequest, Conflict, Corrupt
 from orchestrator.server.master_models import NewAgent
 from orchestrator.server.master_models import Policies as ToolPolicies
 from orchestrator.team import teamfile

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
 from orchestrator.core import events, laws
-from orchestrator.errors import BadRequest, Environment
 from orchestrator.store.files import Paths
 from orchestrator.team import tasks
 from orchestrator.team.verify import verify

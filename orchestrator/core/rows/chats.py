@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 ANY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")

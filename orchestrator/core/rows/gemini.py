@@ -13,10 +13,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
 from orchestrator.core.rows.chats import UUID, chat_id, no_command
 from orchestrator.core.rows.gemini_screen import PATTERNS, composer
-from orchestrator.errors import BadRequest
 
 HOME = "home"
 """The agent's `GEMINI_CLI_HOME` in its engine directory."""

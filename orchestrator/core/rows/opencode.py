@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.base.errors import BadRequest
 from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
 from orchestrator.core.rows.chats import chat_id
 from orchestrator.core.rows.opencode_screen import PASTED, PATTERNS, composer
-from orchestrator.errors import BadRequest
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import case_answers, demand_answers, demands, endpoints, file_answers, naming
 from orchestrator.gsd.evidence.checking import artifact
 from orchestrator.gsd.evidence.file_answers import EVIDENCE, MOST, WORDS, levels

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import plan_pattern
 from orchestrator.gsd.evidence.verify import artifact_status
 from orchestrator.gsd.evidence.wiring import IMPORTED, uses, wired

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import artifact_answers, claims, naming
 from orchestrator.gsd.evidence.checking import Checked, Linked, artifact, key_link
 from orchestrator.gsd.evidence.searching import Hits, search

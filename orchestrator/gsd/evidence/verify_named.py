@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import artifact_answers, demands, naming
 from orchestrator.gsd.evidence.demands import Demand
 from orchestrator.gsd.routes import found as routes

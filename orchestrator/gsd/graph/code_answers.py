@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import advice, conventions_read
 from orchestrator.gsd.graph.protocol import Affected, Node, Reached
 from orchestrator.gsd.graph.words import MAX_QUERY, keywords

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import BadRequest, Environment
+from orchestrator.base.clock import Clock, SystemClock
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.gsd.index import conventions, project_settings
 from orchestrator.gsd.index import store as index_store
 from orchestrator.gsd.index.languages import language_of, type_of

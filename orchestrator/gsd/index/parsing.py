@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.gsd.index.source import Parsed
 from orchestrator.gsd.model import Trouble
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import orjson
 
-from orchestrator.errors import Corrupt, Environment
+from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.gsd.model import FileFacts, Trouble
 from orchestrator.store.files import failure
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import orjson
 from filelock import FileLock, Timeout
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import BadRequest, NotReady
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.gsd.index.store import (
     DIRECTORY,
     LOCK,

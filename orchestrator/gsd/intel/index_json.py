@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.clock import rfc3339
+from orchestrator.base.clock import rfc3339
 from orchestrator.gsd.graph import said
 from orchestrator.gsd.graph.foreign import Roots
 from orchestrator.gsd.graph.said import Said, Told

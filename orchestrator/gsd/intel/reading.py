@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.clock import rfc3339
-from orchestrator.errors import OrchestratorError
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.gsd.graph.merging import Change, Merging
 from orchestrator.gsd.graph.protocol import Graph
 from orchestrator.gsd.graph.said import Said, Told, at_most

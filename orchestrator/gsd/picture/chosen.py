@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph.kinds import is_critical, is_test
 from orchestrator.gsd.graph.protocol import Graph, Node, Reached
 from orchestrator.gsd.snapshot import Snapshot

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.core.drawn_text import said, said_end
+from orchestrator.base.drawing_text import said, said_end
 from orchestrator.gsd.picture.rings import Spot, chosen, spots
 
 MARK = "orchestrator gsd graph"

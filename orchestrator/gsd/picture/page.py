@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from orchestrator.core.drawn_text import said
+from orchestrator.base.drawing_text import said
 from orchestrator.gsd.picture.drawing import (
     MARK,
     STYLE,

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.model import Decision, Phase, Planning
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.phase_answers import phase_of, planning_of, told, unread

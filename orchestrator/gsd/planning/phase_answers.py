@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.assembling import even, version_of

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement, Row, Summary
 from orchestrator.gsd.planning import requirement_words
 from orchestrator.gsd.planning.phase_answers import of_milestone, planning_of, unread

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from orchestrator.clock import Clock, SystemClock
+from orchestrator.base.clock import Clock, SystemClock
 from orchestrator.gsd.model import Planning, Trouble
 from orchestrator.gsd.planning import (
     assembling,

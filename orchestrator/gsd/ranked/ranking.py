@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from orchestrator.errors import Environment
+from orchestrator.base.errors import Environment
 from orchestrator.gsd.sources.code import words
 
 NEAR = 0.8

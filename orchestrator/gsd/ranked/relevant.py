@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.errors import BadRequest
+from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph.code_answers import pre_edit_check
 from orchestrator.gsd.graph.protocol import Node
 from orchestrator.gsd.graph.words import STOP

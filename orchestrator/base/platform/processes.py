@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from orchestrator.clock import Clock, SystemClock, elapse
+from orchestrator.base.clock import Clock, SystemClock, elapse
 
 PROC = Path("/proc")
 WITHOUT_PIDFD_S = 0.5

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import BadRequest, Environment
+from orchestrator.base.errors import BadRequest, Environment
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = {
     "prompts": (_PACKAGE / "_data" / "prompts", _PACKAGE.parent / "prompts"),
     "schemas": (_PACKAGE / "_data" / "schemas", _PACKAGE.parent / ".agents-schema"),
