@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from orchestrator.core import decide, events, state, supervise
+from orchestrator.core import decisions, records, state, supervision
 
-BUDGET = supervise.Budget("2026-01-01T00:00:00.000Z", 1.0)
+BUDGET = supervision.Budget("2026-01-01T00:00:00.000Z", 1.0)
 """Every relaunch of a test's agent counts."""
 
 
@@ -18,23 +18,23 @@ class Desk:
         self.agent = state.Agent(agent_id)
         self.logs: dict[str, list[dict[str, Any]]] = {"inbox": [], "outbox": []}
         self.clock = 0
-        self.limits = decide.Limits()
+        self.limits = decisions.Limits()
 
     def at(self) -> str:
         self.clock += 1
         return f"2026-01-01T00:{self.clock // 60000 % 60:02d}:{self.clock // 1000 % 60:02d}.{self.clock % 1000:03d}Z"
 
-    def write(self, drafts: list[events.Draft]) -> list[dict[str, Any]]:
+    def write(self, drafts: list[records.Draft]) -> list[dict[str, Any]]:
         written = [self._put(draft) for draft in drafts]
-        while more := supervise.settle(self.agent, self.at()):
+        while more := supervision.settle(self.agent, self.at()):
             for draft in more:
                 self._put(draft)
         return written
 
-    def _put(self, draft: events.Draft) -> dict[str, Any]:
+    def _put(self, draft: records.Draft) -> dict[str, Any]:
         log = self.logs[draft.log]
         record = {"v": 1, "seq": len(log) + 1, **copy.deepcopy(draft.fields), "crc": "00000000"}
-        (events.INBOX if draft.log == "inbox" else events.OUTBOX).validate_python(record)
+        (records.INBOX if draft.log == "inbox" else records.OUTBOX).validate_python(record)
         state.apply(self.agent, draft.log, record)
         log.append(record)
         return record
@@ -45,17 +45,17 @@ class Desk:
             "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2} | policies,
             "env_names": [],
         }  # fmt: skip
-        self.write([supervise.starting(self.agent.agent_id, at=self.at(), req="c:0", spec=spec)])
+        self.write([supervision.starting(self.agent.agent_id, at=self.at(), req="c:0", spec=spec)])
 
     def ready(self) -> None:
-        self.write(decide.ready(self.agent, at=self.at(), req=None))
+        self.write(decisions.ready(self.agent, at=self.at(), req=None))
 
     def enqueue(self, task_id: str, payload: Any = None, req: str | None = None) -> dict[str, Any]:
         stored = payload
         task = self.agent.unfinished.get(task_id)
         if task is not None:
             stored = task.payload
-        made = decide.enqueue(
+        made = decisions.enqueue(
             self.agent, task_id=task_id, payload=payload, stored=stored, limits=self.limits,
             req=req or f"c:{task_id}", at=self.at(),
         )  # fmt: skip
@@ -63,12 +63,12 @@ class Desk:
         return made.answer
 
     def cancel(self, task_id: str, req: str = "c:x") -> dict[str, Any]:
-        made = decide.cancel(self.agent, task_id=task_id, req=req, at=self.at())
+        made = decisions.cancel(self.agent, task_id=task_id, req=req, at=self.at())
         self.write(made.drafts)
         return made.answer
 
     def wait(self, waited_s: float = 0.0, told: int = 0, visible: int | None = None) -> dict[str, Any] | None:
-        offer = decide.next_command(
+        offer = decisions.next_command(
             self.agent, visible_inbox=len(self.logs["inbox"]) if visible is None else visible,
             waited_s=waited_s, told=told, limits=self.limits, at=self.at(), req="c:w",
         )  # fmt: skip
@@ -78,7 +78,7 @@ class Desk:
     def emit(
         self, kind: str, task_id: str | None = None, payload: Any = None, req: str | None = None
     ) -> dict[str, Any]:
-        made = decide.emit(
+        made = decisions.emit(
             self.agent,
             kind=kind,
             task_id=task_id,
@@ -91,11 +91,11 @@ class Desk:
         return made.answer
 
     def exit(self, code: int | None = 1, relaunch: bool = True) -> None:
-        self.write(supervise.exited(self.agent, at=self.at(), how="exit", reason="x", code=code))
+        self.write(supervision.exited(self.agent, at=self.at(), how="exit", reason="x", code=code))
         self.after_exit("" if relaunch else "its window is gone")
 
     def after_exit(self, nowhere: str = "", session: str | None = None) -> None:
-        self.write(supervise.after_exit(self.agent, at=self.at(), budget=BUDGET, nowhere=nowhere, session=session))
+        self.write(supervision.after_exit(self.agent, at=self.at(), budget=BUDGET, nowhere=nowhere, session=session))
 
     def types(self, log: str = "outbox") -> list[str]:
         return [record["type"] for record in self.logs[log]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.core import engines
-from orchestrator.core.engine import Launch
+from orchestrator.engines import table
+from orchestrator.engines.definition import Launch
 
 SECRET = "5ec2e7" * 5
 HOME = "/home/ada"
@@ -14,7 +14,7 @@ ENV = {
     "HOME": HOME,
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
-    **engines.identity(agent_id="unit-1", epoch=1, secret=SECRET, project=PROJECT),
+    **table.identity(agent_id="unit-1", epoch=1, secret=SECRET, project=PROJECT),
 }
 LAUNCH = Launch(
     agent_id="unit-1",

@@ -53,13 +53,13 @@ class Life:
 
     async def deleted(self, name: str) -> None:
         """An agent that was made, did one task, and was deleted."""
-        from orchestrator.core import decide, supervise
+        from orchestrator.core import decisions, supervision
 
         entry = await self.team.agent(name)
         await self.task(name, f"{name}-t", {"n": 1})
-        await self.roster.commit(entry, decide.stop(entry.state, force=True, req=f"m:stop-{name}", at=self.at()))
-        await self.roster.commit(entry, supervise.stopped(entry.state, at=self.at(), rungs=()))
-        await self.roster.commit(entry, supervise.deleted(entry.state, at=self.at()))
+        await self.roster.commit(entry, decisions.stop(entry.state, force=True, req=f"m:stop-{name}", at=self.at()))
+        await self.roster.commit(entry, supervision.stopped(entry.state, at=self.at(), rungs=()))
+        await self.roster.commit(entry, supervision.deleted(entry.state, at=self.at()))
 
     async def run_over(self, run_id: str = "run-1") -> None:
         """The run has ended."""

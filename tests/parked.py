@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core.engine import Engine, Prepared
 from orchestrator.core.screens import Composer, Pattern, Screen
+from orchestrator.engines.definition import Engine, Prepared
 from orchestrator.team.parking import Channel, Heard, Parking
 from tests.team import Team, settle
 

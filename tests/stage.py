@@ -26,7 +26,7 @@ import jsonschema
 
 from orchestrator.base.errors import Environment
 from orchestrator.config_keys import Config
-from orchestrator.core.documents import SCHEMAS
+from orchestrator.core.file_models import SCHEMAS
 from tests import trusting
 from tests.integration import tmux_server
 from tests.integration.tmux_server import PrivateServer

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config_keys import Config
-from orchestrator.core import decide, supervise
+from orchestrator.core import decisions, supervision
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.syncer import Syncer
 from orchestrator.team.broadcast import open_run
@@ -113,11 +113,11 @@ class Team:
             "policies": {"restart": "on-failure", "max_restarts": 1, "on_lost": "requeue", "max_attempts": 2} | policies,
             "env_names": [],
         }  # fmt: skip
-        draft = supervise.starting(name, at="2026-01-01T00:00:00.000Z", req=f"c:{name}", spec=spec)
+        draft = supervision.starting(name, at="2026-01-01T00:00:00.000Z", req=f"c:{name}", spec=spec)
         entry = await self.roster.create(name, draft)
         entry.secret = "s"
         if ready:
-            await self.roster.commit(entry, decide.ready(entry.state, at="2026-01-01T00:00:00.001Z", req=None))
+            await self.roster.commit(entry, decisions.ready(entry.state, at="2026-01-01T00:00:00.001Z", req=None))
         return entry
 
     def close(self) -> None:

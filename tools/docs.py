@@ -26,9 +26,9 @@ from orchestrator import launch, relay, requests
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.cli.app import app
 from orchestrator.config_keys import Config, class_of, env_name, unit
-from orchestrator.core import decide, documents, events, state, supervise
-from orchestrator.core.engine import Engine, Headless, Launch, Once
-from orchestrator.core.engines import ENGINES
+from orchestrator.core import decisions, file_models, records, state, supervision
+from orchestrator.engines.definition import Engine, Headless, Launch, Once
+from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION
 from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools
@@ -427,7 +427,7 @@ def variants(union: Any) -> list[type[Any]]:
 COMMON = frozenset({"v", "seq", "at", "type", "epoch", "by", "req", "crc"})
 
 
-def records(union: Any) -> str:
+def record_tables(union: Any) -> str:
     out = []
     for model in variants(union):
         names = typing.get_args(model.model_fields["type"].annotation)
@@ -437,14 +437,14 @@ def records(union: Any) -> str:
 
 
 def common_keys() -> str:
-    schema = variants(events.OutboxRecord)[1].model_json_schema()
+    schema = variants(records.OutboxRecord)[1].model_json_schema()
     shown = {name: schema["properties"][name] for name in ("v", "seq", "at", "type", "epoch", "by", "req", "crc")}
     shown["type"] = {"type": "string"}
     return keys({**schema, "properties": shown})
 
 
 def model(name: str) -> Callable[[], str]:
-    return lambda: keys(documents.SCHEMAS[name].json_schema())
+    return lambda: keys(file_models.SCHEMAS[name].json_schema())
 
 
 def example_records() -> dict[str, list[dict[str, Any]]]:
@@ -455,13 +455,13 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
     def at() -> str:
         return f"2026-01-02T03:04:{next(seconds):02d}.000Z"
 
-    def add(drafts: list[events.Draft]) -> None:
+    def add(drafts: list[records.Draft]) -> None:
         for draft in drafts:
             log = logs[draft.log]
             record, line = encode(draft.fields, len(log) + 1)
             log.append(orjson.loads(line))
             state.apply(agent, draft.log, record)
-            if draft.log == "outbox" and draft.type in events.BROADCAST_TYPES:
+            if draft.log == "outbox" and draft.type in records.BROADCAST_TYPES:
                 told = logs["broadcast"]
                 told.append(orjson.loads(encode(digest(agent.agent_id, record), len(told) + 1)[1]))
 
@@ -474,20 +474,22 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
         "policies": {name: Config.model_fields[name].default for name in POLICIES},
         "env_names": [],
     }
-    limits, job = decide.Limits(), {"command": "make test"}
-    add([supervise.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
-    add(decide.ready(agent, at=at(), req=None))
-    asked = decide.enqueue(
+    limits, job = decisions.Limits(), {"command": "make test"}
+    add([supervision.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
+    add(decisions.ready(agent, at=at(), req=None))
+    asked = decisions.enqueue(
         agent, task_id="t-1", payload=job, stored=None, limits=limits, req="9f2c51d07be3a846:4", at=at()
     )
     add(asked.drafts)
     add(
         list(
-            decide.next_command(agent, visible_inbox=1, waited_s=0, told=0, limits=limits, at=at(), req="c:9").drafts
+            decisions.next_command(
+                agent, visible_inbox=1, waited_s=0, told=0, limits=limits, at=at(), req="c:9"
+            ).drafts
         )
     )
     for kind, payload in (("ack", None), ("result", {"exit_code": 0})):
-        told = decide.emit(agent, kind=kind, task_id="t-1", payload=payload, done=None, req="c:10", at=at())
+        told = decisions.emit(agent, kind=kind, task_id="t-1", payload=payload, done=None, req="c:10", at=at())
         add(told.drafts)
     return logs
 
@@ -646,7 +648,7 @@ def diagram(edges: dict[tuple[str, str], str], first: str, ends: frozenset[str],
 
 
 def task_life() -> str:
-    return diagram(state.TASK_EDGES, "queued", events.TERMINAL, "task (inbox)")
+    return diagram(state.TASK_EDGES, "queued", records.TERMINAL, "task (inbox)")
 
 
 def agent_life() -> str:
@@ -689,9 +691,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "prompts": prompts,
     "cli": cli,
     "common-keys": common_keys,
-    "inbox-records": lambda: records(events.InboxRecord),
-    "outbox-records": lambda: records(events.OutboxRecord),
-    "broadcast-records": lambda: keys(events.BroadcastRecord.model_json_schema()),
+    "inbox-records": lambda: record_tables(records.InboxRecord),
+    "outbox-records": lambda: record_tables(records.OutboxRecord),
+    "broadcast-records": lambda: keys(records.BroadcastRecord.model_json_schema()),
     "inbox-example": example("inbox"),
     "outbox-example": example("outbox"),
     "broadcast-example": example("broadcast"),

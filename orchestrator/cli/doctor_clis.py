@@ -24,7 +24,7 @@ CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENC
 
 def engines(_: Project) -> Iterator[Finding]:
     """One finding for each row of the engines table."""
-    from orchestrator.core.engines import ENGINES  # noqa: PLC0415
+    from orchestrator.engines.table import ENGINES  # noqa: PLC0415
 
     for row in ENGINES.values():
         check = f"engine {row.name}"

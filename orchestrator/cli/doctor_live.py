@@ -29,7 +29,7 @@ from orchestrator.cli.finding import Finding
 from orchestrator.cli.link import Link
 
 if TYPE_CHECKING:
-    from orchestrator.core.engine import Engine
+    from orchestrator.engines.definition import Engine
 
 READY_S = 120.0  # some CLIs install a part of themselves at their first start
 TASK_S = 120.0  # a model may think long about a first task
@@ -97,7 +97,7 @@ class Trial:
 
 def chosen(names: list[str]) -> list[Engine]:
     """The rows to try: those named, else every one whose program is installed. BadRequest for a name unknown."""
-    from orchestrator.core.engines import ENGINES, engine  # noqa: PLC0415
+    from orchestrator.engines.table import ENGINES, engine  # noqa: PLC0415
 
     rows = [engine(name) for name in names] or [
         row for row in ENGINES.values() if row.name == "shell" or (row.program and shutil.which(row.program))

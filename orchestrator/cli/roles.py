@@ -82,7 +82,7 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
 
     Exit 1 if a file cannot be used.
     """
-    from orchestrator.core.engines import ENGINES  # noqa: PLC0415  (no other command here needs the table)
+    from orchestrator.engines.table import ENGINES  # noqa: PLC0415  (no other command here needs the table)
     from orchestrator.roles import lint as check  # noqa: PLC0415  (loads YAML)
 
     found = _found(directory)

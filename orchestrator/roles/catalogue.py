@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import APPROVALS, Engine
 from orchestrator.core.toolsets import READ_ONLY
+from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles import files, heads
 from orchestrator.roles.files import OWN, Folder
 from orchestrator.roles.heads import Unusable

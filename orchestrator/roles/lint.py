@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.core.engine import APPROVALS, Engine
 from orchestrator.core.toolsets import READ_ONLY
+from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles.catalogue import Found, Role
 from orchestrator.roles.files import OWN
 from orchestrator.roles.heads import names_of

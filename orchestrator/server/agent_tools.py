@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.server.toolset import Arguments, Call, Tool
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry

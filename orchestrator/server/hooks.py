@@ -13,7 +13,7 @@ import orjson
 import structlog
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.server.toolset import Client
 from orchestrator.server.traffic import Incoming, drained
 from orchestrator.team import tasks

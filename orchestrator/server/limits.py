@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.core.engines import call_limit_s
+from orchestrator.engines.table import call_limit_s
 from orchestrator.server.toolset import Client
 
 MARGIN_S = 15.0

@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.base.clock import Clock, Signal, wait_until
 from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.config_keys import Config
-from orchestrator.core import engines
+from orchestrator.engines import table
 from orchestrator.roles.catalogue import Found, Role
 from orchestrator.server.squad_tools import environment_of
 from orchestrator.server.toolset import Client
@@ -137,7 +137,7 @@ class EngineCaller:
 
         found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
         others = [kept for kept in self._offers.values() if kept is not None]
-        return found or (others[-1] if others else Kept(env=engines.passed_on(os.environ, {})))
+        return found or (others[-1] if others else Kept(env=table.passed_on(os.environ, {})))
 
     async def _row(self, squad_id: str) -> dict[str, Any]:
         """The squad's one member, once it has ended."""

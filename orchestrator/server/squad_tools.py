@@ -20,7 +20,7 @@ from orchestrator.base.errors import BadRequest, untrusted_note
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.config import PROJECT_FILE
 from orchestrator.config_keys import Config
-from orchestrator.core import engines
+from orchestrator.engines import table
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.server.limits import answer_by_s
@@ -196,7 +196,7 @@ def environment_of(client: Client) -> dict[str, str]:
     found: dict[str, str] = {}
     for pid in (*client.origin.pids[:1], client.peer):
         found |= environ_of(pid) if pid else {}
-    return engines.passed_on(found or os.environ, {})
+    return table.passed_on(found or os.environ, {})
 
 
 def build(offer: Offer, mode: Mode) -> dict[str, Tool]:
@@ -296,7 +296,7 @@ def _withheld(request: Request, config: Mapping[str, Any], env: Mapping[str, str
     if "approval" in config and any(not role.approval and not role.withheld for role in roles):
         keys.append("approval")
     if "engine" in config and not read.engine_command and not env.get("ENGINE"):
-        row = engines.ENGINES[config["engine"]]
+        row = table.ENGINES[config["engine"]]
         keys += ["engine"] if row.headless is not None and row is not read.row else []
     return found | ({PROJECT_FILE: keys} if keys else {})
 

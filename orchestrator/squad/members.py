@@ -23,7 +23,7 @@ from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.config_keys import Config
-from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.roles.catalogue import Found
 from orchestrator.squad import plan, records, results, runner
 from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan

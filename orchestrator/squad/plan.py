@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment, untrusted
-from orchestrator.core.engine import Headless, Once
+from orchestrator.engines.definition import Headless, Once
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import command, prompt, records
 from orchestrator.squad.settings import Settings

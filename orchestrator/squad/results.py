@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.squad import records
 
 ENDED = ("completed", "error", "timeout")

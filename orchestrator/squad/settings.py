@@ -17,8 +17,8 @@ from typing import Literal
 
 from orchestrator.base.errors import BadRequest, untrusted
 from orchestrator.config_keys import Config
-from orchestrator.core.engine import Engine
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.squad import template
 from orchestrator.squad.template import Template
 from orchestrator.trust.allowed import Allowed, name_of

@@ -21,7 +21,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.project import AGENT_ENV
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, read_json, replace
 from orchestrator.store.lines import intact, is_sealed, resealed

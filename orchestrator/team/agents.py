@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.core import decide, state, supervise
+from orchestrator.core import decisions, state, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team import reading, trees
 from orchestrator.team.broadcast import Run
@@ -24,7 +24,7 @@ async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | N
     """Write the stop, with its ``reason`` where no caller asked, and let the supervisor carry it out."""
     roster = supervisor.roster
     at = rfc3339(roster.clock.now())
-    roster.write(entry, decide.stop(entry.state, force=force, req=req, at=at, reason=reason))
+    roster.write(entry, decisions.stop(entry.state, force=force, req=req, at=at, reason=reason))
     supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop the end
     await roster.durable(entry)
 
@@ -46,13 +46,13 @@ async def restart(
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
     entry = roster.entry(agent_id)
-    drafts = supervise.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+    drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
     run = roster.runs.get(entry.run_id)
     if run is None:
         raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")
     if drafts:
         await supervisor.windows.go_on_at(run, origin)
-        drafts = supervise.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
         roster.write(entry, drafts)
     supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop it
     await roster.durable(entry)

@@ -15,7 +15,7 @@ import orjson
 
 from orchestrator.base.clock import wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
-from orchestrator.core import decide
+from orchestrator.core import decisions
 from orchestrator.store.files import confine, make_dir, read_artifact, replace
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
@@ -33,7 +33,7 @@ TROUBLE_KEYS = ("message", "reason", "error", *ANSWER_KEYS)
 
 def check(roster: Roster, agent_id: str) -> None:
     """Raise what keeps an agent from being asked: BadRequest ``unknown_agent``, Conflict ``agent_ended``."""
-    decide.must_live(roster.entry(agent_id).state)
+    decisions.must_live(roster.entry(agent_id).state)
 
 
 async def put(
@@ -47,7 +47,7 @@ async def put(
     entry = roster.entry(agent_id)
     if task_id in entry.state.unfinished or entry.state.ended(task_id) is not None:
         return
-    decide.must_live(entry.state)
+    decisions.must_live(entry.state)
     payload = {"instructions": instructions, "answer": ANSWER, **about}
     try:
         payload_bytes(payload, roster.config().max_payload_bytes)

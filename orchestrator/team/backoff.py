@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestrator.base.clock import Timer, rfc3339
-from orchestrator.core import supervise
+from orchestrator.core import supervision
 from orchestrator.team.entry import Entry
 from orchestrator.team.exits import seconds_since
 from orchestrator.team.roster import Roster
@@ -20,18 +20,18 @@ class Backoff:
         self._tend = tend
         self._timers: dict[str, Timer] = {}
 
-    def budget(self, entry: Entry) -> supervise.Budget:
+    def budget(self, entry: Entry) -> supervision.Budget:
         """What the agent's policy allows now."""
         config = self._roster.config()
         window = float(entry.state.policies.get("restart_window_s", config.restart_window_s))
         began = self._roster.clock.now() - timedelta(seconds=window)
-        return supervise.Budget(rfc3339(began), config.restart_backoff_s)
+        return supervision.Budget(rfc3339(began), config.restart_backoff_s)
 
-    def left(self, entry: Entry, budget: supervise.Budget) -> float:
+    def left(self, entry: Entry, budget: supervision.Budget) -> float:
         """Seconds until the next life may begin; `tend` is called again then. Counted once per exit."""
         clock, agent = self._roster.clock, entry.state
         due = entry.relaunch_at
-        pause = supervise.pause_s(agent, budget)
+        pause = supervision.pause_s(agent, budget)
         if agent.restart_due or not pause:
             due = None
         elif due is None or due[0] != agent.epoch:

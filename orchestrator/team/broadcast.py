@@ -16,7 +16,7 @@ import orjson
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
+from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.store.files import Paths, check_id, make_dir, read_json, replace
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark

@@ -23,7 +23,7 @@ from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Timer
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core import events, snapshot, state
+from orchestrator.core import records, snapshot, state
 from orchestrator.store import cache as store_cache
 from orchestrator.store.cache import BrokenCache, Cache, Item
 from orchestrator.store.files import Paths
@@ -392,7 +392,7 @@ def _write(cache: Cache, taken: list[_Taken], gone: set[str]) -> None:
 def _form() -> int:
     """A number that changes with all a checkpoint's meaning depends on: the sources of the fold and of this."""
     try:
-        sources = [Path(str(module.__file__)).read_bytes() for module in (state, events, snapshot)]
+        sources = [Path(str(module.__file__)).read_bytes() for module in (state, records, snapshot)]
         sources.append(Path(__file__).read_bytes())
     except OSError:
         sources = [project.VERSION.encode()]

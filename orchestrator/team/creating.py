@@ -13,8 +13,9 @@ from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.config import PROJECT_FILE
-from orchestrator.core import decide, engines, supervise
+from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.engines import table
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
 from orchestrator.store.files import confine
@@ -143,19 +144,17 @@ def _planned(
 
     What the call leaves open the file of its ``role`` may say, then the configuration.
     """
-    decide.slug(spec.name)
+    decisions.slug(spec.name)
     config = roster.config()
     row_ = (
-        engines.engine(spec.engine)
-        if spec.engine
-        else engines.engine(engines.default_engine(config.engine, client_name))
+        table.engine(spec.engine) if spec.engine else table.engine(table.default_engine(config.engine, client_name))
     )
     approval = spec.approval or (role.approval if role is not None else None) or config.approval
     model = spec.model or (role.model_for(row_) if role is not None and row_.models else None)
     command = launches.command_line(spec.command, config.command) if row_.name == "command" else ()
     if row_.name == "command" and not command and "command" in roster.withheld():
         raise untrusted({PROJECT_FILE: ["command"]})
-    engines.check_wishes(row_, model, approval, command)
+    table.check_wishes(row_, model, approval, command)
     launches.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
     cwd = confine(roster.root, spec.cwd or ".", what="cwd")
     if not Path(cwd).is_dir():
@@ -188,7 +187,7 @@ def _withheld(
     """What the agent would get if the user had allowed it: (file, key)."""
     config = roster.withheld()
     there = bool(spec.engine) or "engine" not in config
-    would_be = engine if there else engines.default_engine(config["engine"], client_name)
+    would_be = engine if there else table.default_engine(config["engine"], client_name)
     if would_be != engine:
         yield PROJECT_FILE, "engine"
     if "command" in config and would_be == "command" and not spec.command:
@@ -197,7 +196,7 @@ def _withheld(
         yield from ((role.file, key) for key in role.withheld)
     elif not spec.approval and "approval" in config and (role is None or not role.approval):
         yield PROJECT_FILE, "approval"
-    if "trust" in config and engines.engine(would_be).program:
+    if "trust" in config and table.engine(would_be).program:
         yield PROJECT_FILE, "trust"
 
 
@@ -275,11 +274,11 @@ async def _enter(
             agent_id = roster.new_id(spec.name)
             if spec.worktree:
                 whole = await trees.give(roster, agent_id, fields)
-            draft = supervise.starting(
+            draft = supervision.starting(
                 agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**whole, "run_id": run.run_id}
             )
             prepare = partial(
-                launches.write, roster, spec=whole, epoch=1, base=engines.passed_on(asked.inherited, spec.env)
+                launches.write, roster, spec=whole, epoch=1, base=table.passed_on(asked.inherited, spec.env)
             )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:

@@ -11,8 +11,8 @@ import contextlib
 
 from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import processes
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.supervise import Rung
+from orchestrator.core.supervision import Rung
+from orchestrator.engines.table import ENGINES
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.wake import may_paste

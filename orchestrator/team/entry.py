@@ -13,8 +13,8 @@ from typing import Any
 
 from orchestrator.base.clock import Clock, Signal
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
-from orchestrator.core import status as derived
 from orchestrator.core.screens import Finding
 from orchestrator.store.journal import Journal
 

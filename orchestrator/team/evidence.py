@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.base.errors import Environment
-from orchestrator.core.documents import SCHEMAS
-from orchestrator.core.events import BROADCAST_TYPES
-from orchestrator.core.laws import Line, Log, Violation
+from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.invariants import Line, Log, Violation
+from orchestrator.core.records import BROADCAST_TYPES
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
 QUARANTINE = re.compile(r"\.quarantine-")

@@ -14,7 +14,7 @@ import orjson
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.core.events import EXITS
+from orchestrator.core.records import EXITS
 from orchestrator.store.files import Paths, read_json, replace
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Corrupt
 from orchestrator.core import state
-from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.lines import foreign
 from orchestrator.store.reading import place, read_all

@@ -20,8 +20,9 @@ import orjson
 from orchestrator import project
 from orchestrator.base import failpoints, package_data
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core import engines, prompts, toolsets
-from orchestrator.core.engine import Engine, Launch, Prepared, Reads
+from orchestrator.core import prompts, toolsets
+from orchestrator.engines import table
+from orchestrator.engines.definition import Engine, Launch, Prepared, Reads
 from orchestrator.roles import catalogue
 from orchestrator.store.files import failure, make_dir, read_json, replace
 from orchestrator.team.entry import Entry
@@ -43,10 +44,10 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
     """
     # The agent must find this daemon, not start another, nor one with another state directory.
     base = {**base, **{name: os.environ[name] for name in project.PLACES if name in os.environ}}
-    row = engines.engine(str(spec["engine"]))
+    row = table.engine(str(spec["engine"]))
     secret = secrets.token_hex(16)
     root = str(roster.root)
-    ours = engines.identity(agent_id=entry.agent_id, epoch=epoch, secret=secret, project=root)
+    ours = table.identity(agent_id=entry.agent_id, epoch=epoch, secret=secret, project=root)
     prepared = row.prepare(_launch(roster, entry, spec, epoch, {**base, **ours}))
     longest = max(len(os.fsencode(word)) for word in prepared.argv)
     if longest > WORD_MAX:
@@ -97,7 +98,7 @@ def check_program(row: Engine, command: Sequence[str], path: str) -> None:
 
 
 def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, env: Mapping[str, str]) -> Launch:
-    row = engines.engine(str(spec["engine"]))
+    row = table.engine(str(spec["engine"]))
     cwd, root = str(spec["cwd"]), str(roster.root)
     files, dirs = _looked_up(row.reads(env, cwd))
     role = str(spec["role"])

@@ -17,10 +17,10 @@ import structlog
 from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.engine import Engine
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.events import TERMINAL
+from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import Screen
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.team.broadcast import Run
 from orchestrator.team.masters import Leader, master_of
 from orchestrator.team.parking import Channel, Heard

@@ -15,7 +15,7 @@ import structlog
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.config_keys import Config
 from orchestrator.core import state
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.journal import Journal
 from orchestrator.store.marks import Mark, WrongMark

@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.base.platform.processes import start_time
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.store.files import Paths, read_json
 from orchestrator.store.lines import Record, intact, is_sealed, resealed
 from orchestrator.store.reading import read_all

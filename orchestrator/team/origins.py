@@ -6,8 +6,8 @@ import re
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform.processes import command_of, environ_of
-from orchestrator.core import engines
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.engines import table
 from orchestrator.term import panes, tmux
 from orchestrator.term.panes import PaneInfo
 from orchestrator.term.tmux import Socket
@@ -40,6 +40,6 @@ def pane_of(socket: Socket, origin: ConnectionOrigin) -> PaneInfo | None:
 
 
 def _shared_process(origin: ConnectionOrigin) -> str | None:
-    patterns = [row.shared_process for row in engines.ENGINES.values() if row.shared_process]
+    patterns = [row.shared_process for row in table.ENGINES.values() if row.shared_process]
     commands = (command_of(pid) for pid in origin.pids)
     return next((one for one in commands if any(re.search(pattern, one) for pattern in patterns)), None)

@@ -16,9 +16,9 @@ import structlog
 
 from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import supervise
-from orchestrator.core.engines import ENGINES
+from orchestrator.core import supervision
 from orchestrator.core.screens import Screen
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import exits
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -131,7 +131,7 @@ class Overdue:
             return
         if task.cancel_requested and lease.asked is None:
             lease.asked = now
-        drafts = supervise.overtime(
+        drafts = supervision.overtime(
             entry.state,
             at=self._at(),
             ran_s=now - lease.began,
@@ -141,7 +141,7 @@ class Overdue:
         if drafts:
             self._roster.write(entry, drafts)
             log.info("a task is out of time", agent=entry.agent_id, task=task.task_id, then=drafts[0].type)
-            if supervise.must_end(entry.state):
+            if supervision.must_end(entry.state):
                 self._tend(entry)
 
     # -- silence ------------------------------------------------------------------------------------------------
@@ -186,10 +186,10 @@ class Overdue:
         lease.picture, lease.looked = picture, now
         if moved:
             self._roster.write(
-                entry, supervise.recovered(entry.state, at=self._at(), reason="its screen has changed")
+                entry, supervision.recovered(entry.state, at=self._at(), reason="its screen has changed")
             )
         still = now - max(lease.moved, entry.last_call or 0.0)
         limit = self._stall_after_s(entry)
         if still >= limit:
             reason = f"no call and no change on its screen for {limit:g} s"
-            self._roster.write(entry, supervise.stalled(entry.state, at=self._at(), reason=reason))
+            self._roster.write(entry, supervision.stalled(entry.state, at=self._at(), reason=reason))

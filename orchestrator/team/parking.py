@@ -16,13 +16,13 @@ import structlog
 
 from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import blocks
-from orchestrator.core import parking as rules
-from orchestrator.core.engine import Engine
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.events import Draft
+from orchestrator.core import blocked
+from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
+from orchestrator.core.records import Draft
 from orchestrator.core.screens import Finding, Kind
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 
@@ -235,10 +235,10 @@ class Parking:
         """It was woken again and again and calls nothing: say so, where no other way to reach it is left."""
         if cause in ("lease", "start", "cancel"):
             reason = "ends its turns without reporting" if cause != "start" else "ends its turns without a call"
-            self._note(entry, blocks.block(entry.state, "no_report", reason, at=self._at()))
+            self._note(entry, blocked.block(entry.state, "no_report", reason, at=self._at()))
         elif cause == "task" and row.composer is None:
             reason = "does not call wait_for_command"
-            self._note(entry, blocks.block(entry.state, "deaf", reason, at=self._at()))
+            self._note(entry, blocked.block(entry.state, "deaf", reason, at=self._at()))
 
     def _park(self, entry: Entry, life: _Life, channel: Channel, row: Engine) -> None:
         life.channel = channel

@@ -19,7 +19,7 @@ from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.clock import elapse, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.core import decide
+from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, new_run
@@ -94,7 +94,7 @@ class Places:
         root = self._roster.root
         digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
         try:
-            name = decide.slug(root.name)[:24]
+            name = decisions.slug(root.name)[:24]
         except BadRequest:
             name = "project"
         return f"orchestrator-{name}-{digest}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orchestrator.core import causes, engines
 from orchestrator.core.screens import Screen, explain
+from orchestrator.engines import start_failures, table
 from orchestrator.team import launches
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -15,17 +15,17 @@ from orchestrator.team.versions import version_of
 async def cause_of(roster: Roster, entry: Entry, screen: Screen | None = None) -> str:
     """One sentence. ``screen`` is that of a CLI that still runs; of one that has ended its last lines count."""
     agent = entry.state
-    row = engines.engine(str(agent.spec["engine"]))
+    row = table.engine(str(agent.spec["engine"]))
     ended = agent.exited
     if ended is not None:
         screen = Screen(lines=tuple(ended.get("last_lines", [])))
     found = explain(row.patterns, screen) if screen is not None else None
     status = ended.get("code") if ended is not None else None
     version = None
-    if row.tested_versions and status not in causes.STATUSES:
+    if row.tested_versions and status not in start_failures.STATUSES:
         env = launches.read(roster, entry).get("base_env") or {}
         version = await asyncio.to_thread(version_of, row.program, env)
-    return causes.likely(
+    return start_failures.likely(
         row,
         found=found or entry.finding,
         status=status,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.core import agent_status as derived
 from orchestrator.core import state
-from orchestrator.core import status as derived
-from orchestrator.core.events import BROADCAST_TYPES, OUTBOX_TYPES
+from orchestrator.core.records import BROADCAST_TYPES, OUTBOX_TYPES
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, read_all
 from orchestrator.store.segments import log_exists

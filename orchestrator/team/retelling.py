@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orchestrator.core.events import BROADCAST_TYPES
+from orchestrator.core.records import BROADCAST_TYPES
 from orchestrator.store.lines import Record, encode, intact
 from orchestrator.team.broadcast import digest
 

@@ -19,8 +19,8 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.config_keys import Config
-from orchestrator.core import decide, state, supervise
-from orchestrator.core.events import BROADCAST_TYPES, UNSYNCED, Draft
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.store.claim import Claim, claim, taken
 from orchestrator.store.files import Paths, check_id, ensure_agents_dir, ensure_home, make_dir, of_the_machine
 from orchestrator.store.segments import log_exists
@@ -205,7 +205,7 @@ class Roster:
 
     def new_id(self, name: str) -> str:
         """The slug of the name, or with -2, -3 … when taken; ids are never reused."""
-        base = decide.slug(name)
+        base = decisions.slug(name)
         candidate, n = base, 1
         while candidate in self.agents or candidate in self.corrupt or self.paths.agent_dir(candidate).exists():
             n += 1
@@ -297,8 +297,8 @@ class Roster:
         leaves the state as the records before it say; the next write settles what is missing.
         """
         written = self._append(entry, drafts)
-        while supervise.unsettled(entry.state):
-            more = supervise.settle(entry.state, rfc3339(self.clock.now()))
+        while supervision.unsettled(entry.state):
+            more = supervision.settle(entry.state, rfc3339(self.clock.now()))
             if not more:
                 break
             self._append(entry, more)

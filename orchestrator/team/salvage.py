@@ -16,8 +16,8 @@ from pathlib import Path
 
 from orchestrator.base.errors import Corrupt
 from orchestrator.core import state
-from orchestrator.core.drafts import asked, ended, happened
-from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
+from orchestrator.core.record_drafts import asked, ended, happened
+from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
 from orchestrator.store.lines import Record, encode, intact
 
 CODE = "corrupt_log"

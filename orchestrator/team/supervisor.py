@@ -18,8 +18,9 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.core import engines, supervise
-from orchestrator.core.events import EXITS
+from orchestrator.core import supervision
+from orchestrator.core.records import EXITS
+from orchestrator.engines import table
 from orchestrator.store.files import replace
 from orchestrator.team import exits, launches
 from orchestrator.team.backoff import Backoff
@@ -103,7 +104,7 @@ class Supervisor:
                 else:
                     failures[entry.agent_id] = made
                     await self.roster.commit(
-                        entry, supervise.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
+                        entry, supervision.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
                     )
         finally:
             for entry in entries:
@@ -170,10 +171,10 @@ class Supervisor:
         wait_s = 0.0 if nowhere else self._backoff.left(entry, budget)
         if wait_s > 0:
             return False
-        cause = await cause_of(self.roster, entry) if supervise.never_ready(agent) else ""
-        row = engines.ENGINES.get(str(agent.spec["engine"]))
+        cause = await cause_of(self.roster, entry) if supervision.never_ready(agent) else ""
+        row = table.ENGINES.get(str(agent.spec["engine"]))
         session = (entry.session or agent.session) if row is not None and row.resumes else None
-        drafts = supervise.after_exit(
+        drafts = supervision.after_exit(
             agent, at=self._at(), budget=budget, nowhere=nowhere, session=session, cause=cause
         )
         await self.roster.commit(entry, drafts)
@@ -206,7 +207,7 @@ class Supervisor:
             await self.windows.let_go(run, entry.agent_id, pane.pane_id)
             await self._commit_exit(entry, foreign)
             return True
-        how = supervise.must_end(agent)
+        how = supervision.must_end(agent)
         if how:
             await self._end_life(entry, run, pane, how)
             return True
@@ -233,7 +234,7 @@ class Supervisor:
 
     async def _commit_exit(self, entry: Entry, end: exits.End, last_lines: Sequence[str] = ()) -> None:
         entry.process = "gone"
-        drafts = supervise.exited(
+        drafts = supervision.exited(
             entry.state,
             at=self._at(),
             how=end.how,
@@ -276,12 +277,12 @@ class Supervisor:
         agent, old = entry.state, launches.read(self.roster, entry)
         if old.get("epoch") == agent.epoch:
             return True
-        base = old.get("base_env") or old.get("env") or engines.passed_on(os.environ, {})
+        base = old.get("base_env") or old.get("env") or table.passed_on(os.environ, {})
         try:
             launches.write(self.roster, entry, agent.spec, agent.epoch, base)
         except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
             reason = f"{error.message}: {error.next_step}"
-            await self.roster.commit(entry, supervise.failed(agent, at=self._at(), reason=reason, code=error.code))
+            await self.roster.commit(entry, supervision.failed(agent, at=self._at(), reason=reason, code=error.code))
             return False
         return True
 
@@ -291,7 +292,7 @@ class Supervisor:
         pane = await self._dead(run, entry.agent_id) or pane
         lines = await self.windows.last_lines(run, pane.pane_id)
         end = exits.of_status(pane.dead_status, pane.dead_signal)
-        how = supervise.must_end(entry.state)
+        how = supervision.must_end(entry.state)
         if how:  # a daemon ended it, and was killed before it could say so
             end = end._replace(how=how, reason=EXITS[how])
         await self._commit_exit(entry, end, lines)
@@ -326,16 +327,16 @@ class Supervisor:
             rungs = await self._end_process(entry, run)
             failpoints.passed("delete:process-ended")
             entry.process = "gone"
-            await self.roster.commit(entry, supervise.stopped(agent, at=self._at(), rungs=rungs))
+            await self.roster.commit(entry, supervision.stopped(agent, at=self._at(), rungs=rungs))
         await self.windows.remove(run, entry.agent_id)
         failpoints.passed("delete:pane-removed")
-        await self.roster.commit(entry, supervise.deleted(agent, at=self._at()))
+        await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
         entry.pane_id = None
         self._noticing.forget(entry)
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
-    async def _end_process(self, entry: Entry, run: Run) -> list[supervise.Rung]:
+    async def _end_process(self, entry: Entry, run: Run) -> list[supervision.Rung]:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
             # Split by a daemon that died before it could tag it: nobody else would ever close it.

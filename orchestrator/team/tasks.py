@@ -16,9 +16,9 @@ import structlog
 
 from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
-from orchestrator.core import blocks, decide, parking, supervise
-from orchestrator.core.events import TERMINAL, Draft
+from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
+from orchestrator.core.records import TERMINAL, Draft
 from orchestrator.store.files import check_id, list_artifacts
 from orchestrator.store.journal import Journal
 from orchestrator.team.broadcast import Run
@@ -43,10 +43,10 @@ def fresh_cursor() -> str:
     return f"{_NONCE}{next(_COUNT):x}"
 
 
-def limits(roster: Roster) -> decide.Limits:
+def limits(roster: Roster) -> decisions.Limits:
     """The bounds of the current configuration."""
     config = roster.config()
-    return decide.Limits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
+    return decisions.Limits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
 
 
 def _now(roster: Roster) -> str:
@@ -65,8 +65,8 @@ async def enqueue(
     """
     payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
-    task_id = task_id if task_id is not None else decide.task_id_from(req)
-    decision = decide.enqueue(
+    task_id = task_id if task_id is not None else decisions.task_id_from(req)
+    decision = decisions.enqueue(
         entry.state,
         task_id=task_id,
         payload=payload,
@@ -94,7 +94,7 @@ def _stored(entry: Entry, task_id: str) -> Any:
 async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
     """Ask a task to stop; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
     entry = roster.entry(agent_id)
-    decision = decide.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
+    decision = decisions.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
     await roster.commit(entry, decision.drafts)
     task = entry.state.unfinished.get(task_id)
     ended = entry.state.ended(task_id)
@@ -174,7 +174,7 @@ async def wait_for_command(
     entry.called(clock)
     try:
         at = _now(roster)
-        first = decide.ready(
+        first = decisions.ready(
             entry.state, at=at, req=None, session=entry.session, wakes=entry.hook_epoch == entry.state.epoch
         )
         await roster.commit(entry, [*first, *_goes_on(entry, at)])
@@ -201,7 +201,7 @@ async def wait_for_command(
 def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None) -> None:
     """Refuse the call of a life that is over; it leaves a note in the log and no record (design §5)."""
     try:
-        decide.check_epoch(entry.state, epoch)
+        decisions.check_epoch(entry.state, epoch)
     except Conflict as refused:
         log.info("refused a call of a life that is over", agent=entry.agent_id, life=epoch, what=what, task=task_id,
                  code=refused.code)  # fmt: skip
@@ -211,8 +211,8 @@ def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None)
 def _goes_on(entry: Entry, at: str) -> list[Draft]:
     """What a call shows: nothing blocks the agent, it is not parked and not stalled."""
     agent, why = entry.state, "it called"
-    drafts = [*blocks.called(agent, at=at), *parking.woken(agent, at=at, reason=why)]
-    return [*drafts, *supervise.recovered(agent, at=at, reason=why)]
+    drafts = [*blocked.called(agent, at=at), *turn_end.woken(agent, at=at, reason=why)]
+    return [*drafts, *supervision.recovered(agent, at=at, reason=why)]
 
 
 async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> dict[str, Any]:
@@ -242,7 +242,7 @@ async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> 
 def _may_park(roster: Roster, entry: Entry) -> bool:
     """Whether the agent may end its turn: it can be woken, and nothing is there for it."""
     proven = max(entry.hook_epoch, entry.state.wake_epoch)  # the second survives a restart of the daemon
-    return proven == entry.state.epoch and parking.may_park(
+    return proven == entry.state.epoch and turn_end.may_park(
         entry.state,
         visible_inbox=entry.inbox.last_seq,
         empty_waits=entry.empty_waits,
@@ -261,10 +261,10 @@ async def _next(
         look_at = deadline
         if call.superseded:
             return {}
-        decide.check_epoch(entry.state, epoch)
+        decisions.check_epoch(entry.state, epoch)
         key = _lease_key(entry)
         told = entry.told[1] if entry.told is not None and entry.told[0] == key else 0
-        offer = decide.next_command(
+        offer = decisions.next_command(
             entry.state,
             visible_inbox=entry.inbox.visible_seq,
             waited_s=clock.monotonic() - began,
@@ -321,7 +321,7 @@ async def emit_event(
     _check_life(entry, epoch, kind, task_id)
     entry.called(roster.clock)
     at = _now(roster)
-    decision = decide.emit(
+    decision = decisions.emit(
         entry.state,
         kind=kind,
         task_id=task_id,
@@ -354,7 +354,7 @@ def query(roster: Roster, agent_id: str, epoch: int, what: str) -> Entry:
     entry = roster.entry(agent_id)
     _check_life(entry, epoch, what)
     entry.queried(roster.clock)
-    drafts = supervise.recovered(entry.state, at=_now(roster), reason="it called")
+    drafts = supervision.recovered(entry.state, at=_now(roster), reason="it called")
     try:
         if drafts:
             roster.write(entry, drafts)

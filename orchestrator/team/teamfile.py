@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from orchestrator import config
 from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import HARMLESS_ENGINES
-from orchestrator.core import decide
-from orchestrator.core.engines import ENGINES
+from orchestrator.core import decisions
+from orchestrator.engines.table import ENGINES
 from orchestrator.store.files import confine
 from orchestrator.trust.allowed import Class
 
@@ -227,7 +227,7 @@ def _wanted(name: str, file: TeamFile, one: DescribedAgent, path: Path, root: Pa
     if engine and engine not in ENGINES:
         raise wrong(".engine", f"no engine is called {engine!r}", _near(engine, ENGINES))
     try:
-        decide.slug(name)
+        decisions.slug(name)
         cwd = str(confine(root, str(said.get("cwd", ".")), what="cwd"))
     except BadRequest as error:
         raise wrong("", error.message, error.next_step) from None

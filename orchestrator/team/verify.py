@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.core.documents import SCHEMAS
-from orchestrator.core.events import TERMINAL
-from orchestrator.core.laws import NEEDS_ALL, Line, Log, Violation, agent_faults, at_line, digest_faults, untold
+from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.invariants import NEEDS_ALL, Line, Log, Violation, agent_faults, at_line, digest_faults, untold
+from orchestrator.core.records import TERMINAL
 from orchestrator.team.evidence import COLLECTED, Evidence, directories
 
 LEFT_OUT = {

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.core import causes
+from orchestrator.engines import start_failures
 
 TIMEOUT_S = 15.0
 """A CLI on node needs some seconds on a busy machine."""
@@ -58,4 +58,4 @@ def _asked(program: str, env: Mapping[str, str]) -> str | None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(asking.pid, signal.SIGKILL)
             return None
-    return causes.version_in(said) if asking.returncode == 0 else None
+    return start_failures.version_in(said) if asking.returncode == 0 else None

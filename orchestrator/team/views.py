@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.core import agent_status as derived
 from orchestrator.core import state
-from orchestrator.core import status as derived
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.store.files import Paths, list_artifacts, read_artifact
 from orchestrator.store.reading import place
 from orchestrator.store.segments import sealed

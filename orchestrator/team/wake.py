@@ -21,13 +21,13 @@ import structlog
 
 from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import blocks
-from orchestrator.core import parking as rules
-from orchestrator.core.engine import Engine
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.events import Draft
+from orchestrator.core import blocked
+from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
+from orchestrator.core.records import Draft
 from orchestrator.core.screens import Screen, explain, stands
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.store.files import read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
@@ -158,7 +158,7 @@ class Waker:
         for tried, pause in itertools.islice(enumerate(pauses), min(before, len(PAUSES_S)), None):
             if tried == len(PAUSES_S):
                 reason = "needs a human (does not react to a wake)"
-                self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
+                self._note(entry, blocked.block(entry.state, CAUSE, reason, at=self._at()))
             if tried >= len(PAUSES_S) and not _in_trouble(entry):
                 break
             screen = await self._settled(entry, row) if await self._still(entry, pause) else None
@@ -218,7 +218,7 @@ class Waker:
                 draft = row.composer is not None and row.composer(screen) == "draft" and entry.turn != "working"
                 if draft and now - began >= HIDDEN_S:
                     reason = "a wake waits until its input line is empty"
-                    self._note(entry, blocks.block(entry.state, CAUSE, reason, at=self._at()))
+                    self._note(entry, blocked.block(entry.state, CAUSE, reason, at=self._at()))
             elif screen != last:
                 last, since = screen, now
             elif now - since >= (QUIET_S if entry.turn in ("human", "working") else SETTLED_S):

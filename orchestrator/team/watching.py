@@ -18,11 +18,11 @@ import structlog
 from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.core import blocks, supervise
-from orchestrator.core.engine import Engine
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.events import Draft
+from orchestrator.core import blocked, supervision
+from orchestrator.core.records import Draft
 from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.team.entry import Entry
 from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster
@@ -132,11 +132,11 @@ class Watching:
             at = self._at()
             drafts: list[Draft] = []
             if life.stopped is None:
-                drafts = blocks.unblock(entry.state, {STOPPED}, at=at, reason="it goes on")
+                drafts = blocked.unblock(entry.state, {STOPPED}, at=at, reason="it goes on")
             elif life.stopped == before:
                 what = processes.command_of(life.stopped)[:60]
                 reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} lets it go on"
-                drafts = blocks.block(entry.state, STOPPED, reason, at=at)
+                drafts = blocked.block(entry.state, STOPPED, reason, at=at)
             try:
                 self._roster.write(entry, drafts)
             except OrchestratorError as error:
@@ -199,7 +199,7 @@ class Watching:
             self._parked(entry, life, row, screen)
             # It has come to the end of its turn, whatever its screen still shows of the way there.
             await self._roster.commit(
-                entry, blocks.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
+                entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
             )
             return
         now = explain(row.patterns, screen)
@@ -215,7 +215,7 @@ class Watching:
                 entry.finding = None
         elif life.told is not None and life.told.kind != kind:
             life.told = None
-        drafts = blocks.explained(entry.state, life.told or now, at=self._at())
+        drafts = blocked.explained(entry.state, life.told or now, at=self._at())
         if drafts:
             await self._roster.commit(entry, drafts)
 
@@ -258,7 +258,7 @@ class Watching:
                 return
             seconds = self._ready_within_s(entry)
             reason = f"{cause}; not ready within {seconds:g} s"
-            drafts = supervise.failed(
+            drafts = supervision.failed(
                 agent, at=self._at(), reason=reason, code="not_ready", cause=cause, last_lines=lines
             )
             await self._roster.commit(entry, drafts)

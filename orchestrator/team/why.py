@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.core.events import INBOX_TYPES, OUTBOX_TYPES, TERMINAL
+from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.store.files import Paths, check_id
 from orchestrator.store.reading import page, place, read_all
 from orchestrator.team import reading

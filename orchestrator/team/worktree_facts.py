@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core.events import OUTBOX_TYPES
+from orchestrator.core.records import OUTBOX_TYPES
 from orchestrator.store.files import ID, Paths, check_id, confine, failure
 from orchestrator.store.reading import page
 from orchestrator.team import git, included

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from orchestrator.base import package_data
-from orchestrator.core.documents import SCHEMAS
+from orchestrator.core.file_models import SCHEMAS
 from tests.stage import TERMINAL, lines_of, until
 
 FOREIGN = "---\nname: reviewer\n---\nWritten by another tool.\n"

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from orchestrator.base import failpoints
-from orchestrator.core import events
+from orchestrator.core import records
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
 
@@ -211,7 +211,7 @@ class Stage:
                 (path.parent.name, r["seq"])
                 for path in logs.glob("agents/*/outbox.jsonl")
                 for r in _records(path)
-                if r["type"] in events.BROADCAST_TYPES
+                if r["type"] in records.BROADCAST_TYPES
             }
             return due <= told
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.core.events import TERMINAL
+from orchestrator.core.records import TERMINAL
 from orchestrator.team.verify import verify
 from tests.crash.conftest import over
 from tests.crash.moves import around

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.core import decide, supervise
+from orchestrator.core import decisions, supervision
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import broadcast, launches, tasks
 from orchestrator.team.metas import Metas
@@ -188,7 +188,7 @@ class Story:
             run = await self.run()
             assert roster.new_id(name) == name, "a name is free after a refusal"
             spec = {**SPEC, "name": name, "run_id": run.run_id, "cwd": str(self.root)}
-            draft = supervise.starting(name, at=self.at(), req=f"c:{name}", spec=spec)
+            draft = supervision.starting(name, at=self.at(), req=f"c:{name}", spec=spec)
             await roster.create(name, draft, lambda entry: launches.write(roster, entry, spec, 1, {}))
         await roster.durable(roster.agents[name])
         assert launches.read(roster, roster.agents[name])["epoch"] == 1, "whoever reads the intent finds its launch"
@@ -258,9 +258,9 @@ class Story:
         await self.hand_out("t4")
         await self.do(self.emit, "error", "t4")
         await self.do(self.enqueue, "t5")
-        await self.write("a1", lambda agent, at: decide.stop(agent, force=False, req="c:stop", at=at))
-        await self.write("a1", lambda agent, at: supervise.stopped(agent, at=at, rungs=()))
-        await self.write("a1", lambda agent, at: supervise.deleted(agent, at=at))
+        await self.write("a1", lambda agent, at: decisions.stop(agent, force=False, req="c:stop", at=at))
+        await self.write("a1", lambda agent, at: supervision.stopped(agent, at=at, rungs=()))
+        await self.write("a1", lambda agent, at: supervision.deleted(agent, at=at))
         self.said.append(("end", "t5", "canceled"))
         await self.do(self.read)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.core import supervise
+from orchestrator.core import supervision
 from orchestrator.store.files import replace
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import tasks
@@ -146,7 +146,7 @@ def test_an_agent_that_found_no_room_leaves_nothing_and_its_name_is_free(tmp_pat
         await team.agent()
         for name in ("outbox.jsonl", "launch.json"):
             disk.update(full=name)
-            draft = supervise.starting("a2", at="2026-01-01T00:00:00.000Z", req="c:a2", spec={"run_id": "run-1"})
+            draft = supervision.starting("a2", at="2026-01-01T00:00:00.000Z", req="c:a2", spec={"run_id": "run-1"})
 
             def prepare(entry):
                 replace(team.paths.launch(entry.agent_id), b"{}", mode=0o600)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.parking import Parking
 from tests.crash.test_world_wake import Lives

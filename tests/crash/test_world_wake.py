@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.wake import PAUSES_S, SILENT_S, Waker
 from tests.hooks import Cli, fake_cli, last_of, stop

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from orchestrator.core.causes import WHY
+from orchestrator.engines.start_failures import WHY
 from tests.e2e.world import START_S, Terminal
 from tests.stage import TERMINAL, alive, until
 

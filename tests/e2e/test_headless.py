@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.engine import Headless, Once
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.definition import Headless, Once
+from orchestrator.engines.table import ENGINES
 from tests.e2e import other_user
 from tests.e2e.models.oneshot import prompts
 from tests.e2e.models.turn import KINDS, Kind

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from orchestrator.core.parking import MAX_WAKES
+from orchestrator.core.turn_end import MAX_WAKES
 from tests.e2e import other_user
 from tests.e2e.agent import QUICK, Agent, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
-from orchestrator.core import supervise
+from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.toolsets import GSD
 from orchestrator.server import agent_queries
@@ -130,7 +130,7 @@ async def test_an_agent_without_a_launch_and_one_that_has_ended_are_refused(team
     assert refused.value.code == "replaced"
     entry.secret = "s"
     at = "2026-01-01T00:00:01.000Z"
-    await team.roster.commit(entry, supervise.exited(entry.state, at=at, how="signal", reason="gone"))
+    await team.roster.commit(entry, supervision.exited(entry.state, at=at, how="signal", reason="gone"))
     with pytest.raises(Conflict) as refused:
         await asks(team, client())
     assert refused.value.code == "replaced"
@@ -157,7 +157,7 @@ async def test_a_query_of_one_that_holds_a_task_is_a_sign_of_life_and_lifts_stal
     calls = entry.calls
     await team.clock.advance(400)
     at = "2026-01-01T00:10:00.000Z"
-    await team.roster.commit(entry, supervise.stalled(entry.state, at=at, reason="silent"))
+    await team.roster.commit(entry, supervision.stalled(entry.state, at=at, reason="silent"))
     assert entry.state.stalled
     await asks(team, client())
     assert entry.state.stalled is None and entry.last_call == team.clock.monotonic()
@@ -189,7 +189,7 @@ async def test_a_full_disk_keeps_nobody_from_an_answer(team, monkeypatch):
     entry = await an_agent(team)
     await with_a_task(team, entry)
     at = "2026-01-01T00:10:00.000Z"
-    await team.roster.commit(entry, supervise.stalled(entry.state, at=at, reason="silent"))
+    await team.roster.commit(entry, supervision.stalled(entry.state, at=at, reason="silent"))
 
     def full(*_):
         raise Environment("disk_full", "no room")

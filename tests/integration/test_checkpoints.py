@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Conflict, Environment
-from orchestrator.core import state, supervise
+from orchestrator.core import state, supervision
 from orchestrator.store.cache import BrokenCache, Cache
 from orchestrator.store.files import Paths
 from orchestrator.store.lines import encode
@@ -75,7 +75,7 @@ async def history(team):
     a2 = team.roster.agents["a2"]
     await enqueue(team, "lost", "a2")
     await wait(team, "a2", req="wl")
-    drafts = supervise.exited(a2.state, at=AT, how="exit", reason="x", code=1)
+    drafts = supervision.exited(a2.state, at=AT, how="exit", reason="x", code=1)
     await team.roster.commit(a2, drafts)
 
 
@@ -509,8 +509,8 @@ async def test_nothing_is_saved_that_is_not_durable(tmp_path):
 async def delete(team, name):
     entry = team.roster.agents[name]
     team.roster.write(entry, agents.decide.stop(entry.state, force=False, req=f"d:{name}", at=AT))
-    await team.roster.commit(entry, supervise.stopped(entry.state, at=AT, rungs=[]))
-    await team.roster.commit(entry, supervise.deleted(entry.state, at=AT))
+    await team.roster.commit(entry, supervision.stopped(entry.state, at=AT, rungs=[]))
+    await team.roster.commit(entry, supervision.deleted(entry.state, at=AT))
 
 
 async def test_a_deleted_agent_rests_and_still_answers(tmp_path):

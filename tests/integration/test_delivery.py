@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
-from orchestrator.core import events, supervise
+from orchestrator.core import records, supervision
 from orchestrator.store.syncer import Syncer
 from orchestrator.store.sysio import SysIO
 from orchestrator.team import tasks
@@ -48,10 +48,10 @@ async def enqueue(team, task_id, payload=None, req=None):
 
 def outbox(team, agent="a1"):
     lines = team.paths.outbox(agent).read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        events.OUTBOX.validate_python(record)
-    return records
+    found = [json.loads(line) for line in lines]
+    for record in found:
+        records.OUTBOX.validate_python(record)
+    return found
 
 
 async def test_a_waiting_agent_gets_a_task_as_soon_as_it_is_enqueued(team):
@@ -144,7 +144,7 @@ async def test_ten_tasks_end_in_ten_terminal_events_in_order_and_never_overlap(t
         if record["type"] == "delivered":
             assert held in (None, record["task_id"])
             held = record["task_id"]
-        if record["type"] in events.TERMINAL:
+        if record["type"] in records.TERMINAL:
             assert held == record["task_id"]
             held = None
             ends.append(record["task_id"])
@@ -248,7 +248,7 @@ async def test_the_broadcast_repeats_terminal_and_lifecycle_records_in_order(tea
     assert "payload" not in page["events"][-1]
     assert page["events"][-1]["payload_bytes"] > 5000
     for line in team.paths.broadcast("run-1").read_text().splitlines():
-        events.BROADCAST.validate_python(json.loads(line))
+        records.BROADCAST.validate_python(json.loads(line))
 
 
 async def test_a_payload_over_the_limit_is_refused_and_nothing_written(team):
@@ -383,8 +383,8 @@ async def test_a_late_end_of_an_old_life_is_refused_and_leaves_a_note_and_no_rec
     await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
     assert (await wait(team))["command"]["task_id"] == "t1"
     at = "2026-01-01T00:00:00.000Z"
-    await team.roster.commit(entry, supervise.exited(entry.state, at=at, how="signal", reason="r", signal=9))
-    await team.roster.commit(entry, supervise.after_exit(entry.state, at=at, budget=BUDGET))
+    await team.roster.commit(entry, supervision.exited(entry.state, at=at, how="signal", reason="r", signal=9))
+    await team.roster.commit(entry, supervision.after_exit(entry.state, at=at, budget=BUDGET))
     before = entry.outbox.last_seq
     with structlog.testing.capture_logs() as noted, pytest.raises(Conflict) as caught:
         await emit(team, "result", "t1", epoch=1)

@@ -8,8 +8,9 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.platform import processes
-from orchestrator.core import decide, engines
+from orchestrator.core import decisions
 from orchestrator.core.screens import Screen
+from orchestrator.engines import table
 from orchestrator.team.ending import Ending
 from tests.team import Team
 
@@ -62,19 +63,19 @@ def started():
 async def ladder(tmp_path, monkeypatch):
     """(the ladder over some panes, an agent that was asked to stop); short graces, real time."""
     row = dataclasses.replace(
-        engines.ENGINES["shell"],
+        table.ENGINES["shell"],
         quit="/quit",
         composer=lambda screen: "empty" if screen.lines == EMPTY.lines else "draft",
         paste_gap_s=0.0,
     )
-    monkeypatch.setitem(engines.ENGINES, "shell", row)
+    monkeypatch.setitem(table.ENGINES, "shell", row)
     team = Team(tmp_path, stop_grace_s=0.05, quit_grace_s=0.05, kill_grace_s=60.0)
     entry = await team.agent()
 
     async def make(panes, *, force=False, kill_grace_s=60.0):
         team.config = team.config.model_copy(update={"kill_grace_s": kill_grace_s})
         at = "2026-01-01T00:00:00.000Z"
-        await team.roster.commit(entry, decide.stop(entry.state, force=force, req="c:s", at=at))
+        await team.roster.commit(entry, decisions.stop(entry.state, force=force, req="c:s", at=at))
         team.roster.clock = SystemClock()
         return Ending(team.roster, panes), entry
 

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import documents, events
-from orchestrator.core.events import TERMINAL
+from orchestrator.core import file_models, records
+from orchestrator.core.records import TERMINAL
 from orchestrator.store.reading import read_all
 from orchestrator.team import mendable, reading, tasks
 from orchestrator.team.broadcast import digest
@@ -57,7 +57,7 @@ def broadcast(root):
     return root / ".agents" / "run" / "run-1" / "broadcast.jsonl"
 
 
-def records(path, kinds):
+def written(path, kinds):
     return list(read_all(path, kinds))
 
 
@@ -79,18 +79,18 @@ def sound(root, agents=AGENTS):
     due, told = {}, {}
     for name in agents:
         assert mendable.of_agent(root, name) is None
-        out = records(log(root, "outbox", name), events.OUTBOX_TYPES)
+        out = written(log(root, "outbox", name), records.OUTBOX_TYPES)
         for record in out:
-            events.OUTBOX.validate_python(record)
-        for record in records(log(root, "inbox", name), events.INBOX_TYPES):
-            events.INBOX.validate_python(record)
-        due[name] = [digest(name, r) for r in out if r["type"] in events.BROADCAST_TYPES]
-    for record in records(broadcast(root), events.BROADCAST_TYPES):
+            records.OUTBOX.validate_python(record)
+        for record in written(log(root, "inbox", name), records.INBOX_TYPES):
+            records.INBOX.validate_python(record)
+        due[name] = [digest(name, r) for r in out if r["type"] in records.BROADCAST_TYPES]
+    for record in written(broadcast(root), records.BROADCAST_TYPES):
         told.setdefault(record["agent_id"], []).append({k: record[k] for k in record if k not in ("v", "seq", "crc")})
     keys = ("type", "ref", "task_id", "epoch", "at")
     shorter = {n: [{k: r.get(k) for k in keys} for r in rows] for n, rows in told.items()}
     assert shorter == {n: [{k: r.get(k) for k in keys} for r in rows] for n, rows in due.items()}
-    return {r["task_id"]: r for name in agents for r in records(log(root, "outbox", name), events.OUTBOX_TYPES)
+    return {r["task_id"]: r for name in agents for r in written(log(root, "outbox", name), records.OUTBOX_TYPES)
             if r["type"] in TERMINAL}  # fmt: skip
 
 
@@ -148,25 +148,25 @@ def split(path, *firsts):
 async def test_a_damaged_outbox_costs_the_sound_inbox_none_of_its_files(tmp_path):
     await worked(tmp_path)
     inbox = log(tmp_path, "inbox")
-    before = records(inbox, events.INBOX_TYPES)
+    before = written(inbox, records.INBOX_TYPES)
     split(inbox, 1, 2, 3)
     hurt(log(tmp_path, "outbox"), b'"result"', garbled)
     await fixed(tmp_path)
     sound(tmp_path)
-    assert records(inbox, events.INBOX_TYPES)[: len(before)] == before
+    assert written(inbox, records.INBOX_TYPES)[: len(before)] == before
 
 
 async def test_a_file_of_a_log_with_a_wrong_name_costs_no_record(tmp_path):
     await worked(tmp_path)
     outbox = log(tmp_path, "outbox")
-    before = records(outbox, events.OUTBOX_TYPES)
+    before = written(outbox, records.OUTBOX_TYPES)
     split(outbox, 1, 3, 5)
     outbox.with_name("outbox.000000000003.jsonl").rename(outbox.with_name("outbox.000000000004.jsonl"))
-    kept = [line + b"\n" for line in mendable.lines_of(outbox, events.OUTBOX_TYPES)]
+    kept = [line + b"\n" for line in mendable.lines_of(outbox, records.OUTBOX_TYPES)]
     assert not mendable.is_same(outbox, kept), "its lines are all there, and no reader finds them"
     await fixed(tmp_path)
     sound(tmp_path)
-    assert records(outbox, events.OUTBOX_TYPES)[: len(before)] == before
+    assert written(outbox, records.OUTBOX_TYPES)[: len(before)] == before
     assert len(list(outbox.parent.glob("outbox.*.quarantine-*"))) == 3, "each file is kept as it was"
 
 
@@ -187,7 +187,7 @@ async def test_a_damaged_inbox_loses_no_task_that_can_be_read(tmp_path):
     assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
     [left] = reading.agent(tmp_path, "a1")["tasks"]
     assert left["task_id"] == "a1.t3"
-    stored = {r["task_id"]: r for r in records(log(tmp_path, "inbox"), events.INBOX_TYPES) if r["type"] == "task"}
+    stored = {r["task_id"]: r for r in written(log(tmp_path, "inbox"), records.INBOX_TYPES) if r["type"] == "task"}
     assert stored["a1.t3"]["payload"] == {"n": 3}
     assert stored["a1.t2"]["lost"] is True and stored["a1.t2"]["payload"] is None
 
@@ -232,7 +232,7 @@ async def test_a_run_file_that_cannot_be_read_is_replaced_and_says_what_is_lost(
         mendable.check_run(tmp_path, "run-1")
     told = await fixed(tmp_path)
     assert any(one["what"] == "run" and "window is not known" in one["did"] for one in told["done"])
-    documents.RunFile.model_validate(json.loads(path.read_text()))
+    file_models.RunFile.model_validate(json.loads(path.read_text()))
     sound(tmp_path)
 
 
@@ -260,9 +260,9 @@ async def test_an_agent_that_was_being_stopped_is_ended(tmp_path):
     life = Life(tmp_path)
     entry = life.roster.agents["a1"]
     await life.supervisor.windows.end_if_empty(life.roster.runs["run-1"])
-    from orchestrator.core import decide
+    from orchestrator.core import decisions
 
-    await life.roster.commit(entry, decide.stop(entry.state, force=False, req="m:s", at=life.at()))
+    await life.roster.commit(entry, decisions.stop(entry.state, force=False, req="m:s", at=life.at()))
     await life.end()
     hurt(log(tmp_path, "outbox"), b'"ready"', garbled)
     life = Life(tmp_path)
@@ -403,4 +403,4 @@ async def test_a_log_that_lost_records_which_were_on_the_disk_is_mended_and_stay
     life.team.close()  # without its clean end
     await again(tmp_path)
     sound(tmp_path, ("a1",))
-    assert {r["task_id"] for r in records(log(tmp_path, "inbox"), events.INBOX_TYPES)} >= {"a1.t1", "a1.t2"}
+    assert {r["task_id"] for r in written(log(tmp_path, "inbox"), records.INBOX_TYPES)} >= {"a1.t1", "a1.t2"}

@@ -12,7 +12,7 @@ from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import processes
 from orchestrator.cli.gc import seconds
-from orchestrator.core import documents, events
+from orchestrator.core import file_models, records
 from orchestrator.store.reading import read_all
 from orchestrator.team import orphans, reading, worktrees
 from orchestrator.team.collecting import Data, plan_data, plan_processes
@@ -155,7 +155,7 @@ async def test_what_is_removed_leaves_its_id_taken_and_its_artifacts_there(tmp_p
     kept = ["agents/a1/collected.json", "agents/a2/artifacts/made.txt", "agents/a2/collected.json"]
     assert [path for path in left if path.startswith(("agents", "run"))] == kept
     note = json.loads((home / "agents/a1/collected.json").read_text())
-    documents.CollectedFile.model_validate(note)
+    file_models.CollectedFile.model_validate(note)
     assert (note["name"], note["finished"]["canceled"], note["run_id"]) == ("a1", 1, "run-1")
     assert life.roster.agents == {} and life.roster.runs == {} and life.roster.by_req == {}
     assert life.roster.new_id("a1") == "a1-2"
@@ -185,7 +185,7 @@ async def test_a_run_that_goes_on_keeps_telling_of_an_agent_that_was_collected(t
     await life.task("a2", "t")
     await life.end()
     after = Life(tmp_path)
-    told = [r["agent_id"] for r in read_all(after.paths.broadcast("run-1"), events.BROADCAST_TYPES)]
+    told = [r["agent_id"] for r in read_all(after.paths.broadcast("run-1"), records.BROADCAST_TYPES)]
     assert told.count("a1") == 5 and set(told) == {"a1", "a2"}  # starting, ready, stopped, canceled, deleted
     assert list(after.roster.agents) == ["a2"]
     assert [one["what"] for one in (await after.repairing.run())["done"]] == []
@@ -198,9 +198,9 @@ async def test_nothing_of_a_living_or_a_damaged_agent_goes(tmp_path):
     for name in ("busy", "ended", "hurt"):
         await life.team.agent(name)
     entry = life.roster.agents["ended"]
-    from orchestrator.core import supervise
+    from orchestrator.core import supervision
 
-    await life.roster.commit(entry, supervise.exited(entry.state, at=life.at(), how="exit", reason="x", code=1))
+    await life.roster.commit(entry, supervision.exited(entry.state, at=life.at(), how="exit", reason="x", code=1))
     await life.end()
     path = life.paths.outbox("hurt")
     path.write_bytes(path.read_bytes().replace(b'"ready"', b'"reedy"'))

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core import supervise
+from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.engines import ENGINES
 from orchestrator.core.screens import Screen
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.leading import LOOK_EVERY_S, Leader, Leading
 from orchestrator.team.parking import Heard
@@ -163,7 +163,7 @@ async def test_lifecycle_without_trouble_is_no_news_and_trouble_is(scene):
     await scene.team.agent("a2")
     await scene.team.clock.advance(1)
     assert line.said is None
-    drafts = supervise.exited(scene.entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="r", code=1)
+    drafts = supervision.exited(scene.entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="r", code=1)
     await scene.team.roster.commit(scene.entry, drafts)
     await scene.team.clock.advance(1)
     assert line.said == "wake"

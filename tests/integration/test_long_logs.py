@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.core.events import OUTBOX_TYPES
+from orchestrator.core.records import OUTBOX_TYPES
 from orchestrator.store.journal import Journal, Syncer
 from orchestrator.store.segments import log_files, sealed_path
 from orchestrator.team import reading

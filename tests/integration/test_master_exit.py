@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
-from orchestrator.core import decide
+from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.documents import RunFile
+from orchestrator.core.file_models import RunFile
 from orchestrator.store import files
 from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
 from orchestrator.team.places import Place
@@ -83,7 +83,7 @@ class Scene:
 
     async def _stop(self, entry):
         at = "2026-01-01T00:00:00.000Z"
-        await self.team.roster.commit(entry, decide.stop(entry.state, force=False, req=None, at=at, reason=GONE))
+        await self.team.roster.commit(entry, decisions.stop(entry.state, force=False, req=None, at=at, reason=GONE))
 
     def cli(self, name, window="run-1"):
         self.clis.append(Cli(name, window))

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.core import engines, events, supervise
+from orchestrator.core import records, supervision
 from orchestrator.core.screens import Screen
+from orchestrator.engines import table
 from orchestrator.team import tasks
 from orchestrator.team.overdue import EVERY_S, Overdue
 from orchestrator.team.views import meta_of, status_of
@@ -72,7 +73,7 @@ class Scene:
     def types(self, agent="a1"):
         found = [json.loads(line) for line in self.team.paths.outbox(agent).read_text().splitlines()]
         for record in found:
-            events.OUTBOX.validate_python(record)
+            records.OUTBOX.validate_python(record)
         return [record["type"] for record in found]
 
 
@@ -137,12 +138,12 @@ async def test_what_cannot_be_seen_is_not_called_still(scene):
 
 
 async def test_the_limit_is_the_agents_own_and_an_engine_may_ask_for_more(scene, monkeypatch):
-    slow = dataclasses.replace(engines.ENGINES["shell"], stall_after_s=400.0)
+    slow = dataclasses.replace(table.ENGINES["shell"], stall_after_s=400.0)
     quick = await scene.agent("quick", stall_after_s=20.0)
     await scene.holds(quick, "q")
     await scene.passes(30)
     assert "stalled" in scene.types("quick")
-    monkeypatch.setitem(engines.ENGINES, "shell", slow)
+    monkeypatch.setitem(table.ENGINES, "shell", slow)
     patient = await scene.agent("patient", stall_after_s=20.0)
     await scene.holds(patient, "p")
     await scene.passes(390)
@@ -158,7 +159,7 @@ async def test_a_blocked_agent_is_explained_already(scene):
         "at": "2026-01-01T00:00:00.000Z", "type": "blocked", "epoch": 1, "kind": "permission", "reason": "asks",
         "by": "orchestrator",
     }  # fmt: skip
-    await scene.team.roster.commit(entry, [events.Draft("outbox", "blocked", blocked)])
+    await scene.team.roster.commit(entry, [records.Draft("outbox", "blocked", blocked)])
     await scene.passes(500)
     assert "stalled" not in scene.types()
 
@@ -223,7 +224,7 @@ async def test_a_task_out_of_time_is_canceled_softly_then_its_agent_must_end(sce
     await scene.passes(15)
     assert scene.types()[-1] == "error"
     assert scene.tended == [entry]
-    assert supervise.must_end(entry.state) == "timed_out"
+    assert supervision.must_end(entry.state) == "timed_out"
     assert (await scene.emit(entry, "result", task_id="t1"))["duplicate"]
     assert scene.types().count("result") == 0
 
@@ -270,10 +271,10 @@ async def test_each_attempt_has_its_own_time_and_the_next_is_told_of_the_last(sc
     await scene.passes(50)
     at = "2026-01-01T01:00:00.000Z"
     await scene.team.roster.commit(
-        entry, supervise.exited(entry.state, at=at, how="signal", reason="ended by SIGKILL", signal=9)
+        entry, supervision.exited(entry.state, at=at, how="signal", reason="ended by SIGKILL", signal=9)
     )
-    budget = supervise.Budget("2026-01-01T00:00:00.000Z", 1.0)
-    await scene.team.roster.commit(entry, supervise.after_exit(entry.state, at=at, budget=budget))
+    budget = supervision.Budget("2026-01-01T00:00:00.000Z", 1.0)
+    await scene.team.roster.commit(entry, supervision.after_exit(entry.state, at=at, budget=budget))
     told = await tasks.wait_for_command(scene.team.roster, "a1", 2, timeout_s=0, age_s=0, req="w:2")
     command = told["command"]
     assert command["attempt"] == 2

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from orchestrator.core import decide, events, supervise
-from orchestrator.core.engines import ENGINES
+from orchestrator.core import decisions, records, supervision
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.parking import AFTER_LISTED_S, HEED_S, LISTED_S
 from tests.desk import BUDGET
@@ -43,10 +43,10 @@ async def emit(lot, kind, req="e:1"):
 
 
 def outbox(lot, *types):
-    records = [json.loads(line) for line in lot.team.paths.outbox("a1").read_text().splitlines()]
-    for record in records:
-        events.OUTBOX.validate_python(record)
-    return [record for record in records if not types or record["type"] in types]
+    found = [json.loads(line) for line in lot.team.paths.outbox("a1").read_text().splitlines()]
+    for record in found:
+        records.OUTBOX.validate_python(record)
+    return [record for record in found if not types or record["type"] in types]
 
 
 def log(lot):
@@ -81,7 +81,7 @@ async def test_a_stop_and_a_cancel_end_a_park(lot):
     await lot.begin()
     line = await lot.tell("Stop")
     await lot.team.roster.commit(
-        lot.entry, decide.stop(lot.entry.state, force=False, req="m:1", at="2026-01-01T00:00:00.000Z")
+        lot.entry, decisions.stop(lot.entry.state, force=False, req="m:1", at="2026-01-01T00:00:00.000Z")
     )
     await settle()
     assert line.said == "wake"
@@ -311,12 +311,12 @@ async def test_a_second_life_is_parked_anew_and_an_old_hook_is_let_go(lot):
     await lot.begin()
     old = await lot.tell("Stop")
     at = "2026-01-01T00:00:00.000Z"
-    drafts = supervise.exited(lot.entry.state, at=at, how="exit", reason="r", code=1)
+    drafts = supervision.exited(lot.entry.state, at=at, how="exit", reason="r", code=1)
     await lot.team.roster.commit(lot.entry, drafts)
-    await lot.team.roster.commit(lot.entry, supervise.after_exit(lot.entry.state, at=at, budget=BUDGET))
+    await lot.team.roster.commit(lot.entry, supervision.after_exit(lot.entry.state, at=at, budget=BUDGET))
     await settle()
     assert old.said == "release"
-    await lot.team.roster.commit(lot.entry, decide.ready(lot.entry.state, at=at, req=None))
+    await lot.team.roster.commit(lot.entry, decisions.ready(lot.entry.state, at=at, req=None))
     assert (await lot.tell("Stop")).said is None
     assert lot.entry.hook_epoch == 2
     assert [record["epoch"] for record in outbox(lot, "parked")] == [1, 2]

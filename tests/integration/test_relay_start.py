@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator import project, reach, relay, wire
 from orchestrator.base import errors
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from orchestrator.base.errors import CODES, Environment
-from orchestrator.core import engines
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.engines import table
 from orchestrator.team import origins
 from tests.integration.tmux_server import private_server
 
@@ -46,5 +46,5 @@ def test_the_pane_of_a_shared_background_process_is_refused_not_guessed(private_
 
 
 def test_codex_is_the_row_that_says_so():
-    assert [row.name for row in engines.ENGINES.values() if row.shared_process] == ["codex"]
+    assert [row.name for row in table.ENGINES.values() if row.shared_process] == ["codex"]
     assert CODES["pane_unknown"][0] is Environment

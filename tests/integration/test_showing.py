@@ -14,7 +14,7 @@ from orchestrator import project
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
 from orchestrator.cli import rundirs
-from orchestrator.core import decide, supervise
+from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
@@ -59,7 +59,7 @@ class Scene:
         name = f"a{self.agents}"
         spec = {"name": name, "role": "r", "engine": "shell", "run_id": run.run_id, "cwd": "/", "policies": {}}
         await self.team.roster.create(
-            name, supervise.starting(name, at="2026-01-01T00:00:00.000Z", req=name, spec=spec)
+            name, supervision.starting(name, at="2026-01-01T00:00:00.000Z", req=name, spec=spec)
         )
         [pane] = await self.windows.make(run, [NewPane(name, run.run_id, 1, CAT, "/")])
         return run, name, pane
@@ -67,10 +67,10 @@ class Scene:
     async def delete(self, run, name):
         entry = self.team.roster.agents[name]
         at = "2026-01-01T00:00:01.000Z"
-        await self.team.roster.commit(entry, decide.stop(entry.state, at=at, req=None, reason="", force=False))
+        await self.team.roster.commit(entry, decisions.stop(entry.state, at=at, req=None, reason="", force=False))
         await self.windows.remove(run, name)
-        await self.team.roster.commit(entry, supervise.stopped(entry.state, at=at, rungs=[]))
-        await self.team.roster.commit(entry, supervise.deleted(entry.state, at=at))
+        await self.team.roster.commit(entry, supervision.stopped(entry.state, at=at, rungs=[]))
+        await self.team.roster.commit(entry, supervision.deleted(entry.state, at=at))
         await self.windows.end_if_empty(run)
 
     async def show(self, mark, argv=CAT, origin=None):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.engines import ENGINES
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Finding, Pattern, Screen
+from orchestrator.engines.table import ENGINES
 from orchestrator.team import tasks
 from orchestrator.team.wake import PAUSES_S, QUIET_S, SILENT_S, TROUBLE_S, WORKING_SILENT_S, Waker, may_paste
 from tests.parked import ROW

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from orchestrator.core import decide, engines, events, supervise
+from orchestrator.core import decisions, records, supervision
 from orchestrator.core.screens import Finding, Pattern, Screen
+from orchestrator.engines import table
 from orchestrator.team import creating, readiness, tasks
 from orchestrator.team.views import meta_of, row, status_of
 from orchestrator.team.watching import EVERY_S, Watching
@@ -72,7 +73,7 @@ class Scene:
     def records(self, agent="a1"):
         found = [json.loads(line) for line in self.team.paths.outbox(agent).read_text().splitlines()]
         for record in found:
-            events.OUTBOX.validate_python(record)
+            records.OUTBOX.validate_python(record)
         return found
 
     def told(self, agent="a1"):
@@ -83,8 +84,8 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path, monkeypatch):
-    shell = dataclasses.replace(engines.ENGINES["shell"], patterns=PATTERNS)
-    monkeypatch.setitem(engines.ENGINES, "shell", shell)
+    shell = dataclasses.replace(table.ENGINES["shell"], patterns=PATTERNS)
+    monkeypatch.setitem(table.ENGINES, "shell", shell)
     team = Team(tmp_path, ready_timeout_s=60.0)
     made = Scene(team)
     yield made
@@ -121,7 +122,7 @@ async def test_a_silent_agent_is_looked_at_after_five_seconds_and_again(scene):
 
 
 async def test_an_engine_without_patterns_is_not_looked_at(scene, monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "shell", dataclasses.replace(engines.ENGINES["shell"], patterns=()))
+    monkeypatch.setitem(table.ENGINES, "shell", dataclasses.replace(table.ENGINES["shell"], patterns=()))
     await scene.agent(screen=ASKS)
     await scene.agent("a2", screen=ASKS, ready=False)
     await scene.looks(6)
@@ -225,7 +226,7 @@ async def test_a_limit_keeps_its_end_everywhere(scene):
     assert row(scene.team.roster, entry)["reason"] == "usage limit"
     scene.team.roster._publish(scene.team.roster.runs["run-1"])
     told = scene.team.roster.runs["run-1"].journal.since(0, 100, 1 << 20)[0][-1]
-    events.BROADCAST.validate_python(told)
+    records.BROADCAST.validate_python(told)
     assert {key: told[key] for key in ("type", "kind", "until", "reason")} == {
         "type": "blocked", "kind": "rate_limit", "until": "15:00", "reason": "usage limit",
     }  # fmt: skip
@@ -276,8 +277,8 @@ async def test_once_the_screen_shows_what_the_hook_told_it_says_when_it_is_gone(
 
 
 async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(scene, monkeypatch):
-    row_ = dataclasses.replace(engines.ENGINES["shell"], human_queued=r"Queued \(", title_idle=r"^◇")
-    monkeypatch.setitem(engines.ENGINES, "shell", row_)
+    row_ = dataclasses.replace(table.ENGINES["shell"], human_queued=r"Queued \(", title_idle=r"^◇")
+    monkeypatch.setitem(table.ENGINES, "shell", row_)
     seen = []
     scene.watching.on_human = lambda entry: seen.append(("human", entry.agent_id))
     scene.watching.on_stale = lambda entry: seen.append(("stale", entry.agent_id))
@@ -297,7 +298,7 @@ async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(sc
 
 
 async def test_who_parks_is_not_blocked_by_what_its_screen_still_shows(scene, monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "shell", dataclasses.replace(engines.ENGINES["shell"], title_idle="^◇"))
+    monkeypatch.setitem(table.ENGINES, "shell", dataclasses.replace(table.ENGINES["shell"], title_idle="^◇"))
     entry = await scene.agent(screen=LIMITED)
     await scene.looks(5)
     entry.turn = "parked"
@@ -349,7 +350,7 @@ async def test_a_cli_that_does_not_get_ready_in_time_is_failed_with_its_cause(sc
 async def test_a_cli_that_starts_slowly_by_nature_gets_the_time_its_row_asks_for(scene, monkeypatch):
     entry = await scene.agent(ready=False, screen=BUSY)
     name = str(entry.state.spec["engine"])
-    monkeypatch.setitem(engines.ENGINES, name, dataclasses.replace(engines.ENGINES[name], slow_start=2.0))
+    monkeypatch.setitem(table.ENGINES, name, dataclasses.replace(table.ENGINES[name], slow_start=2.0))
     await scene.looks(59)
     assert entry.state.life == "starting"
     await scene.looks(1)
@@ -368,8 +369,8 @@ async def test_without_a_word_on_the_screen_the_cause_is_how_far_it_got(scene, l
 
 
 async def test_a_version_nobody_tried_is_named(scene, monkeypatch):
-    row_ = dataclasses.replace(engines.ENGINES["shell"], program="shell-cli", tested_versions=("1.0.0",))
-    monkeypatch.setitem(engines.ENGINES, "shell", row_)
+    row_ = dataclasses.replace(table.ENGINES["shell"], program="shell-cli", tested_versions=("1.0.0",))
+    monkeypatch.setitem(table.ENGINES, "shell", row_)
     monkeypatch.setattr(readiness, "version_of", lambda program, env: "2.0.0")
     entry = await scene.agent(ready=False, screen=BUSY)
     await scene.looks(30)
@@ -382,7 +383,7 @@ async def test_an_agent_that_got_ready_or_was_asked_to_stop_is_not_failed(scene)
     ready = await scene.agent()
     stopping = await scene.agent("a2", ready=False)
     scene.team.roster.write(
-        stopping, decide.stop(stopping.state, force=False, req=None, at="2026-01-01T00:00:00.000Z")
+        stopping, decisions.stop(stopping.state, force=False, req=None, at="2026-01-01T00:00:00.000Z")
     )
     await scene.looks(40)
     assert (ready.state.life, stopping.state.life) == ("ready", "starting")
@@ -393,10 +394,10 @@ async def test_the_time_to_get_ready_counts_anew_for_a_next_life(scene):
     await scene.looks(20)
     await scene.team.roster.commit(
         entry,
-        supervise.exited(entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="x", code=1),
+        supervision.exited(entry.state, at="2026-01-01T00:00:00.000Z", how="exit", reason="x", code=1),
     )
     await scene.team.roster.commit(
-        entry, supervise.after_exit(entry.state, at="2026-01-01T00:00:00.000Z", budget=BUDGET)
+        entry, supervision.after_exit(entry.state, at="2026-01-01T00:00:00.000Z", budget=BUDGET)
     )
     assert (entry.state.life, entry.state.epoch) == ("starting", 2)
     await scene.looks(5)

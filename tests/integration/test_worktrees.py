@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
-from orchestrator.core.events import OUTBOX
+from orchestrator.core.records import OUTBOX
 from orchestrator.project import find_project
 from orchestrator.store.files import Paths, ensure_agents_dir
 from orchestrator.store.lines import encode

@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 )
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import decide, state, supervise
-from orchestrator.core.events import TERMINAL, UNSYNCED
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.records import TERMINAL, UNSYNCED
 from tests.desk import Desk, essence, refold
 
 reached = Counter()
@@ -125,7 +125,7 @@ class Protocol(RuleBasedStateMachine):
         self.point()
 
     def enqueue(self, task, payload, limit=None):
-        made = decide.enqueue(
+        made = decisions.enqueue(
             self.agent, task_id=task, payload=payload, stored=self.model.payloads.get(task), limits=self.desk.limits,
             req=f"c:{task}:{self.desk.clock}", at=self.desk.at(), timeout_s=limit,
         )  # fmt: skip
@@ -177,15 +177,15 @@ class Protocol(RuleBasedStateMachine):
     def restart_by_hand(self, kept):
         model, life = self.model, self.model.life
         told = self.asks(
-            lambda: supervise.restart(self.agent, fresh=kept, req=f"c:r{self.desk.clock}", at=self.desk.at())
+            lambda: supervision.restart(self.agent, fresh=kept, req=f"c:r{self.desk.clock}", at=self.desk.at())
         )
         if model.stop:
             assert told == "agent_ended"
             return
         self.desk.write(told)
         if life in ("ready", "starting"):
-            assert supervise.must_end(self.agent) == "restart"
-            self.desk.write(supervise.exited(self.agent, at=self.desk.at(), how="restart", reason="r", code=0))
+            assert supervision.must_end(self.agent) == "restart"
+            self.desk.write(supervision.exited(self.agent, at=self.desk.at(), how="restart", reason="r", code=0))
             model.lost()
             model.settle_cancels()
         self.desk.after_exit()
@@ -199,7 +199,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(at_once=st.booleans())
     def delete(self, at_once):
         model = self.model
-        self.desk.write(decide.stop(self.agent, force=at_once, req="c:s", at=self.desk.at()))
+        self.desk.write(decisions.stop(self.agent, force=at_once, req="c:s", at=self.desk.at()))
         model.stop = True
         if model.held and model.life == "ready":
             model.queue[0][3] = True
@@ -210,8 +210,8 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: self.model.stop and self.model.life != "deleted")
     @rule()
     def stopped(self):
-        self.desk.write(supervise.stopped(self.agent, at=self.desk.at(), rungs=[]))
-        self.desk.write(supervise.deleted(self.agent, at=self.desk.at()))
+        self.desk.write(supervision.stopped(self.agent, at=self.desk.at(), rungs=[]))
+        self.desk.write(supervision.deleted(self.agent, at=self.desk.at()))
         model = self.model
         for one in list(model.queue):
             model.end(one[0], "canceled", "orchestrator")
@@ -331,12 +331,15 @@ class Protocol(RuleBasedStateMachine):
 
     def late_call(self):
         before = [len(log) for log in self.desk.logs.values()]
-        assert self.asks(lambda: decide.check_epoch(self.agent, self.model.epoch - 1)) in ("replaced", "agent_ended")
+        assert self.asks(lambda: decisions.check_epoch(self.agent, self.model.epoch - 1)) in (
+            "replaced",
+            "agent_ended",
+        )
         assert [len(log) for log in self.desk.logs.values()] == before
         reached["call of an old life"] += 1
 
     def call_lifts_silence(self):
-        self.desk.write(supervise.recovered(self.agent, at=self.desk.at(), reason="it called"))
+        self.desk.write(supervision.recovered(self.agent, at=self.desk.at(), reason="it called"))
         reached["recovered"] += self.model.stalled
         self.model.stalled = False
 
@@ -415,7 +418,7 @@ class Protocol(RuleBasedStateMachine):
     def time_goes_by(self, ran, asked):
         model, head = self.model, self.model.queue[0]
         known = asked if head[3] else None
-        drafts = supervise.overtime(self.agent, at=self.desk.at(), ran_s=ran, asked_s=known, grace_s=GRACE_S)
+        drafts = supervision.overtime(self.agent, at=self.desk.at(), ran_s=ran, asked_s=known, grace_s=GRACE_S)
         self.desk.write(drafts)
         if ran < 60.0 or (model.stop and known is None):
             return
@@ -429,8 +432,8 @@ class Protocol(RuleBasedStateMachine):
             reached["out of time: ended"] += 1
             if model.stop:
                 return
-            assert supervise.must_end(self.agent) == "timed_out"
-            self.desk.write(supervise.exited(self.agent, at=self.desk.at(), how="timed_out", reason="late", code=0))
+            assert supervision.must_end(self.agent) == "timed_out"
+            self.desk.write(supervision.exited(self.agent, at=self.desk.at(), how="timed_out", reason="late", code=0))
             self.desk.after_exit()
             model.stalled = False
             if model.restarts >= MAX_RESTARTS:
@@ -444,7 +447,7 @@ class Protocol(RuleBasedStateMachine):
     @precondition(lambda self: self.model.held and self.model.life == "ready")
     @rule()
     def silence(self):
-        told = supervise.stalled(self.agent, at=self.desk.at(), reason="still")
+        told = supervision.stalled(self.agent, at=self.desk.at(), reason="still")
         blocked = bool(self.agent.blocks)
         assert [draft.type for draft in told] == ([] if self.model.stalled or blocked else ["stalled"])
         self.desk.write(told)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.core import blocks, decide, events, state, supervise
-from orchestrator.core.events import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
+from orchestrator.core import blocked, decisions, records, state, supervision
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.core.screens import Finding
 from orchestrator.store.lines import decode, encode, intact
 from orchestrator.team.broadcast import digest
@@ -59,14 +59,14 @@ def history(seed: int, steps: int) -> Desk:
         elif kind == "exit" and agent.life in ("ready", "starting") and dice.random() < 0.4:
             desk.exit(code=1)
         elif kind == "block" and agent.life == "ready":
-            desk.write(blocks.explained(agent, dice.choice([Finding("login", "x"), None]), at=desk.at()))
+            desk.write(blocked.explained(agent, dice.choice([Finding("login", "x"), None]), at=desk.at()))
         elif kind == "back":
             desk.ready()
     if seed % 5 == 0:
-        desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-        desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=()))
+        desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+        desk.write(supervision.stopped(desk.agent, at=desk.at(), rungs=()))
         if seed % 2:
-            desk.write(supervise.deleted(desk.agent, at=desk.at()))
+            desk.write(supervision.deleted(desk.agent, at=desk.at()))
     return desk
 
 
@@ -87,12 +87,12 @@ def folded(made) -> state.Agent:
     for log in ("inbox", "outbox"):
         lines = [line[:-1] for line in getattr(made, log)]
         for record in decode(lines, 1, TYPES[log], Path(log)):
-            (events.INBOX if log == "inbox" else events.OUTBOX).validate_python(record)
+            (records.INBOX if log == "inbox" else records.OUTBOX).validate_python(record)
             state.apply(agent, log, record)
     return agent
 
 
-def records(made, log):
+def written(made, log):
     return list(decode([line[:-1] for line in getattr(made, log)], 1, TYPES[log], Path(log)))
 
 
@@ -105,19 +105,19 @@ def check(made, inbox: bytes, outbox: bytes, told) -> state.Agent:
     agent = folded(made)
     assert agent.life in ("failed", "stopped", "deleted")
     assert agent.lease is None
-    have = Counter(r["task_id"] for r in records(made, "inbox") if r["type"] == "task")
+    have = Counter(r["task_id"] for r in written(made, "inbox") if r["type"] == "task")
     assert all(n == 1 for n in have.values()), "a task stands twice"
     asked = {}
     for line in lines_of(inbox):
         record = intact(line, INBOX_TYPES, Path("x"))
         if record and record["type"] == "task":
             asked.setdefault(record["task_id"], record)
-    stored = {r["task_id"]: r for r in records(made, "inbox") if r["type"] == "task"}
+    stored = {r["task_id"]: r for r in written(made, "inbox") if r["type"] == "task"}
     for task_id, record in asked.items():
         assert stored[task_id]["payload"] == record["payload"], "an accepted task is lost"
-    ends = Counter(r["task_id"] for r in records(made, "outbox") if r["type"] in TERMINAL)
+    ends = Counter(r["task_id"] for r in written(made, "outbox") if r["type"] in TERMINAL)
     assert all(n == 1 for n in ends.values()), "a task ended twice"
-    kept = {r["task_id"]: r for r in records(made, "outbox") if r["type"] in TERMINAL}
+    kept = {r["task_id"]: r for r in written(made, "outbox") if r["type"] in TERMINAL}
     for line in lines_of(outbox):
         record = intact(line, OUTBOX_TYPES, Path("x"))
         if record and record["type"] in TERMINAL:
@@ -131,7 +131,7 @@ def check(made, inbox: bytes, outbox: bytes, told) -> state.Agent:
         for line in lines_of(outbox)
         if (r := intact(line, OUTBOX_TYPES, Path("x"))) and r["type"] in ("delivered", "ack", "progress")
     }
-    requeued = {r["task_id"] for r in records(made, "outbox") if r["type"] == "requeued"}
+    requeued = {r["task_id"] for r in written(made, "outbox") if r["type"] == "requeued"}
     for task in agent.unfinished.values():
         assert not task.lost, "a task without its payload could be handed out"
         assert task.task_id not in handed or task.task_id in requeued, "what may have been done would be done again"
@@ -190,7 +190,7 @@ def test_lines_lost_at_the_end_are_told_by_the_broadcast(seed, steps, data):
     outbox, inbox = b"".join(lines["outbox"][:cut]), b"".join(lines["inbox"])
     made = saved(inbox, outbox, told)
     check(made, inbox, outbox, told)
-    stood = {r["seq"]: r for r in records(made, "outbox")}
+    stood = {r["seq"]: r for r in written(made, "outbox")}
     for record in told:
         assert stood[record["ref"]]["type"] == record["type"], "the broadcast repeats what stands there"
 
@@ -221,7 +221,7 @@ def test_every_record_lost_alone_is_told_again_or_replaced(seed):
             kept = getattr(made, log)
             same = [n for n in range(len(lines[log])) if n != at and kept[n] != lines[log][n]]
             assert same == [], (log, at, desk.logs[log][at]["type"], same)
-            after = {r["task_id"]: r["type"] for r in records(made, "outbox") if r["type"] in TERMINAL}
+            after = {r["task_id"]: r["type"] for r in written(made, "outbox") if r["type"] in TERMINAL}
             assert before.items() <= after.items()
             assert agent.epoch == desk.agent.epoch
 
@@ -239,7 +239,7 @@ def test_a_task_that_may_have_been_handed_out_is_not_run_again():
     agent = folded(made)
     assert list(agent.unfinished) == ["t2", "t3"]
     assert made.unknown == ["t1"]
-    [end] = [r for r in records(made, "outbox") if r["type"] == "error"]
+    [end] = [r for r in written(made, "outbox") if r["type"] == "error"]
     assert end["payload"]["code"] == UNKNOWN and end["payload"]["quarantined"] == "outbox.q"
 
 
@@ -271,8 +271,8 @@ def test_essence_is_kept_where_only_a_word_of_the_screen_is_lost():
     desk = Desk()
     desk.start()
     desk.ready()
-    desk.write(blocks.explained(desk.agent, Finding("login", "x"), at=desk.at()))
-    desk.write(blocks.explained(desk.agent, None, at=desk.at()))
+    desk.write(blocked.explained(desk.agent, Finding("login", "x"), at=desk.at()))
+    desk.write(blocked.explained(desk.agent, None, at=desk.at()))
     desk.enqueue("t1", 1)
     desk.wait()
     desk.emit("result", payload=5)
@@ -280,4 +280,4 @@ def test_essence_is_kept_where_only_a_word_of_the_screen_is_lost():
     hurt = [line.replace(b'"blocked"', b'"bl0cked"') for line in lines["outbox"]]
     made = saved(b"".join(lines["inbox"]), b"".join(hurt), [])
     assert essence(folded(made))["finished"] == desk.agent.finished
-    assert [r["type"] for r in records(made, "outbox")].count("lost") == 1
+    assert [r["type"] for r in written(made, "outbox")].count("lost") == 1

@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from orchestrator.core import blocks, decide, snapshot, state, supervise
-from orchestrator.core.events import TERMINAL
+from orchestrator.core import blocked, decisions, snapshot, state, supervision
+from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import Finding
 from tests.desk import Desk, essence, refold
 
@@ -72,14 +72,14 @@ class Team(RuleBasedStateMachine):
         """A call, which lifts what a screen said; then silence, and a look at the screen."""
         rule_says = {""} & self.agent.blocks.keys()
         reached["lifted by a call"] += len(self.agent.blocks) > len(rule_says)
-        self.desk.write(blocks.called(self.agent, at=self.desk.at()))
+        self.desk.write(blocked.called(self.agent, at=self.desk.at()))
         assert self.agent.blocks.keys() == rule_says
         self.desk.wait()
         rule_says = {""} & self.agent.blocks.keys()
         for _ in range(2):
             self.looks += 1
             found = FOUND[self.looks % len(FOUND)]
-            self.desk.write(blocks.explained(self.agent, found, at=self.desk.at()))
+            self.desk.write(blocked.explained(self.agent, found, at=self.desk.at()))
             assert self.agent.blocks.keys() == rule_says | ({found.kind} if found else set())
 
     @precondition(lambda self: self.works() and self.agent.lease is None and self.agent.unfinished)
@@ -148,9 +148,9 @@ class Team(RuleBasedStateMachine):
     @precondition(lambda self: self.count > 12 and self.agent.life != "deleted")
     @rule()
     def delete(self):
-        self.desk.write(decide.stop(self.agent, force=False, req="c:s", at=self.desk.at()))
-        self.desk.write(supervise.stopped(self.agent, at=self.desk.at(), rungs=[]))
-        self.desk.write(supervise.deleted(self.agent, at=self.desk.at()))
+        self.desk.write(decisions.stop(self.agent, force=False, req="c:s", at=self.desk.at()))
+        self.desk.write(supervision.stopped(self.agent, at=self.desk.at(), rungs=[]))
+        self.desk.write(supervision.deleted(self.agent, at=self.desk.at()))
         assert not self.agent.unfinished
         reached["deleted"] += 1
 
@@ -178,7 +178,7 @@ class Team(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_left_to_settle(self):
-        assert not supervise.settle(self.agent, self.desk.at())
+        assert not supervision.settle(self.agent, self.desk.at())
 
     @invariant()
     def a_restart_sees_the_same(self):

@@ -13,7 +13,7 @@ from orchestrator import acting, config, config_keys
 from orchestrator.base.errors import Environment, untrusted
 from orchestrator.config_keys import Config
 from orchestrator.config_watch import ConfigState
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import Library
 from orchestrator.squad import settings

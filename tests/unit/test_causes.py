@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.core import causes
-from orchestrator.core.engine import Engine, Prepared
 from orchestrator.core.screens import Finding, Kind, readable
+from orchestrator.engines import start_failures
+from orchestrator.engines.definition import Engine, Prepared
 from orchestrator.team import versions
 from orchestrator.team.entry import Entry
 from orchestrator.team.painting import border_line
@@ -22,11 +22,11 @@ ROW = Engine(
 
 def likely(**known: object) -> str:
     facts = {"found": None, "status": None, "listed": False, "version": None, "lives": True} | known
-    return causes.likely(ROW, **facts)  # type: ignore[arg-type]
+    return start_failures.likely(ROW, **facts)  # type: ignore[arg-type]
 
 
 def test_every_kind_of_screen_has_a_sentence() -> None:
-    assert set(causes.WHY) == set(get_args(Kind))
+    assert set(start_failures.WHY) == set(get_args(Kind))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_version_is_named_when_nobody_has_tried_it(version: str | None, doubte
     ],
 )
 def test_the_version_is_found_in_what_clis_print(text: str, version: str | None) -> None:
-    assert causes.version_in(text) == version
+    assert start_failures.version_in(text) == version
 
 
 def program(place: Path, body: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config_keys import KEYS, Config, env_name
-from orchestrator.core import events
-from orchestrator.core.engines import ENGINES
+from orchestrator.core import records
+from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import uris
 from orchestrator.project import PER_CONNECTION, VERSION
 from orchestrator.server import gsd_prompts
@@ -140,7 +140,7 @@ def test_every_setting_engine_and_variable_is_documented():
 def test_every_record_type_is_documented():
     text = read("docs/reference/files.md")
     heads = {name for head in re.findall(r"^#### (.+)$", text, re.MULTILINE) for name in head.split(", ")}
-    assert heads == events.INBOX_TYPES | events.OUTBOX_TYPES
+    assert heads == records.INBOX_TYPES | records.OUTBOX_TYPES
 
 
 def test_every_status_is_explained():
@@ -198,8 +198,8 @@ def test_json_examples_parse_and_records_fit_their_models(page):
     found += [json.loads(line) for text in blocks(page, "jsonl") for line in text.splitlines()]
     for example in found:
         if "seq" in example:
-            inbox = example["type"] in events.INBOX_TYPES
-            model = events.BROADCAST if "ref" in example else events.INBOX if inbox else events.OUTBOX
+            inbox = example["type"] in records.INBOX_TYPES
+            model = records.BROADCAST if "ref" in example else records.INBOX if inbox else records.OUTBOX
             model.validate_python(example)
             draft = {key: value for key, value in example.items() if key not in ("v", "seq", "crc")}
             assert encode(draft, example["seq"])[0]["crc"] == example["crc"]

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator import project
 from orchestrator.cli import app, doctor_clis, doctor_stale
-from orchestrator.core.engines import ENGINES
+from orchestrator.engines.table import ENGINES
 from orchestrator.setup.entries import CLIS
 
 

@@ -13,11 +13,11 @@ from typing import get_args
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core import engines
-from orchestrator.core.engine import APPROVALS, Once
-from orchestrator.core.engines import ENGINES
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Kind, Screen, explain, stands
+from orchestrator.engines import table
+from orchestrator.engines.definition import APPROVALS, Once
+from orchestrator.engines.table import ENGINES
 from tests.launch import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -342,18 +342,18 @@ def test_a_masters_call_lasts_as_long_as_its_cli_lets_it_by_itself():
 
 def test_wishes_an_engine_cannot_fulfil_are_refused():
     with pytest.raises(BadRequest) as refused:
-        engines.check_wishes(ENGINES["shell"], "m", "ask", ())
+        table.check_wishes(ENGINES["shell"], "m", "ask", ())
     assert refused.value.code == "bad_argument"
     with pytest.raises(BadRequest):
-        engines.check_wishes(ENGINES["claude"], None, "everything", ())
+        table.check_wishes(ENGINES["claude"], None, "everything", ())
     with pytest.raises(BadRequest):
-        engines.check_wishes(ENGINES["command"], None, "ask", ())
-    engines.check_wishes(ENGINES["command"], "m", "all", ("x",))
+        table.check_wishes(ENGINES["command"], None, "ask", ())
+    table.check_wishes(ENGINES["command"], "m", "all", ("x",))
 
 
 def test_an_agent_inherits_nothing_that_names_the_master():
     inherited = {"PATH": "/bin", "TMUX": "x", "CLAUDECODE": "1", "ORCHESTRATOR_AGENT_SECRET": "s", "GEMINI_CLI": "1"}
-    assert engines.passed_on(inherited, {"A": "b"}) == {"PATH": "/bin", "A": "b"}
+    assert table.passed_on(inherited, {"A": "b"}) == {"PATH": "/bin", "A": "b"}
 
 
 def test_the_command_engine_fills_its_template_once_and_expands_no_value():

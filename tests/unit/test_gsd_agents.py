@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 
 from orchestrator.base import package_data
-from orchestrator.core import events, prompts, supervise, toolsets
-from orchestrator.core.documents import SCHEMAS
-from orchestrator.core.engines import ENGINES
-from orchestrator.core.rows import claude, codex, gemini, opencode
+from orchestrator.core import prompts, records, supervision, toolsets
+from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.toolsets import GSD, READ_ONLY, tools_of
+from orchestrator.engines import claude, codex, gemini, opencode
+from orchestrator.engines.table import ENGINES
 from orchestrator.store.reading import read_all
 from tests import launch
 from tests.desk import Desk
@@ -36,7 +36,7 @@ def test_there_are_the_twelve_tools_and_nothing_that_is_no_toolset_to_give():
 
 
 def test_the_record_of_a_start_takes_the_toolsets_there_are_and_no_other():
-    assert events.Starting.model_json_schema()["properties"]["toolsets"]["items"] == {
+    assert records.Starting.model_json_schema()["properties"]["toolsets"]["items"] == {
         "const": next(iter(READ_ONLY)), "type": "string",
     }  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_a_starting_record_may_carry_the_toolsets_and_models_and_schemas_agree(s
     record = START | said
     assert jsonschema.Draft202012Validator(package_data.schema("outbox")).is_valid(record) is fits
     if fits:
-        events.OUTBOX.validate_python(record)
+        records.OUTBOX.validate_python(record)
     else:
         with pytest.raises(ValueError, match="toolsets"):
             SCHEMAS["outbox"].validate_python(record)
@@ -141,10 +141,10 @@ def test_the_toolsets_of_a_start_stay_the_agents_over_its_lives_and_old_starts_h
     assert tools_of(desk.agent.spec.get("toolsets") or ()) == ()
     named = Desk("named")
     spec = {**START, "toolsets": ["gsd"]}
-    named.write([supervise.starting("named", at=named.at(), req="c:0", spec={key: spec[key] for key in SPEC})])
+    named.write([supervision.starting("named", at=named.at(), req="c:0", spec={key: spec[key] for key in SPEC})])
     named.ready()
     assert tools_of(named.agent.spec["toolsets"]) == GSD
-    old = next(read_all(LOGS / "outbox.jsonl", events.OUTBOX_TYPES))
+    old = next(read_all(LOGS / "outbox.jsonl", records.OUTBOX_TYPES))
     assert old["type"] == "starting" and "toolsets" not in old
 
 

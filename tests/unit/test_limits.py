@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config import load
 from orchestrator.config_keys import env_name
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.engines import ENGINES, call_limit_s
+from orchestrator.engines.table import ENGINES, call_limit_s
 from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_tools import poll_cap_s
 from orchestrator.server.toolset import Client

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.core import events, state
+from orchestrator.core import records, state
 from orchestrator.store.reading import read_all
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
@@ -10,7 +10,7 @@ V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
 
 def test_logs_of_version_1_fold_to_what_happened_then():
     agent = state.Agent("we-ird-n-me")
-    for log, types in (("inbox", events.INBOX_TYPES), ("outbox", events.OUTBOX_TYPES)):
+    for log, types in (("inbox", records.INBOX_TYPES), ("outbox", records.OUTBOX_TYPES)):
         for record in read_all(V1 / f"{log}.jsonl", types):
             state.apply(agent, log, record)
     assert agent.life == "deleted"
@@ -23,14 +23,16 @@ def test_logs_of_version_1_fold_to_what_happened_then():
 
 
 def test_the_broadcast_of_version_1_reads_and_tells_of_the_same_ends():
-    records = list(read_all(V1 / "broadcast.jsonl", events.BROADCAST_TYPES))
-    outbox = list(read_all(V1 / "outbox.jsonl", events.OUTBOX_TYPES))
-    told = [record["ref"] for record in records]
-    assert told == [record["seq"] for record in outbox if record["type"] in events.BROADCAST_TYPES]
+    lines = list(read_all(V1 / "broadcast.jsonl", records.BROADCAST_TYPES))
+    outbox = list(read_all(V1 / "outbox.jsonl", records.OUTBOX_TYPES))
+    told = [record["ref"] for record in lines]
+    assert told == [record["seq"] for record in outbox if record["type"] in records.BROADCAST_TYPES]
 
 
 def test_records_of_version_1_fit_todays_models():
-    for log, model in (("inbox", events.INBOX), ("outbox", events.OUTBOX), ("broadcast", events.BROADCAST)):
-        types = {"inbox": events.INBOX_TYPES, "outbox": events.OUTBOX_TYPES, "broadcast": events.BROADCAST_TYPES}[log]
+    for log, model in (("inbox", records.INBOX), ("outbox", records.OUTBOX), ("broadcast", records.BROADCAST)):
+        types = {"inbox": records.INBOX_TYPES, "outbox": records.OUTBOX_TYPES, "broadcast": records.BROADCAST_TYPES}[
+            log
+        ]
         for record in read_all(V1 / f"{log}.jsonl", types):
             model.validate_python(record)

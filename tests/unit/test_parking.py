@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.core import decide, parking, state, supervise
-from orchestrator.core.events import Draft
+from orchestrator.core import decisions, state, supervision, turn_end
+from orchestrator.core.records import Draft
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -15,43 +15,43 @@ class Life:
         self.agent = state.Agent("a1")
         self.seqs = {"inbox": 0, "outbox": 0}
         spec = {"name": "a1", "role": "r", "engine": "codex", "run_id": "run-1", "cwd": "/", "policies": {}}
-        self.write([supervise.starting("a1", at=AT, req="c:1", spec=spec)])
+        self.write([supervision.starting("a1", at=AT, req="c:1", spec=spec)])
         if ready:
-            self.write(decide.ready(self.agent, at=AT, req=None))
+            self.write(decisions.ready(self.agent, at=AT, req=None))
 
     def write(self, drafts: list[Draft]):
         for draft in drafts:
             self.seqs[draft.log] += 1
             state.apply(self.agent, draft.log, {**draft.fields, "seq": self.seqs[draft.log]})
-        if more := supervise.settle(self.agent, AT):
+        if more := supervision.settle(self.agent, AT):
             self.write(more)
         return self
 
     def task(self, task_id="t-1"):
-        asked = decide.enqueue(
-            self.agent, task_id=task_id, payload=1, stored=None, limits=decide.Limits(), req=f"m:{task_id}", at=AT
+        asked = decisions.enqueue(
+            self.agent, task_id=task_id, payload=1, stored=None, limits=decisions.Limits(), req=f"m:{task_id}", at=AT
         )
         return self.write(asked.drafts)
 
     def lease(self, task_id="t-1"):
         self.task(task_id)
-        offer = decide.next_command(
-            self.agent, visible_inbox=99, waited_s=0, told=0, limits=decide.Limits(), at=AT, req="w:1"
+        offer = decisions.next_command(
+            self.agent, visible_inbox=99, waited_s=0, told=0, limits=decisions.Limits(), at=AT, req="w:1"
         )
         return self.write(list(offer.drafts))
 
     def cancel(self, task_id="t-1"):
-        return self.write(decide.cancel(self.agent, task_id=task_id, req="m:c", at=AT).drafts)
+        return self.write(decisions.cancel(self.agent, task_id=task_id, req="m:c", at=AT).drafts)
 
     def stop(self):
-        return self.write(decide.stop(self.agent, force=False, req="m:s", at=AT))
+        return self.write(decisions.stop(self.agent, force=False, req="m:s", at=AT))
 
     def ignored(self):
         blocked = {"at": AT, "type": "blocked", "epoch": 1, "reason": "no terminal event", "by": "orchestrator"}
         return self.write([Draft("outbox", "blocked", blocked)])
 
     def exited(self):
-        return self.write(supervise.exited(self.agent, at=AT, how="exit", reason="r", code=1))
+        return self.write(supervision.exited(self.agent, at=AT, how="exit", reason="r", code=1))
 
 
 @pytest.mark.parametrize(
@@ -82,28 +82,28 @@ class Life:
     ],
 )
 def test_what_the_end_of_a_turn_is_answered(life, cause, first, fourth):
-    assert parking.due(life.agent, visible_inbox=99) == cause
-    assert parking.turn_end(cause, life.agent, 0).word == first
-    assert parking.turn_end(cause, life.agent, parking.MAX_WAKES).word == fourth
+    assert turn_end.due(life.agent, visible_inbox=99) == cause
+    assert turn_end.turn_end(cause, life.agent, 0).word == first
+    assert turn_end.turn_end(cause, life.agent, turn_end.MAX_WAKES).word == fourth
 
 
 def test_what_is_not_durable_yet_wakes_nobody():
     life = Life().task()
-    assert parking.due(life.agent, visible_inbox=0) == ""
-    assert parking.due(Life().stop().agent, visible_inbox=0) == ""
-    assert not parking.may_park(life.agent, visible_inbox=99, empty_waits=9, park_after=2)
+    assert turn_end.due(life.agent, visible_inbox=0) == ""
+    assert turn_end.due(Life().stop().agent, visible_inbox=0) == ""
+    assert not turn_end.may_park(life.agent, visible_inbox=99, empty_waits=9, park_after=2)
 
 
 def test_a_stop_that_was_handed_out_lets_the_turn_end():
     agent = Life().stop().agent
-    cause = parking.due(agent, visible_inbox=99, told_stop=True)
-    assert parking.turn_end(cause, agent, 0).word == "release"
+    cause = turn_end.due(agent, visible_inbox=99, told_stop=True)
+    assert turn_end.turn_end(cause, agent, 0).word == "release"
 
 
 def test_a_cancel_that_was_known_at_the_park_is_no_news():
     agent = Life().lease().ignored().cancel().agent
-    assert parking.due(agent, visible_inbox=99, known_cancel="t-1") == ""
-    assert parking.due(agent, visible_inbox=99, known_cancel="t-0") == "cancel"
+    assert turn_end.due(agent, visible_inbox=99, known_cancel="t-1") == ""
+    assert turn_end.due(agent, visible_inbox=99, known_cancel="t-0") == "cancel"
 
 
 @pytest.mark.parametrize(
@@ -111,17 +111,17 @@ def test_a_cancel_that_was_known_at_the_park_is_no_news():
     [(0, 2, False), (1, 2, False), (2, 2, True), (9, 2, True), (9, 0, False), (0, 0, False)],
 )
 def test_how_many_empty_waits_make_a_park(empty, after, may):
-    assert parking.may_park(Life().agent, visible_inbox=9, empty_waits=empty, park_after=after) is may
+    assert turn_end.may_park(Life().agent, visible_inbox=9, empty_waits=empty, park_after=after) is may
 
 
 def test_parked_and_woken_are_recorded_once_each_and_only_of_a_living_agent():
     life = Life()
-    assert parking.woken(life.agent, at=AT, reason="x") == []
-    life.write(parking.parked(life.agent, at=AT))
+    assert turn_end.woken(life.agent, at=AT, reason="x") == []
+    life.write(turn_end.parked(life.agent, at=AT))
     assert life.agent.parked
-    assert parking.parked(life.agent, at=AT) == []
-    life.write(parking.woken(life.agent, at=AT, reason="x"))
+    assert turn_end.parked(life.agent, at=AT) == []
+    life.write(turn_end.woken(life.agent, at=AT, reason="x"))
     assert not life.agent.parked
-    assert parking.parked(Life(ready=False).agent, at=AT) == []
-    life.write(parking.parked(life.agent, at=AT)).exited()
-    assert parking.woken(life.agent, at=AT, reason="x") == []
+    assert turn_end.parked(Life(ready=False).agent, at=AT) == []
+    life.write(turn_end.parked(life.agent, at=AT)).exited()
+    assert turn_end.woken(life.agent, at=AT, reason="x") == []

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import Engine, Headless, Prepared, Ran
+from orchestrator.engines.definition import Engine, Headless, Prepared, Ran
 from orchestrator.roles import catalogue, files, heads, lint
 from orchestrator.roles.catalogue import Broken, Role
 from orchestrator.roles.library import Library

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.engine import Once
-from orchestrator.core.rows.claude import ROW, TOOL_LIMIT_S
 from orchestrator.core.screens import Screen, explain
+from orchestrator.engines.claude import ROW, TOOL_LIMIT_S
+from orchestrator.engines.definition import Once
 from orchestrator.team.wake import may_paste
 from tests import launch
 from tests.launch import PLACE, SECRET

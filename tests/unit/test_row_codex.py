@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.engine import Once
-from orchestrator.core.rows import codex
 from orchestrator.core.screens import Screen, explain
+from orchestrator.engines import codex
+from orchestrator.engines.definition import Once
 from tests import launch
 from tests.launch import HOME, PROJECT, SECRET
 

@@ -1,7 +1,7 @@
 """The row of Cursor's agent CLI: its headless run, from the flags it publishes."""
 
-from orchestrator.core.engine import Once
-from orchestrator.core.rows.others import CURSOR
+from orchestrator.engines.definition import Once
+from orchestrator.engines.others import CURSOR
 
 
 def once(**wishes):

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import Once, Prepared
-from orchestrator.core.rows.gemini import HOOKS, ROW
 from orchestrator.core.screens import Screen, explain
+from orchestrator.engines.definition import Once, Prepared
+from orchestrator.engines.gemini import HOOKS, ROW
 from orchestrator.team.launches import _write_files
 from tests.launch import HOME, LAUNCH, PLACE, SECRET
 

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import Once
-from orchestrator.core.rows import opencode
 from orchestrator.core.screens import Screen
+from orchestrator.engines import opencode
+from orchestrator.engines.definition import Once
 from tests import launch
 from tests.launch import ENV, PLACE
 

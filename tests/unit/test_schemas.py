@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.config_keys import Config
-from orchestrator.core.documents import SCHEMAS
+from orchestrator.core.file_models import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core import supervise
+from orchestrator.core import supervision
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import AgentCaller
 from orchestrator.spawn.model import Ask, Fault, Reply
@@ -214,7 +214,7 @@ def test_the_same_attempt_asked_again_by_the_next_daemon_finds_its_task_and_its_
 def test_an_agent_that_is_deleted_ends_the_wait(played):
     async def body(play):
         call = await play.asked()
-        await play.life(supervise.stopped(play.entry.state, at=play.at, rungs=()))
+        await play.life(supervision.stopped(play.entry.state, at=play.at, rungs=()))
         assert await call == Fault("agent", "agent a1 canceled the task: the agent was deleted", retry=False)
 
     played(body)
@@ -226,10 +226,10 @@ def test_an_agent_that_fails_ends_the_wait_and_does_not_get_the_task_later(playe
         call = await play.asked()
         if taken:
             await play.take()
-        await play.life(supervise.exited(play.entry.state, at=play.at, how="exit", reason="it crashed", code=1))
+        await play.life(supervision.exited(play.entry.state, at=play.at, how="exit", reason="it crashed", code=1))
         await settle()
         assert not call.done()  # it may be launched again
-        await play.life(supervise.failed(play.entry.state, at=play.at, reason="it crashed", code="exited"))
+        await play.life(supervision.failed(play.entry.state, at=play.at, reason="it crashed", code="exited"))
         fault = await call
         assert fault == Fault("agent", "agent a1 has failed: it crashed", retry=False, next_step="create a new agent")
         assert play.types()[-1] == "canceled"
@@ -239,7 +239,7 @@ def test_an_agent_that_fails_ends_the_wait_and_does_not_get_the_task_later(playe
 
 def test_an_agent_that_cannot_be_asked_is_refused_beforehand_and_a_fault(played):
     async def body(play):
-        await play.life(supervise.stopped(play.entry.state, at=play.at, rungs=()))
+        await play.life(supervision.stopped(play.entry.state, at=play.at, rungs=()))
         for agent_id, code in (("nobody", "unknown_agent"), ("a1", "agent_ended"), ("../a1", "bad_id")):
             with pytest.raises(OrchestratorError) as caught:
                 play.caller.check(agent_id)

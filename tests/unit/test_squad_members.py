@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import Config
-from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.squad import records
 from orchestrator.squad.members import Squads
 from orchestrator.store.files import Paths

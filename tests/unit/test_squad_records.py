@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.squad import records
 from orchestrator.store.files import Paths
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.core.documents import MemberFile, SquadFile
+from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.squad import results
 
 AT = "2026-01-01T00:00:00.000Z"

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
-from orchestrator.core import blocks, decide, events, state, supervise
-from orchestrator.core import status as derived
+from orchestrator.core import agent_status as derived
+from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.screens import Finding
 from tests.desk import BUDGET, Desk, essence, refold
 
@@ -30,7 +30,7 @@ def in_state(wanted):
         desk.wait()
     if wanted == "running":
         desk.emit("ack")
-    if wanted in events.TERMINAL:
+    if wanted in records.TERMINAL:
         desk.wait()
         desk.emit(wanted)
     return desk
@@ -48,7 +48,7 @@ def raw(desk, kind, **fields):
     }
 
 
-TASK_STATES = ("queued", "delivered", "running", *sorted(events.TERMINAL))
+TASK_STATES = ("queued", "delivered", "running", *sorted(records.TERMINAL))
 
 
 @pytest.mark.parametrize(("before", "kind"), list(itertools.product(TASK_STATES, sorted(state.TASK_RECORDS))))
@@ -63,7 +63,7 @@ def test_a_task_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
         assert essence(desk.agent) == seen
         return
     state.apply(desk.agent, "outbox", record)
-    if after in events.TERMINAL:
+    if after in records.TERMINAL:
         assert desk.agent.finished["t1"].outcome == after
         assert desk.agent.lease is None
     else:
@@ -80,13 +80,13 @@ def living(life):
     if life in ("ready", "stopped", "deleted"):
         desk.ready()
     if life in ("exited", "failed"):
-        desk.write(supervise.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
+        desk.write(supervision.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
     if life == "failed":
         desk.after_exit("its window is gone")
     if life in ("stopped", "deleted"):
-        desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=[]))
+        desk.write(supervision.stopped(desk.agent, at=desk.at(), rungs=[]))
     if life == "deleted":
-        desk.write(supervise.deleted(desk.agent, at=desk.at()))
+        desk.write(supervision.deleted(desk.agent, at=desk.at()))
     assert desk.agent.life == life
     return desk
 
@@ -112,7 +112,7 @@ def test_a_life_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
 
 def test_every_outbox_type_is_in_exactly_one_table():
     life = {kind for _, kind in state.LIFE_EDGES}
-    assert life | state.TASK_RECORDS == events.OUTBOX_TYPES
+    assert life | state.TASK_RECORDS == records.OUTBOX_TYPES
     assert not life & state.TASK_RECORDS
 
 
@@ -149,14 +149,14 @@ def test_a_resent_enqueue_is_answered_as_the_first_time(desk):
 def test_the_same_id_with_another_payload_is_a_conflict(desk):
     desk.enqueue("t1", {"a": 1})
     with pytest.raises(Conflict) as caught:
-        decide.enqueue(
+        decisions.enqueue(
             desk.agent, task_id="t1", payload={"a": 2}, stored={"a": 1}, limits=desk.limits, req="c:9", at=desk.at()
         )
     assert caught.value.code == "task_exists"
 
 
 def test_a_full_queue_refuses_and_says_wait(desk):
-    desk.limits = decide.Limits(max_unfinished_tasks=2)
+    desk.limits = decisions.Limits(max_unfinished_tasks=2)
     desk.enqueue("t1")
     desk.enqueue("t2")
     with pytest.raises(NotReady) as caught:
@@ -271,7 +271,7 @@ def test_a_resent_event_is_answered_from_its_record(desk):
     assert len(desk.logs["outbox"]) == seq
 
 
-@pytest.mark.parametrize("kind", sorted(events.TERMINAL))
+@pytest.mark.parametrize("kind", sorted(records.TERMINAL))
 def test_a_terminal_event_of_the_queued_head_is_legal_for_its_delivery_was_lost(desk, kind):
     desk.enqueue("t1")
     desk.enqueue("t2")
@@ -283,7 +283,7 @@ def test_a_terminal_event_of_the_queued_head_is_legal_for_its_delivery_was_lost(
 
 def test_a_daemon_killed_between_the_hand_out_and_the_end_takes_the_same_report_again(desk):
     desk.enqueue("t1")
-    decision = decide.emit(desk.agent, kind="result", task_id="t1", payload=1, done=None, req="e:1", at=desk.at())
+    decision = decisions.emit(desk.agent, kind="result", task_id="t1", payload=1, done=None, req="e:1", at=desk.at())
     assert [draft.type for draft in decision.drafts] == ["delivered", "result"]
     desk.write(decision.drafts[:1])
     assert desk.emit("result", "t1", payload=1, req="e:1")["ok"]
@@ -305,7 +305,7 @@ def test_done_belongs_to_terminal_events_only(desk):
     desk.enqueue("t1")
     desk.wait()
     with pytest.raises(BadRequest) as caught:
-        decide.emit(desk.agent, kind="progress", task_id=None, payload=None, done=True, req="x", at=desk.at())
+        decisions.emit(desk.agent, kind="progress", task_id=None, payload=None, done=True, req="x", at=desk.at())
     assert caught.value.code == "bad_event"
 
 
@@ -385,9 +385,9 @@ def test_an_agent_without_a_pane_is_not_relaunched(desk):
 def test_calls_of_an_older_life_are_refused(desk):
     desk.exit()
     with pytest.raises(Conflict) as caught:
-        decide.check_epoch(desk.agent, 1)
+        decisions.check_epoch(desk.agent, 1)
     assert caught.value.code == "replaced"
-    decide.check_epoch(desk.agent, 2)
+    decisions.check_epoch(desk.agent, 2)
 
 
 def test_stop_goes_before_cancel_and_cancel_before_task(desk):
@@ -395,7 +395,7 @@ def test_stop_goes_before_cancel_and_cancel_before_task(desk):
     desk.wait()
     desk.emit("ack")
     desk.enqueue("t2")
-    desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
     assert desk.wait() == {"kind": "stop"}
     assert desk.agent.lease.cancel_requested
 
@@ -404,9 +404,9 @@ def test_a_stopped_agents_tasks_end_in_canceled(desk):
     for n in range(3):
         desk.enqueue(f"t{n}")
     desk.wait()
-    desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-    desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=[]))
-    desk.write(supervise.deleted(desk.agent, at=desk.at()))
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    desk.write(supervision.stopped(desk.agent, at=desk.at(), rungs=[]))
+    desk.write(supervision.deleted(desk.agent, at=desk.at()))
     assert desk.agent.outcomes["canceled"] == 3
     assert desk.types()[-1] == "deleted"
     with pytest.raises(Conflict):
@@ -441,7 +441,7 @@ def test_a_crash_between_cancel_and_its_consequences_is_settled_on_restart(desk)
         shorter.logs["outbox"] = desk.logs["outbox"][:-cut]
         agent = refold(shorter)
         found = []
-        while more := supervise.settle(agent, shorter.at()):
+        while more := supervision.settle(agent, shorter.at()):
             for draft in more:
                 found.append(draft.type)
                 state.apply(agent, draft.log, {"v": 1, "seq": 99, **draft.fields})
@@ -468,23 +468,23 @@ def found(kind="permission", reason="asks to run rm", until=None):
 
 
 def see(desk, finding):
-    return desk.write(blocks.explained(desk.agent, finding, at=desk.at()))
+    return desk.write(blocked.explained(desk.agent, finding, at=desk.at()))
 
 
 def test_each_cause_is_lifted_by_itself_and_the_newest_is_shown(desk):
-    desk.write(blocks.block(desk.agent, "deaf", "does not call", at=desk.at()))
+    desk.write(blocked.block(desk.agent, "deaf", "does not call", at=desk.at()))
     see(desk, found())
     assert desk.agent.blocked.kind == "permission"
     see(desk, None)
     assert desk.agent.blocked.reason == "does not call"
-    desk.write(blocks.called(desk.agent, at=desk.at()))
+    desk.write(blocked.called(desk.agent, at=desk.at()))
     assert desk.agent.blocked is None
     assert [r.get("kind") for r in desk.logs["outbox"] if r["type"] == "unblocked"] == ["permission", "deaf"]
 
 
 def test_a_cause_that_stands_is_not_told_twice(desk):
-    assert desk.write(blocks.block(desk.agent, "deaf", "x", at=desk.at()))
-    assert not desk.write(blocks.block(desk.agent, "deaf", "y", at=desk.at()))
+    assert desk.write(blocked.block(desk.agent, "deaf", "x", at=desk.at()))
+    assert not desk.write(blocked.block(desk.agent, "deaf", "y", at=desk.at()))
     assert see(desk, found())
     assert not see(desk, found())
 
@@ -503,7 +503,7 @@ def test_no_call_and_no_screen_lifts_what_only_the_terminal_event_does(desk):
         desk.wait(waited_s=2.0)
     see(desk, found())
     see(desk, None)
-    desk.write(blocks.called(desk.agent, at=desk.at()))
+    desk.write(blocked.called(desk.agent, at=desk.at()))
     assert desk.agent.blocked.kind == ""
     see(desk, found())
     desk.emit("result")
@@ -530,8 +530,8 @@ def test_a_life_that_ends_is_blocked_by_nothing(desk):
 def test_an_agent_that_lives_no_more_is_not_blocked():
     for life in ("exited", "failed", "stopped", "deleted"):
         desk = living(life)
-        assert blocks.explained(desk.agent, found(), at=desk.at()) == []
-        assert blocks.block(desk.agent, "deaf", "x", at=desk.at()) == []
+        assert blocked.explained(desk.agent, found(), at=desk.at()) == []
+        assert blocked.block(desk.agent, "deaf", "x", at=desk.at()) == []
 
 
 @pytest.mark.parametrize("life", ["starting", "ready"])
@@ -564,10 +564,14 @@ def test_a_cli_that_ends_before_its_first_ready_is_not_launched_again():
     desk = Desk()
     desk.start(max_restarts=3, restart="always")
     desk.write(
-        supervise.exited(desk.agent, at=desk.at(), how="exit", reason="exited with 1", code=1, last_lines=["Log in!"])
+        supervision.exited(
+            desk.agent, at=desk.at(), how="exit", reason="exited with 1", code=1, last_lines=["Log in!"]
+        )
     )
-    assert supervise.never_ready(desk.agent)
-    (record,) = desk.write(supervise.after_exit(desk.agent, at=desk.at(), budget=BUDGET, cause="it is not logged in"))
+    assert supervision.never_ready(desk.agent)
+    (record,) = desk.write(
+        supervision.after_exit(desk.agent, at=desk.at(), budget=BUDGET, cause="it is not logged in")
+    )
     assert record["type"] == "failed"
     assert record["code"] == "launch_failed"
     assert record["reason"] == "it is not logged in; exited with 1 before it was ready"
@@ -578,9 +582,9 @@ def lives(desk, *ends):
     """Let lives of the agent end; each is ("ready"|"never", session at its end)."""
     for how, session in ends:
         if how == "ready":
-            desk.write(decide.ready(desk.agent, at=desk.at(), req=None, session=session))
+            desk.write(decisions.ready(desk.agent, at=desk.at(), req=None, session=session))
         at = desk.at()
-        desk.write(supervise.exited(desk.agent, at=at, how="exit", reason="x", code=1))
+        desk.write(supervision.exited(desk.agent, at=at, how="exit", reason="x", code=1))
         desk.after_exit(session=session)
     return [record.get("resume") for record in desk.logs["outbox"] if record["type"] == "restarted"]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from orchestrator.base.errors import Conflict
-from orchestrator.core import decide, state, supervise
-from orchestrator.core import status as derived
-from orchestrator.core.supervise import Budget, Rung
+from orchestrator.core import agent_status as derived
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.supervision import Budget, Rung
 from tests.desk import BUDGET, Desk, essence, refold
 
 
@@ -19,7 +19,7 @@ def desk():
 
 def holds(desk, task="t1", **more):
     """The agent holds a task."""
-    made = decide.enqueue(
+    made = decisions.enqueue(
         desk.agent, task_id=task, payload=None, stored=None, limits=desk.limits, req=f"c:{task}", at=desk.at(), **more
     )
     desk.write(made.drafts)
@@ -50,32 +50,32 @@ def test_launches_before_the_window_do_not_count(desk):
         desk.exit()
         desk.ready()
     began = desk.agent.restarts[1]
-    assert supervise.spent(desk.agent, began) == 2
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
-    desk.write(supervise.after_exit(desk.agent, at=desk.at(), budget=Budget(began, 1.0)))
+    assert supervision.spent(desk.agent, began) == 2
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
+    desk.write(supervision.after_exit(desk.agent, at=desk.at(), budget=Budget(began, 1.0)))
     assert desk.agent.life == "starting"
 
 
 def test_a_launch_that_a_clock_set_back_has_put_into_the_future_counts(desk):
     desk.exit()
     desk.ready()
-    assert supervise.spent(desk.agent, "2020-01-01T00:00:00.000Z") == 1
+    assert supervision.spent(desk.agent, "2020-01-01T00:00:00.000Z") == 1
 
 
 @pytest.mark.parametrize(("before", "pause"), [(0, 0), (1, 2), (2, 4), (3, 8), (5, 32), (6, 60), (50, 60)])
 def test_the_pause_before_a_relaunch_doubles_up_to_a_minute(before, pause):
     agent = state.Agent("a", restarts=["2026-01-01T00:00:00.000Z"] * before)
-    assert supervise.pause_s(agent, Budget("2026-01-01T00:00:00.000Z", 2.0)) == pause
+    assert supervision.pause_s(agent, Budget("2026-01-01T00:00:00.000Z", 2.0)) == pause
 
 
 def test_a_restart_asked_for_waits_for_no_pause_and_gives_the_budget_back(desk):
     for _ in range(3):
         desk.exit()
         desk.ready()
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
-    assert supervise.pause_s(desk.agent, BUDGET) > 0
-    desk.write(supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
-    assert supervise.pause_s(desk.agent, BUDGET) == 0
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
+    assert supervision.pause_s(desk.agent, BUDGET) > 0
+    desk.write(supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
+    assert supervision.pause_s(desk.agent, BUDGET) == 0
     desk.after_exit()
     assert (desk.agent.life, last(desk)["asked"], desk.agent.restarts) == ("starting", last(desk, "inbox")["seq"], [])
     assert not desk.agent.restart_due
@@ -99,13 +99,13 @@ def test_policy_decides_what_follows_an_exit(restart, how, code, life):
     desk = Desk()
     desk.start(restart=restart, max_restarts=3)
     desk.ready()
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how=how, reason="x", code=code))
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how=how, reason="x", code=code))
     desk.after_exit()
     assert desk.agent.life == life
 
 
 def test_without_a_place_it_fails_and_says_why(desk):
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="tmux_gone", reason="the tmux server is gone"))
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="tmux_gone", reason="the tmux server is gone"))
     desk.after_exit("the tmux server is gone")
     assert last(desk)["type"] == "failed"
     assert "nothing to launch it into" in last(desk)["reason"]
@@ -116,9 +116,9 @@ def test_without_a_place_it_fails_and_says_why(desk):
 
 def test_a_failed_agent_begins_anew_when_somebody_asks_and_keeps_its_queue(desk):
     desk.enqueue("t1")
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
     desk.after_exit("its window is gone")
-    desk.write(supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
+    desk.write(supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
     desk.after_exit()
     desk.ready()
     assert desk.agent.epoch == 2
@@ -128,42 +128,42 @@ def test_a_failed_agent_begins_anew_when_somebody_asks_and_keeps_its_queue(desk)
 
 def test_a_living_agent_must_end_first(desk):
     holds(desk)
-    assert supervise.must_end(desk.agent) == ""
-    desk.write(supervise.restart(desk.agent, fresh=True, req="c:r", at=desk.at()))
-    assert supervise.must_end(desk.agent) == "restart"
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="restart", reason="x", code=0))
+    assert supervision.must_end(desk.agent) == ""
+    desk.write(supervision.restart(desk.agent, fresh=True, req="c:r", at=desk.at()))
+    assert supervision.must_end(desk.agent) == "restart"
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="restart", reason="x", code=0))
     desk.after_exit(session="s1")
     assert "resume" not in last(desk)
     assert (desk.agent.head().task_id, desk.agent.head().attempt) == ("t1", 2)
-    assert supervise.must_end(desk.agent) == ""
+    assert supervision.must_end(desk.agent) == ""
 
 
 def test_the_session_is_gone_on_with_unless_a_fresh_one_is_wanted(desk):
-    desk.write(supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
-    desk.write(supervise.exited(desk.agent, at=desk.at(), how="restart", reason="x", code=0))
+    desk.write(supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="restart", reason="x", code=0))
     desk.after_exit(session="s1")
     assert last(desk)["resume"] == "s1"
 
 
 def test_a_resent_call_asks_once(desk):
-    desk.write(supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
-    assert supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at()) == []
-    assert supervise.restart(desk.agent, fresh=False, req="c:r2", at=desk.at()) != []
+    desk.write(supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
+    assert supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()) == []
+    assert supervision.restart(desk.agent, fresh=False, req="c:r2", at=desk.at()) != []
 
 
 def test_an_agent_that_is_to_end_is_not_restarted(desk):
-    desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
     with pytest.raises(Conflict) as refused:
-        supervise.restart(desk.agent, fresh=False, req="c:r", at=desk.at())
+        supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at())
     assert refused.value.code == "agent_ended"
-    assert supervise.must_end(desk.agent) == ""
+    assert supervision.must_end(desk.agent) == ""
 
 
 # -- tasks with a time limit --------------------------------------------------------------------------------------
 
 
 def late(desk, ran_s, asked_s=None, grace_s=30.0):
-    drafts = supervise.overtime(desk.agent, at=desk.at(), ran_s=ran_s, asked_s=asked_s, grace_s=grace_s)
+    drafts = supervision.overtime(desk.agent, at=desk.at(), ran_s=ran_s, asked_s=asked_s, grace_s=grace_s)
     desk.write(drafts)
     return [draft.type for draft in drafts]
 
@@ -181,15 +181,15 @@ def test_out_of_time_means_a_soft_cancel_then_an_error_and_a_new_life(desk):
     assert desk.agent.lease.cancel_requested
     assert late(desk, 61.0, 1.0) == []
     assert late(desk, 90.0, 29.9) == []
-    assert supervise.must_end(desk.agent) == ""
+    assert supervision.must_end(desk.agent) == ""
     assert late(desk, 91.0, 30.0) == ["error"]
     end = last(desk)
     assert (end["timed_out"], end["payload"]["code"], end["by"]) == (True, "timed_out", "orchestrator")
-    assert supervise.must_end(desk.agent) == "timed_out"
+    assert supervision.must_end(desk.agent) == "timed_out"
     assert desk.emit("result", "t1")["duplicate"]
     assert desk.agent.outcomes == {"result": 0, "error": 1, "canceled": 0}
     desk.exit()
-    assert supervise.must_end(desk.agent) == ""
+    assert supervision.must_end(desk.agent) == ""
     assert essence(refold(desk)) == essence(desk.agent)
 
 
@@ -199,7 +199,7 @@ def test_an_agent_that_obeys_in_time_ends_the_task_by_its_own_word(desk):
     desk.emit("canceled", "t1")
     assert desk.agent.outcomes["canceled"] == 1
     assert late(desk, 1000.0, 1000.0) == []
-    assert supervise.must_end(desk.agent) == ""
+    assert supervision.must_end(desk.agent) == ""
 
 
 def test_a_masters_cancel_does_not_lift_the_limit(desk):
@@ -222,19 +222,19 @@ def test_a_task_out_of_time_whose_agent_is_lost_in_the_grace_is_not_run_again(de
 
 
 def test_stalled_is_said_once_and_taken_back_once(desk):
-    assert supervise.stalled(desk.agent, at=desk.at(), reason="r") == []
+    assert supervision.stalled(desk.agent, at=desk.at(), reason="r") == []
     holds(desk)
-    desk.write(supervise.stalled(desk.agent, at=desk.at(), reason="still"))
+    desk.write(supervision.stalled(desk.agent, at=desk.at(), reason="still"))
     assert derived.status(desk.agent, derived.Presence(process="alive")) == ("stalled", "still")
-    assert supervise.stalled(desk.agent, at=desk.at(), reason="still") == []
-    desk.write(supervise.recovered(desk.agent, at=desk.at(), reason="it called"))
+    assert supervision.stalled(desk.agent, at=desk.at(), reason="still") == []
+    desk.write(supervision.recovered(desk.agent, at=desk.at(), reason="it called"))
     assert derived.status(desk.agent, derived.Presence(process="alive"))[0] == "busy"
-    assert supervise.recovered(desk.agent, at=desk.at(), reason="it called") == []
+    assert supervision.recovered(desk.agent, at=desk.at(), reason="it called") == []
 
 
 def test_a_new_life_is_not_stalled(desk):
     holds(desk)
-    desk.write(supervise.stalled(desk.agent, at=desk.at(), reason="still"))
+    desk.write(supervision.stalled(desk.agent, at=desk.at(), reason="still"))
     desk.exit()
     assert desk.agent.stalled is None
 
@@ -250,12 +250,12 @@ def test_the_records_that_prove_a_status_are_known(desk):
     assert proofs(desk, "idle") == [("ready", 2)]
     holds(desk)
     assert proofs(desk, "busy") == [("delivered", 3), ("ready", 2)]
-    desk.write(supervise.stalled(desk.agent, at=desk.at(), reason="still"))
+    desk.write(supervision.stalled(desk.agent, at=desk.at(), reason="still"))
     assert proofs(desk, "stalled")[0] == ("stalled", 4)
     desk.exit()
     assert proofs(desk, "starting") == [("restarted", 7)]
     desk.ready()
-    desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
     assert proofs(desk, "stopping")[0] == ("stop", 2)
     assert [p._asdict() for p in derived.proof_of(refold(desk), "stopping")] == [
         p._asdict() for p in derived.proof_of(desk.agent, "stopping")
@@ -275,8 +275,8 @@ def test_the_records_that_prove_a_status_are_known(desk):
     ],
 )
 def test_each_rung_that_was_tried_is_recorded(desk, rungs, how):
-    desk.write(decide.stop(desk.agent, force=False, req="c:s", at=desk.at()))
-    desk.write(supervise.stopped(desk.agent, at=desk.at(), rungs=rungs))
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    desk.write(supervision.stopped(desk.agent, at=desk.at(), rungs=rungs))
     (record,) = [r for r in desk.logs["outbox"] if r["type"] == "stopped"]
     assert record["how"] == how
     assert [one["rung"] for one in record["rungs"]] == [one.rung for one in rungs]

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
-from orchestrator.core import events, laws
+from orchestrator.core import invariants, records
 from orchestrator.store.files import Paths
 from orchestrator.team import tasks
 from orchestrator.team.verify import verify
@@ -93,7 +93,7 @@ class Files:
         told = []
         for agent, log in self.outbox.items():
             for seq, one in enumerate(log, 1):
-                if one["type"] not in events.BROADCAST_TYPES:
+                if one["type"] not in records.BROADCAST_TYPES:
                     continue
                 kept = {key: one[key] for key in ("type", "epoch", "task_id", "by", "reason", "kind") if key in one}
                 if len(json.dumps(one.get("payload"))) > 2048:
@@ -340,13 +340,13 @@ def test_a_planted_violation_is_found_where_it_stands(files, name):
 
 
 def test_every_kind_is_planted():
-    assert {row[0] for row in PLANTED.values()} | {"answered_missing"} == set(laws.KINDS)
+    assert {row[0] for row in PLANTED.values()} | {"answered_missing"} == set(invariants.KINDS)
 
 
 def test_every_kind_is_documented_as_the_code_says():
     page = (Path(__file__).resolve().parents[2] / "docs" / "recovery.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("### Kinds")[2], re.MULTILINE)
-    assert dict(rows) == laws.KINDS
+    assert dict(rows) == invariants.KINDS
 
 
 def test_every_violation_is_reported_and_not_the_first_of_a_file_only(files):
@@ -393,7 +393,7 @@ def test_a_lost_record_may_be_the_hand_out_but_not_one_of_an_earlier_life(files)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", sorted(events.TERMINAL))
+@pytest.mark.parametrize("kind", sorted(records.TERMINAL))
 async def test_a_hand_out_that_the_power_took_is_recorded_with_the_end_and_nothing_is_violated(tmp_path, kind):
     """The disk has lost what was not synced, and the agent has not: it reports to the next daemon."""
     team = Team(tmp_path)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from orchestrator.core.events import BROADCAST, INBOX, OUTBOX, At
-from orchestrator.core.events import Mac as RecordMac
+from orchestrator.core.records import BROADCAST, INBOX, OUTBOX, At
+from orchestrator.core.records import Mac as RecordMac
 
 Mac = Annotated[RecordMac, Field(description="seal of the machine that wrote the file")]
 

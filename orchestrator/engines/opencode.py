@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
-from orchestrator.core.rows.chats import chat_id
-from orchestrator.core.rows.opencode_screen import PASTED, PATTERNS, composer
+from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.engines.headless_chats import chat_id
+from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core.events import Draft
+from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from orchestrator.core.drafts import happened
-from orchestrator.core.events import Draft
+from orchestrator.core.record_drafts import happened
+from orchestrator.core.records import Draft
 from orchestrator.core.screens import COUNTING, SCREEN_KINDS, Finding
 from orchestrator.core.state import Agent
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import BadRequest, Conflict, NotReady
-from orchestrator.core.drafts import asked, happened
-from orchestrator.core.events import TERMINAL, Draft
+from orchestrator.core.record_drafts import asked, happened
+from orchestrator.core.records import TERMINAL, Draft
 from orchestrator.core.state import ENDED_LIVES, Agent, Task
 
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")

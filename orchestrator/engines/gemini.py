@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
-from orchestrator.core.rows.chats import UUID, chat_id, no_command
-from orchestrator.core.rows.gemini_screen import PATTERNS, composer
+from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.engines.gemini_screen import PATTERNS, composer
+from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 
 HOME = "home"
 """The agent's `GEMINI_CLI_HOME` in its engine directory."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
 from orchestrator.core.prompts import render
-from orchestrator.core.rows.chats import ANY, chat_id
+from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.engines.headless_chats import ANY, chat_id
 
 PROMPT_FILE = "prompt.md"
 MCP_FILE = "mcp.json"

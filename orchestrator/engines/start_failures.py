@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.core.engine import Engine
 from orchestrator.core.screens import Finding
+from orchestrator.engines.definition import Engine
 
 WHY: dict[str, str] = {
     "login": "it is not logged in",

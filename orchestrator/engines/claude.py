@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any
 
-from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran
-from orchestrator.core.rows.chats import UUID, chat_id, no_command
 from orchestrator.core.screens import Composer, Kind, Pattern, Screen
+from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 
 RULES_FILE = "rules.md"
 MCP_FILE = "mcp.json"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orchestrator.core.events import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES, TERMINAL
+from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES, TERMINAL
 
 KINDS: dict[str, str] = {
     # what a line is

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.engine import APPROVALS, Engine
-from orchestrator.core.rows import claude, codex, gemini, opencode, others
+from orchestrator.engines import claude, codex, gemini, opencode, others
+from orchestrator.engines.definition import APPROVALS, Engine
 
 OWN_VARIABLES = (
     "ORCHESTRATOR_AGENT_ID",

@@ -10,9 +10,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.engine import Engine, Headless, Launch, Once, Prepared, Ran, Reads
-from orchestrator.core.rows.chats import UUID, chat_id
 from orchestrator.core.screens import Composer, Kind, Pattern, Screen, first_line
+from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.engines.headless_chats import UUID, chat_id
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
 TOOLS = ("wait_for_command", "emit_event")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Conflict
-from orchestrator.core.drafts import asked, ended, happened
-from orchestrator.core.events import Draft
+from orchestrator.core.record_drafts import asked, ended, happened
+from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
 
 
