@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.clock import SystemClock
-from orchestrator.store.syncer import Syncer
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team import tasks
 from tests.team import Team
 

@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from orchestrator.store.journal import Journal, Syncer, read_all
+from orchestrator.journal.log import Journal, Syncer, read_all
 
 TYPES = frozenset({"task", "delivered", "ack", "result"})
 AT = "2026-01-01T00:00:00.000Z"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.relays import Project, Wire, agents_of, percentile, rss, ticks
-from orchestrator.store.files import Paths
-from orchestrator.store.lines import encode
+from orchestrator.journal.log_lines import encode
+from orchestrator.journal.project_files import Paths
 from orchestrator.team.adoption import seal_files
 from orchestrator.trust import state_dir
 

@@ -19,7 +19,7 @@ def main() -> int:
     try:
         if command == "mcp":
             wire_in, wire_out = take_wire()
-            from orchestrator import relay  # noqa: PLC0415 - after the wire is safe
+            from orchestrator.edge import relay  # noqa: PLC0415 - after the wire is safe
 
             return relay.main(sys.argv[2:], wire_in, wire_out)
         if command == "hook":
@@ -27,13 +27,13 @@ def main() -> int:
 
             return hook.main()
         if command == "launch":
-            from orchestrator import launch  # noqa: PLC0415 - one command, one import
+            from orchestrator.edge import launch_stub  # noqa: PLC0415 - one command, one import
 
-            return launch.main(sys.argv[2:])
+            return launch_stub.main(sys.argv[2:])
         if command == "show":
-            from orchestrator import show  # noqa: PLC0415 - one command, one import
+            from orchestrator.edge import member_viewer  # noqa: PLC0415 - one command, one import
 
-            return show.main(sys.argv[2:])
+            return member_viewer.main(sys.argv[2:])
         if command == "gsd-reader":
             wire_in, wire_out = take_wire()
             from orchestrator.gsd import process  # noqa: PLC0415 - after the wire is safe

@@ -13,8 +13,8 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from orchestrator.project import VERSION
-from orchestrator.wire import Lines, encode
+from orchestrator.edge.project_location import VERSION
+from orchestrator.edge.wire_format import Lines, encode
 
 CALL_LIMIT_S = 180.0
 CLOSE_S = 2.0

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.store.syncer import Syncer
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.syncer import Syncer
+from orchestrator.journal.syscalls import SysIO
 
 TYPES = frozenset({"task", "ack", "result"})
 AT = "2026-01-01T00:00:00.000Z"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.store.files import Paths
+from orchestrator.journal.project_files import Paths
 from orchestrator.trust import state_dir
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from orchestrator.config_keys import Config
 from orchestrator.core import decisions, supervision
-from orchestrator.store.files import Paths, ensure_agents_dir
-from orchestrator.store.syncer import Syncer
+from orchestrator.journal.project_files import Paths, ensure_agents_dir
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team.broadcast import open_run
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

@@ -22,15 +22,17 @@ from typing import Any
 import orjson
 import typer
 
-from orchestrator import launch, relay, requests
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.cli.app import app
 from orchestrator.config_keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, records, state, supervision
+from orchestrator.edge import launch_stub, relay, request_limits
+from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.engines.definition import Engine, Headless, Launch, Once
 from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import uris
-from orchestrator.project import PER_CONNECTION
+from orchestrator.journal.log_lines import encode
+from orchestrator.journal.project_files import Paths
 from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
@@ -38,8 +40,6 @@ from orchestrator.server.toolset import Tool
 from orchestrator.server.traffic import MAX_OPEN
 from orchestrator.spawn import drawing
 from orchestrator.spawn.model import Mode
-from orchestrator.store.files import Paths
-from orchestrator.store.lines import encode
 from orchestrator.team.broadcast import digest
 from orchestrator.team.creating import POLICIES
 from orchestrator.team.views import full_of, row_of
@@ -49,7 +49,7 @@ BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- /generated -->)",
 WIDTH = 92
 ARGV_SHOWN = 300  # a longer word of a command line is a prompt or a settings text
 # `launch` and `mcp` are answered before the command line is loaded, by a usage text of their own.
-OWN_USAGE = {("mcp",): relay.USAGE, ("launch",): launch.USAGE}
+OWN_USAGE = {("mcp",): relay.USAGE, ("launch",): launch_stub.USAGE}
 
 
 def pages() -> list[Path]:
@@ -505,17 +505,26 @@ def example(log: str) -> Callable[[], str]:
 # -- errors, configuration, lifecycle, layout -----------------------------------------------------------------------
 
 
-def request_limits() -> str:
+def limits_of_requests() -> str:
+    bounds = request_limits
     rows = [
-        ["size of a message", f"{requests.MAX_LINE >> 20} MiB in one line", code(requests.INVALID_REQUEST)],
-        ["nesting", f"{requests.MAX_DEPTH} objects and arrays, the message included", code(requests.INVALID_REQUEST)],
+        [
+            "size of a message",
+            f"{bounds.MAX_LINE >> 20} MiB in one line",
+            code(bounds.INVALID_REQUEST),
+        ],
+        [
+            "nesting",
+            f"{bounds.MAX_DEPTH} objects and arrays, the message included",
+            code(bounds.INVALID_REQUEST),
+        ],
         [
             "id",
-            f"a string of at most {requests.MAX_ID} whole characters, or an integer of {requests.ID_BITS} bits",
-            code(requests.INVALID_REQUEST),
+            f"a string of at most {bounds.MAX_ID} whole characters, or an integer of {bounds.ID_BITS} bits",
+            code(bounds.INVALID_REQUEST),
         ],
-        ["`params`", "an object, null, or absent", code(requests.INVALID_PARAMS)],
-        ["an integer", f"{requests.MAX_DIGITS} digits", code(requests.PARSE_ERROR)],
+        ["`params`", "an object, null, or absent", code(bounds.INVALID_PARAMS)],
+        ["an integer", f"{bounds.MAX_DIGITS} digits", code(bounds.PARSE_ERROR)],
         ["unanswered requests of one connection", f"{MAX_OPEN}; more are read after an answer", "none"],
     ]
     return table(["what", "limit", "error"], rows)
@@ -701,7 +710,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "run-keys": model("run"),
     "launch-keys": model("launch"),
     "squad-keys": model("squad"),
-    "request-limits": request_limits,
+    "request-limits": limits_of_requests,
     "errors": errors,
     "config": config,
     "config-example": config_example,

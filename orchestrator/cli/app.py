@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.cli import (
     agents,
@@ -43,6 +42,7 @@ from orchestrator.cli import (
     worktree,
 )
 from orchestrator.cli.options import Json
+from orchestrator.edge import project_location
 
 BUG = 70
 INTERRUPTED = 130
@@ -53,7 +53,7 @@ app = options.app("Lead a team of command-line AI agents in tmux panes, with eve
 
 def _version(wanted: bool) -> None:
     if wanted:
-        output.say(f"orchestrator {project.version()}")
+        output.say(f"orchestrator {project_location.version()}")
         raise typer.Exit
 
 
@@ -102,7 +102,7 @@ def launch(rest: typer.Context) -> None:
 def _become(*args: str) -> None:
     """Start over as a command that must not share a process with this one: its stdout is a wire."""
     sys.stdout.flush()
-    os.execv(sys.executable, project.own_command(*args))  # noqa: S606  (an argv list)
+    os.execv(sys.executable, project_location.own_command(*args))  # noqa: S606  (an argv list)
 
 
 @options.command(app, "worker", "orchestrator agent create builder --role builds --engine shell  # starts one")
@@ -169,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except OrchestratorError as error:
         return _report(error, as_json=as_json)
-    except project.RunDirUnsafe as error:
+    except project_location.RunDirUnsafe as error:
         return _report(Environment("run_dir_unsafe", str(error)), as_json=as_json)
     except typer.TyperException as error:
         return _usage(error, as_json=as_json)
@@ -213,7 +213,7 @@ def _bug(error: Exception, *, as_json: bool) -> int:
     with contextlib.suppress(Exception):
         from orchestrator.cli.link import marker, project_here  # noqa: PLC0415
 
-        path = marker(project_here(), project.LOG)
+        path = marker(project_here(), project_location.LOG)
         with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a") as file:  # noqa: PTH123
             file.write("".join(traceback.format_exception(error)))
         log = f"please report it with {path}"

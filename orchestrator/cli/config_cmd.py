@@ -9,7 +9,7 @@ from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, Settings
-from orchestrator.project import PER_CONNECTION
+from orchestrator.edge.project_location import PER_CONNECTION
 
 NOTE = "values come from the env block of each MCP client's server entry, and hold for that connection only"
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.cli import options, output
 from orchestrator.cli.link import START_S, Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 from orchestrator.trust import lock_word
 
 END_S = 15.0  # a stop flushes every log and ends supervision
@@ -46,7 +46,7 @@ def run(
     For a service, or to see it work.
     """
     options.refuse_agents(changes=False)  # a service that is started anew has neither terminal nor an old parent
-    place = project.named_project(Path(root)) if root else project_here()
+    place = project_location.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
     from orchestrator.server import daemon  # noqa: PLC0415  (loads the MCP SDK)
 
@@ -111,8 +111,8 @@ def status(as_json: Json = False) -> None:
         return
     for key in ("pid", "project", "socket", "log", "version", "install", "started_at"):
         output.say(f"{key + ':':<13}{found.get(key, '-')}")
-    if project.word_of(Path(str(found.get("socket"))).parent) == lock_word.STATE:
-        why = project.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon began"
+    if project_location.word_of(Path(str(found.get("socket"))).parent) == lock_word.STATE:
+        why = project_location.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon began"
         output.say(f"{'run in:':<13}the state directory: {why}")
     agents = found.get("agents") or {}
     output.say(f"{'agents:':<13}{agents.get('live', 0)} live of {agents.get('total', 0)}")
@@ -140,7 +140,7 @@ def _apply(place: Project, settings: list[str]) -> None:
 
 
 def _start(place: Project) -> dict[str, Any]:
-    for name in (project.STOPPED, project.FAILED, project.STARTS):
+    for name in (project_location.STOPPED, project_location.FAILED, project_location.STARTS):
         marker(place, name).unlink(missing_ok=True)
     with Link(place, start=True) as link:
         return link.ask("orchestrator/status", {})
@@ -155,8 +155,8 @@ def _show_start(found: dict[str, Any], *, as_json: bool) -> None:
 
 def stop_by_hand(place: Project) -> int | None:
     """Stop the daemon and leave the marker; the pid of the one that ran, None without any."""
-    mark = marker(place, project.STOPPED)
-    lock = marker(place, project.LOCK)
+    mark = marker(place, project_location.STOPPED)
+    lock = marker(place, project_location.LOCK)
     # The marker first: between the end of the daemon and a later marker, a relay would start another.
     os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     if not _held(lock):

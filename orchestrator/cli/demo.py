@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import project
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
 from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
 from orchestrator.cli.demo_place import Place, checkout, end, environment, kept, prepare
 from orchestrator.cli.link import error_from
+from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _told(several: BaseExceptionGroup[BaseException]) -> BaseException:
 async def _lead(place: Place, outcome: Outcome, keep: bool, say: Callable[[str], None]) -> None:
     from mcp import Client, StdioServerParameters  # noqa: PLC0415 half a second that no other command pays
 
-    command = project.own_command("mcp", "--project", str(place.repo))
+    command = project_location.own_command("mcp", "--project", str(place.repo))
     env = environment(place)
     server = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=place.repo)
     began = time.monotonic()

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator import project
 from orchestrator.base.errors import Environment
+from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended
@@ -116,7 +116,7 @@ def end(place: Place) -> list[str]:
     if left:
         left = _outlived(place)
     if not left:
-        for directory in project.run_dirs(place.repo):
+        for directory in project_location.run_dirs(place.repo):
             with contextlib.suppress(OSError):
                 shutil.rmtree(directory)
     return [str(pid) for pid in left]
@@ -152,7 +152,7 @@ def _outlived(place: Place) -> list[int]:
 
 def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        project.own_command(*arguments),
+        project_location.own_command(*arguments),
         env=environment(place),
         cwd=place.repo,
         stdin=subprocess.DEVNULL,
@@ -166,7 +166,7 @@ def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _start(place: Place, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        project.own_command(*arguments),
+        project_location.own_command(*arguments),
         env=environment(place),
         cwd=place.repo,
         stdin=subprocess.DEVNULL,

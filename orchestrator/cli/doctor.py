@@ -14,21 +14,21 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.cli import doctor_clis, doctor_stale, options, output
 from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.finding import Finding, of_error
 from orchestrator.cli.link import Link, failed_start, project_here
 from orchestrator.cli.options import Json
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 from orchestrator.trust import lock_word
 
 PYTHON = (3, 11)
 TMUX = (3, 2)
 FIX_S = 600.0
 OWN_ENV = {
-    *project.AGENT_ENV,
+    *project_location.AGENT_ENV,
     "ORCHESTRATOR_PROJECT",
     "ORCHESTRATOR_AGENT_MCP",
     "ORCHESTRATOR_RUN_BASE",
@@ -70,7 +70,7 @@ def doctor(
             found.extend(check(place))
         except OrchestratorError as error:
             found.append(of_error(check.__name__.strip("_"), error))
-        except project.RunDirUnsafe as error:
+        except project_location.RunDirUnsafe as error:
             found.append(of_error(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
     if not as_json:
         _show(found)
@@ -131,7 +131,7 @@ def _python(_: Project) -> Iterator[Finding]:
     if sys.version_info < PYTHON:
         yield Finding("python", "bad", f"{version} is too old", "use Python 3.11 or newer")
     else:
-        yield Finding("python", "ok", f"{version} at {sys.executable}, orchestrator {project.version()}")
+        yield Finding("python", "ok", f"{version} at {sys.executable}, orchestrator {project_location.version()}")
 
 
 def _tmux(_: Project) -> Iterator[Finding]:
@@ -167,10 +167,12 @@ def _project(place: Project) -> Iterator[Finding]:
 
 
 def _daemon(place: Project) -> Iterator[Finding]:
-    directory = project.run_dir(place.root)
+    directory = project_location.run_dir(place.root)
     yield Finding("run directory", "ok", str(directory))
-    if project.word_of(directory) == lock_word.STATE:
-        trouble = project.trouble_of_first(place.root) or "the daemon began when the one in /tmp was not usable"
+    if project_location.word_of(directory) == lock_word.STATE:
+        trouble = (
+            project_location.trouble_of_first(place.root) or "the daemon began when the one in /tmp was not usable"
+        )
         yield Finding("run directory", "note", f"the one in the state directory is used: {trouble}")
     link = daemon_if_any(place)
     if link is not None:
@@ -197,7 +199,7 @@ def _daemon(place: Project) -> Iterator[Finding]:
     failed = failed_start(place)
     if failed is not None:
         yield of_error("daemon", failed)
-    elif (directory / project.STOPPED).exists():
+    elif (directory / project_location.STOPPED).exists():
         yield Finding("daemon", "note", "stopped by hand", "orchestrator daemon start")
     else:
         yield Finding("daemon", "note", "not running; it is started when needed")

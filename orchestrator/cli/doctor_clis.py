@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli.finding import Finding, of_error
-from orchestrator.project import Project
+from orchestrator.edge.project_location import Project
 
 PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}
 CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG", "XDG_CONFIG_HOME")

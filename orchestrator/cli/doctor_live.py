@@ -22,11 +22,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import project
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.cli.demo_place import Place, end
 from orchestrator.cli.finding import Finding
 from orchestrator.cli.link import Link
+from orchestrator.edge import project_location
 
 if TYPE_CHECKING:
     from orchestrator.engines.definition import Engine
@@ -146,7 +146,7 @@ def _environment_of(place: Place) -> Iterator[None]:
     """For a while this process is outside tmux, in the throw-away project, and without settings of its own."""
     before = dict(os.environ)
     for name in before:
-        if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name not in project.PLACES):
+        if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name not in project_location.PLACES):
             del os.environ[name]
     os.environ["ORCHESTRATOR_PROJECT"] = str(place.repo)
     os.environ["ORCHESTRATOR_TRUST"] = "true"  # the folder is empty; its own file's word would need to be allowed
@@ -170,7 +170,7 @@ def _try(row: Engine, place: Place) -> Trial:
     trial = Trial(row)
     pane = ""
     try:
-        with _environment_of(place), Link(project.named_project(place.repo), start=True) as link:
+        with _environment_of(place), Link(project_location.named_project(place.repo), start=True) as link:
             created = link.tool(
                 "agent_create",
                 {
@@ -304,8 +304,8 @@ def _holding(row: Engine) -> dict[str, Any]:
 
 
 def _screen(place: Place, pane: str) -> list[str]:
-    from orchestrator.term import panes  # noqa: PLC0415
-    from orchestrator.term.tmux import Socket  # noqa: PLC0415
+    from orchestrator.tmux import panes  # noqa: PLC0415
+    from orchestrator.tmux.tmux_server import Socket  # noqa: PLC0415
 
     try:
         lines = panes.capture(Socket(name=place.tmux_socket), pane, 2 * LINES) if pane else []

@@ -7,10 +7,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator import project
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli.finding import Finding
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 
 OVER = {"deleted", "failed"}
 SHOWN = 5
@@ -44,12 +44,14 @@ def leftovers(place: Project) -> Iterator[Finding]:
 
 def _sockets(place: Project) -> Iterator[Finding]:
     """A socket that nobody listens on: the kernel lists those that somebody does."""
-    here = project.run_dir(place.root)
+    here = project_location.run_dir(place.root)
     try:
         listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
     except OSError:
         return
-    sockets = sorted(path for base in project.run_bases() for path in base.glob(f"*/{project.SOCKET}"))
+    sockets = sorted(
+        path for base in project_location.run_bases() for path in base.glob(f"*/{project_location.SOCKET}")
+    )
     suspects = [path for path in sockets if str(path) not in listening]
     dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
     for path in dead:
@@ -76,8 +78,8 @@ def _refuses(path: Path) -> bool:
 
 def _panes(place: Project) -> Iterator[Finding]:
     from orchestrator.team import reading  # noqa: PLC0415
-    from orchestrator.term import panes  # noqa: PLC0415
-    from orchestrator.term.tmux import Socket  # noqa: PLC0415
+    from orchestrator.tmux import panes  # noqa: PLC0415
+    from orchestrator.tmux.tmux_server import Socket  # noqa: PLC0415
 
     runs = {run["run_id"]: run["tmux_socket"] for run in reading.runs(place.root)}
     live = {row["agent_id"] for row in reading.agents(place.root) if row["status"] not in OVER}

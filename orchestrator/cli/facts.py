@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator import project
 from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.cli.link import Link
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 
 PAGE = 1000
 FOLLOW_MS = 30_000
@@ -98,7 +98,7 @@ def daemon_if_any(place: Project) -> Link | None:
         return None
     try:
         return Link(place, start=False)
-    except (OrchestratorError, project.RunDirUnsafe):
+    except (OrchestratorError, project_location.RunDirUnsafe):
         return None
 
 

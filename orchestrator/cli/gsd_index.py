@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator import project
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import output
+from orchestrator.edge import project_location
 
 if TYPE_CHECKING:
     from orchestrator.gsd.place import Asking
@@ -40,14 +40,14 @@ def root_of(directory: str, asking: Asking) -> Path:
                 f"{directory[:80]!r} is not a directory",
                 "orchestrator gsd index alone takes this one",
             )
-        found = project.named_project(Path(directory))
+        found = project_location.named_project(Path(directory))
     else:
         try:
-            found = project.named_project(place.find(asking))
+            found = project_location.named_project(place.find(asking))
         except BadRequest as error:
             if error.code != "no_gsd_project" or asking.variable:
                 raise
-            found = project.find_project(Path(asking.cwd))
+            found = project_location.find_project(Path(asking.cwd))
     if found.kind == "none":
         step = "name a directory: orchestrator gsd index DIR"
         raise BadRequest("no_project", f"{found.root}: neither / nor the home directory is ever indexed", step)

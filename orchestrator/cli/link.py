@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator import project, reach
 from orchestrator.base.errors import (
     CODES,
     BadRequest,
@@ -27,7 +26,8 @@ from orchestrator.base.errors import (
     NotReady,
     OrchestratorError,
 )
-from orchestrator.project import Project
+from orchestrator.edge import daemon_connection, project_location
+from orchestrator.edge.project_location import Project
 
 PROTOCOL = "2025-06-18"
 TOOLSETS = ("team", "squad", "smartspawn")
@@ -53,7 +53,7 @@ class _Gone(Exception):
 def project_here() -> Project:
     """The project of this process: ``ORCHESTRATOR_PROJECT`` (what ``--project`` sets), else that of the cwd."""
     named = os.environ.get("ORCHESTRATOR_PROJECT")
-    return project.named_project(Path(named)) if named else project.find_project(Path.cwd())
+    return project_location.named_project(Path(named)) if named else project_location.find_project(Path.cwd())
 
 
 def error_from(found: dict[str, Any]) -> OrchestratorError:
@@ -69,13 +69,13 @@ def error_from(found: dict[str, Any]) -> OrchestratorError:
 
 def marker(place: Project, name: str) -> Path:
     """The path of a marker or file of the project's run directory."""
-    return project.run_dir(place.root) / name
+    return project_location.run_dir(place.root) / name
 
 
 def failed_start(place: Project) -> OrchestratorError | None:
     """What kept the daemon from starting last time, if that would happen again."""
     try:
-        found = json.loads(marker(place, project.FAILED).read_text(encoding="utf-8"))
+        found = json.loads(marker(place, project_location.FAILED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return error_from(found) if isinstance(found, dict) else None
@@ -176,7 +176,7 @@ class Link:
                 initialize = {
                     "protocolVersion": PROTOCOL,
                     "capabilities": {},
-                    "clientInfo": {"name": "orchestrator-cli", "version": project.VERSION},
+                    "clientInfo": {"name": "orchestrator-cli", "version": project_location.VERSION},
                 }
                 self._send(
                     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize},
@@ -198,7 +198,7 @@ class Link:
                 return
 
     def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
-        return reach.hello(
+        return daemon_connection.hello(
             self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=TOOLSETS, pending=pending
         )
 
@@ -213,15 +213,15 @@ class Link:
     def _connect(self, deadline: float) -> None:
         self._rest = b""
         while True:
-            self._sock = reach.connect(self.place)
+            self._sock = daemon_connection.connect(self.place)
             if self._sock is not None:
                 return
-            if marker(self.place, project.STOPPED).exists():
+            if marker(self.place, project_location.STOPPED).exists():
                 raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by hand")
             if self._start:
                 if self.place.kind == "none":
                     raise BadRequest("no_project", f"{self.place.root} is no project: it is / or the home directory")
-                if reach.try_start(self.place, project.run_dir(self.place.root)):
+                if daemon_connection.try_start(self.place, project_location.run_dir(self.place.root)):
                     continue
                 if failed_start(self.place) is not None:
                     raise self._down()
@@ -237,7 +237,7 @@ class Link:
             return failed
         if not self._start:
             return NotReady("daemon_down", f"no daemon runs for {self.place.root}", "run: orchestrator daemon start")
-        log = marker(self.place, project.LOG)
+        log = marker(self.place, project_location.LOG)
         return Environment("daemon_failed", f"the daemon of {self.place.root} does not come up", f"see {log}")
 
     def _send(self, *messages: dict[str, Any], first: bytes = b"") -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.project import MEMBER_ENV
+from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.trust import launched
 
 

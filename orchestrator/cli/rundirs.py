@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 
 _KNOWN = re.compile(
-    rf"{project.LOCK}|{project.SOCKET}|{project.AGENT_SOCKET.pattern}|{project.LOG}(\.1)?|clean|{project.FAILED}(\.\d+)?|\.{project.SHOWN}\..+\.tmp"
+    rf"{project_location.LOCK}|{project_location.SOCKET}|{project_location.AGENT_SOCKET.pattern}|{project_location.LOG}(\.1)?|clean|{project_location.FAILED}(\.\d+)?|\.{project_location.SHOWN}\..+\.tmp"
 )
 _NAME = re.compile(r"[0-9a-f]{16}")
 
@@ -32,9 +32,9 @@ def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]
     Left alone: what a living daemon holds, what was touched within ``age_s`` or in the future, what holds the word
     that a daemon was stopped by hand or that a window must be put back, and whatever has a file that is not ours.
     """
-    here = project.run_dir(place.root)
+    here = project_location.run_dir(place.root)
     rows: list[dict[str, Any]] = []
-    for directory in sorted(path for base in project.run_bases() for path in base.iterdir()):
+    for directory in sorted(path for base in project_location.run_bases() for path in base.iterdir()):
         if directory == here or not _NAME.fullmatch(directory.name):
             continue
         lock = _claimed(directory)
@@ -55,7 +55,7 @@ def _claimed(directory: Path) -> int | None:
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             return None
-        lock = os.open(directory / project.LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(directory / project_location.LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -92,7 +92,7 @@ def _one(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, A
         return row
     try:
         # The lock last: while it has its name, nobody else gets in.
-        for path in sorted(directory.iterdir(), key=lambda path: path.name == project.LOCK):
+        for path in sorted(directory.iterdir(), key=lambda path: path.name == project_location.LOCK):
             path.unlink()
             failpoints.passed("gc:run-directory-file")
         with contextlib.suppress(FileNotFoundError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.project import Project
+from orchestrator.edge.project_location import Project
 
 
 def choose_run(place: Project, wanted: str) -> str:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
+from orchestrator.edge import project_location
 
 EXAMPLE = (
     "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\n"
@@ -224,7 +224,9 @@ def _print(one: Any, chosen: tuple[str, ...] | None, in_settings: bool, as_json:
     elif entry.path[-1] == entries.GSD:
         found = [("gsd", servers, entries.shown(one, entry, entry.value))]
     else:
-        agent = entries.for_agents(one, [*project.own_command("mcp"), "--agent"], entry.value.get("env_vars", []))
+        agent = entries.for_agents(
+            one, [*project_location.own_command("mcp"), "--agent"], entry.value.get("env_vars", [])
+        )
         found = [
             ("master", servers, entries.shown(one, entry, entry.value)),
             *(("hook", settings, entries.shown(one, part, part.value)) for part in hooks),

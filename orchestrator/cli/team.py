@@ -21,7 +21,7 @@ from orchestrator.cli.facts import facts
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
-from orchestrator.project import Project
+from orchestrator.edge.project_location import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
     from orchestrator.team.team_plan import Step

@@ -18,7 +18,7 @@ from orchestrator.cli import options, output
 from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
-from orchestrator.project import Project
+from orchestrator.edge.project_location import Project
 
 ROUNDS = 5
 """So often what has changed under the question is shown again."""

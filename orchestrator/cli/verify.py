@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import EXIT_CODES, Corrupt
 from orchestrator.cli import options, output
 from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, RunId
-from orchestrator.project import Project
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project
 from orchestrator.trust import lock_word
 
 CLEAN = "clean"
@@ -83,8 +83,8 @@ def daemon_at_work(place: Project) -> bool:
     The kernel's table says so; trying the locks would stand in the way of a daemon that starts right now.
     """
     held = set()
-    directories = project.run_dirs(place.root)
-    for lock in (place.root / ".agents" / "lock", *(directory / project.LOCK for directory in directories)):
+    directories = project_location.run_dirs(place.root)
+    for lock in (place.root / ".agents" / "lock", *(directory / project_location.LOCK for directory in directories)):
         try:
             found = lock.stat()
         except OSError:
@@ -100,7 +100,7 @@ def daemon_at_work(place: Project) -> bool:
 def ended_well(place: Project) -> bool:
     """Whether the last daemon closed its files in good order: then nothing is left to tell."""
     last = lock_word.token(place.root / ".agents" / "lock")
-    for directory in project.run_dirs(place.root):
+    for directory in project_location.run_dirs(place.root):
         with contextlib.suppress(OSError):
             if last and (directory / CLEAN).read_text("ascii", "replace") == last:
                 return True

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.project import barred_roots, main_tree
+from orchestrator.edge.project_location import barred_roots, main_tree
 
 VARIABLE = "GSD_PROJECT_ROOT"
 PLANNING = ".planning"

@@ -26,11 +26,14 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project
 from orchestrator.base.clock import SystemClock, elapse, rfc3339
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.config_watch import ConfigState, watch
+from orchestrator.edge import project_location
+from orchestrator.journal.project_files import Paths
+from orchestrator.journal.syncer import Syncer
+from orchestrator.journal.syscalls import REAL
 from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
 from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.logs import configure_log
@@ -43,9 +46,6 @@ from orchestrator.server.toolset import Client, Tool, only_reading
 from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.server.trusting import Trusting
 from orchestrator.server.turns import Turns
-from orchestrator.store.files import Paths
-from orchestrator.store.syncer import Syncer
-from orchestrator.store.sysio import REAL
 from orchestrator.team import agents, trees
 from orchestrator.team.adoption import Adoption
 from orchestrator.team.collecting import Collecting
@@ -91,7 +91,7 @@ class Daemon:
             self.syncer,
             lambda: state.current.config,
             withheld=lambda: state.current.withheld,
-            place=project.word_of(opened.directory),
+            place=project_location.word_of(opened.directory),
             on_refused=partial(self.end, ELSEWHERE),
         )
         self.windows = Windows(self.roster)
@@ -109,7 +109,7 @@ class Daemon:
         self.master_tools = master_tools.build(self.supervisor, self.masters)
         self.squads = SquadWiring(self.roster, self.windows)
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
-        self.gsd = GsdWiring(str(opened.directory / project.LOG))
+        self.gsd = GsdWiring(str(opened.directory / project_location.LOG))
         self.queries: agent_queries.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
         self.peers = Peers(self.roster)
         self.own_sockets = OwnSockets(opened.directory, self._accept_own)
@@ -325,7 +325,7 @@ class Daemon:
         try:
             hello = door.read_hello(line)
             idle = not self.clients and not self._at_work
-            verdict = door.negotiate(hello, project.PROTO, idle)
+            verdict = door.negotiate(hello, project_location.PROTO, idle)
             if verdict == "yield":
                 self.end("a newer installation takes over")
                 return None
@@ -412,9 +412,9 @@ class Daemon:
             "pid": os.getpid(),
             "socket": str(self.door.directory / "socket"),
             "project": str(self.root),
-            "version": project.VERSION,
-            "proto": project.PROTO,
-            "install": project.INSTALL,
+            "version": project_location.VERSION,
+            "proto": project_location.PROTO,
+            "install": project_location.INSTALL,
             "started_at": self.started_at,
             "uptime_s": round(time.monotonic() - self.began, 3),
             "connections": [

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
-from orchestrator.project import (
+from orchestrator.edge.daemon_connection import claim
+from orchestrator.edge.project_location import (
     FAILED,
     INSTALL,
     LOCK,
@@ -33,7 +34,6 @@ from orchestrator.project import (
     run_dirs,
     why_not,
 )
-from orchestrator.reach import claim
 
 HELLO_MAX = 1 << 20
 COUNT_MAX = (1 << 53) - 1  # what every JSON reader keeps exactly

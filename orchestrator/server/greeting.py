@@ -14,9 +14,9 @@ from collections.abc import Iterable
 
 import orjson
 
-from orchestrator import project
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.edge import project_location
 from orchestrator.server.door import Hello
 from orchestrator.server.peers import Peer, Rights
 from orchestrator.server.toolset import Client
@@ -46,9 +46,9 @@ async def refuse(writer: asyncio.StreamWriter, error: OrchestratorError) -> None
 def ours(boot_id: str) -> bytes:
     """What the daemon says to a connection that it serves."""
     said = {
-        "proto": project.PROTO,
-        "version": project.VERSION,
-        "install": project.INSTALL,
+        "proto": project_location.PROTO,
+        "version": project_location.VERSION,
+        "install": project_location.INSTALL,
         "pid": os.getpid(),
         "boot": boot_id,
     }

@@ -6,8 +6,8 @@ import mcp_types as types
 import structlog
 from pydantic import ValidationError
 
-from orchestrator.requests import INVALID_REQUEST, is_deep, is_id, read_client, refusal
-from orchestrator.wire import rpc_error
+from orchestrator.edge.request_limits import INVALID_REQUEST, is_deep, is_id, read_client, refusal
+from orchestrator.edge.wire_format import rpc_error
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from orchestrator.base.clock import call_off
-from orchestrator.project import AGENT_SOCKET, agent_socket
+from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
 from orchestrator.server.traffic import BUFFER
 from orchestrator.team.entry import Entry
 

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from orchestrator import project
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS, lines_of
 from orchestrator.base.platform.processes import environ_of, start_time
+from orchestrator.edge import project_location
 from orchestrator.server.door import HasOptions, Hello, peer
 from orchestrator.team.roster import Roster
 from orchestrator.trust.launched import Launched
@@ -180,13 +180,13 @@ def _named(pids: Collection[int], living: Mapping[int, str]) -> set[str]:
     """The agents that a hello itself names as those its process runs in."""
     found = {living[pid] for pid in pids if pid in living}
     for pid in list(pids)[:1]:
-        mark = environ_of(pid).get(project.AGENT_ENV[0])
+        mark = environ_of(pid).get(project_location.AGENT_ENV[0])
         found |= {mark} if mark else set()
     return found
 
 
 def _names_member(pids: Collection[int]) -> bool:
-    return any(project.MEMBER_ENV in environ_of(pid) for pid in list(pids)[:MEMBER_DEPTH])
+    return any(project_location.MEMBER_ENV in environ_of(pid) for pid in list(pids)[:MEMBER_DEPTH])
 
 
 def _held(sock: HasOptions) -> int | None:

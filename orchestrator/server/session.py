@@ -20,13 +20,14 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ConfigDict
 
-from orchestrator import project
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.package_data import prompt
 from orchestrator.core.prompts import queries_rule, render, worktree_rule
 from orchestrator.core.toolsets import tools_of
-from orchestrator.requests import BUSY, INVALID_REQUEST, Refused
+from orchestrator.edge import project_location
+from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, Refused
+from orchestrator.edge.wire_format import rpc_error
 from orchestrator.server import gsd_prompts
 from orchestrator.server.gsd_wiring import TOOLSET, Questions
 from orchestrator.server.messages import read, written
@@ -35,7 +36,6 @@ from orchestrator.server.toolset import Client, Tool, call_tool
 from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.server.turns import Turns, is_wait
 from orchestrator.team.roster import Roster
-from orchestrator.wire import rpc_error
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]
@@ -69,7 +69,7 @@ PROMPTS = {
     "agent": "The loop a sub-agent follows",
 }
 
-IDENTITY = ("orchestrator", project.VERSION, "orchestrator")
+IDENTITY = ("orchestrator", project_location.VERSION, "orchestrator")
 GSD_IDENTITY = ("gsd", "1.0.0", "GSD Codebase Intelligence Server")
 """Name, version and title of who offers the gsd toolset alone, as its document has them (B3.7)."""
 

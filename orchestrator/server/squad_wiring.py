@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project
+from orchestrator.edge import project_location
 from orchestrator.roles.catalogue import Broken
 from orchestrator.roles.library import Library
 from orchestrator.server import squad_tools
@@ -79,7 +79,7 @@ class SquadWiring:
         """What shows members of this client's squads in panes of its window."""
 
         async def show(seen: Seen) -> Callable[[], Awaitable[None]]:
-            words = project.own_command("show", "--pid", str(seen.pid), "--start", str(seen.start))
+            words = project_location.own_command("show", "--pid", str(seen.pid), "--start", str(seen.start))
             argv = [*words, *map(str, seen.outputs)]
             pane = await self._showing.show(client.origin, seen.title, seen.member_id, argv)
 

@@ -17,7 +17,7 @@ import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
 from orchestrator.base.clock import Signal
-from orchestrator.wire import Cut, Lines
+from orchestrator.edge.wire_format import Cut, Lines
 
 MAX_LINE = 64 << 20
 """Above the relay's own limit, which refuses a longer line with an answer before it gets here."""

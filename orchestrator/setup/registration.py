@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator import project
 from orchestrator.base.errors import Conflict
+from orchestrator.edge import project_location
 from orchestrator.setup import change, entries, files, places
 from orchestrator.setup.change import Change, State
 from orchestrator.setup.entries import Cli, Part
@@ -20,7 +20,7 @@ from orchestrator.setup.jsonc import Unreadable
 
 PASSED_ON = (
     "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
-    *project.PER_CONNECTION,
+    *project_location.PER_CONNECTION,
 )  # fmt: skip
 """What our server reads of its environment, for a CLI that hands on nothing by itself."""
 
@@ -54,13 +54,13 @@ class Seen:
 def parts_of(cli: Cli, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[Part, list[Part]]:
     """The entry and the hooks of this installation; with gsd alone the entry has a name of its own."""
     passed_on = [name for name in PASSED_ON if cli.name == "codex"]
-    entry = entries.entry(cli, project.own_command("mcp"), passed_on, toolsets)
-    return entry, entries.hooks(cli, project.hook_command())
+    entry = entries.entry(cli, project_location.own_command("mcp"), passed_on, toolsets)
+    return entry, entries.hooks(cli, project_location.hook_command())
 
 
 def settings_part() -> Part:
     """The entry of gsd in the form of the GSD MCP architecture document, for Claude Code's ``settings.json``."""
-    return entries.settings_entry(project.own_command("mcp"))
+    return entries.settings_entry(project_location.own_command("mcp"))
 
 
 def register(

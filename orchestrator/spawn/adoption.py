@@ -13,11 +13,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from orchestrator.journal.project_files import ID
 from orchestrator.spawn import ddl, queries, sealing
 from orchestrator.spawn.model import NODE_ENDED
 from orchestrator.spawn.opening import looked_at
 from orchestrator.spawn.sealing import HomeIdentity, Seals
-from orchestrator.store.files import ID
 
 SHOWN = 200
 TASK_CHARS = 200

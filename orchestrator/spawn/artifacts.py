@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 
 from orchestrator.base.errors import BadRequest, Corrupt, Environment
+from orchestrator.journal.project_files import check_id, confine, failure, make_dir, replace
 from orchestrator.spawn.model import ArtifactRow, CostSource, Node, Reply
-from orchestrator.store.files import check_id, confine, failure, make_dir, replace
 from orchestrator.trust.seals import Seal
 
 PLACE = "artifacts"

@@ -26,10 +26,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict, Corrupt, Environment, OrchestratorError
+from orchestrator.journal.project_files import make_dir
 from orchestrator.spawn import ddl, upgrade
 from orchestrator.spawn.database_errors import translated
 from orchestrator.spawn.opening import NAME, check_files, suspicious
-from orchestrator.store.files import make_dir
 
 P = ParamSpec("P")
 T = TypeVar("T")

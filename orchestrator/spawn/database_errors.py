@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.store.files import failure
+from orchestrator.journal.project_files import failure
 
 _REFUSED = frozenset({
     sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN,

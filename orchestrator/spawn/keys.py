@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.base.errors import Environment
+from orchestrator.journal.project_files import failure, replace
 from orchestrator.spawn.database import prepare_home
 from orchestrator.spawn.place import DEFAULT_HOME
-from orchestrator.store.files import failure, replace
 
 VARIABLE = "OPENROUTER_API_KEY"
 FILE = "openrouter.key"

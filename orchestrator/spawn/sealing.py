@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import Environment
+from orchestrator.journal.project_files import failure
 from orchestrator.spawn import ddl
-from orchestrator.store.files import failure
 from orchestrator.trust import identity
 from orchestrator.trust.identity import Identity
 from orchestrator.trust.seals import Seal

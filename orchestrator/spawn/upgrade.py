@@ -19,9 +19,9 @@ from typing import Any
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment
 from orchestrator.base.failpoints import passed
+from orchestrator.journal.project_files import failure
 from orchestrator.spawn import ddl
 from orchestrator.spawn.queries import local
-from orchestrator.store.files import failure
 
 INTERRUPTED = "interrupted before upgrade"
 ENDED = "('completed', 'failed', 'canceled')"

@@ -24,6 +24,7 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.config_keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
+from orchestrator.journal.project_files import Paths, failure
 from orchestrator.roles.catalogue import Found
 from orchestrator.squad import plan, records, results, runner
 from orchestrator.squad.plan import CHAT, Around, Asked, Command, Plan
@@ -32,7 +33,6 @@ from orchestrator.squad.runner import Outcome, Stop
 from orchestrator.squad.settings import Settings
 from orchestrator.squad.turns import Turns
 from orchestrator.squad.watched import Seen, Show, hidden, shown_as
-from orchestrator.store.files import Paths, failure
 from orchestrator.trust import launched
 from orchestrator.trust.state_dir import StateDirUnsafe
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment, untrusted
 from orchestrator.engines.definition import Headless, Once
+from orchestrator.journal.project_files import confine
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import command, prompt, records
 from orchestrator.squad.settings import Settings
 from orchestrator.squad.template import Template
-from orchestrator.store.files import confine
 
 CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 """A chat's id: it becomes a word on a command line, and must never look like an option."""

@@ -17,8 +17,16 @@ from pydantic import ValidationError
 
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.file_models import SquadFile
-from orchestrator.store.files import Paths, confine, ensure_agents_dir, failure, make_dir, read_json, replace
-from orchestrator.store.removing import remove
+from orchestrator.journal.project_files import (
+    Paths,
+    confine,
+    ensure_agents_dir,
+    failure,
+    make_dir,
+    read_json,
+    replace,
+)
+from orchestrator.journal.removal import remove
 from orchestrator.trust.provenance import Provenance
 
 log = structlog.get_logger()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, SystemClock, elapse, wait_until
 from orchestrator.base.platform import processes
-from orchestrator.project import MEMBER_ENV
+from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import records
 
 LOOK_S = 1.0

@@ -22,17 +22,17 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.project import AGENT_ENV
-from orchestrator.store.files import Paths, check_id, ensure_agents_dir, read_json, replace
-from orchestrator.store.lines import intact, is_sealed, resealed
-from orchestrator.store.rewriting import files_of, lines_of, rewrite
-from orchestrator.store.segments import log_exists
+from orchestrator.edge.project_location import AGENT_ENV
+from orchestrator.journal.log_lines import intact, is_sealed, resealed
+from orchestrator.journal.log_rewrite import files_of, lines_of, rewrite
+from orchestrator.journal.project_files import Paths, check_id, ensure_agents_dir, read_json, replace
+from orchestrator.journal.segments import log_exists
 from orchestrator.team.broadcast import open_run, own_run_file, run_file, write_run_file
 from orchestrator.team.folding import folded
 from orchestrator.team.roster import Roster
 from orchestrator.team.supervisor import Supervisor
-from orchestrator.term import panes
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import panes
+from orchestrator.tmux.tmux_server import Socket
 from orchestrator.trust.seals import Seal
 
 log = structlog.get_logger()

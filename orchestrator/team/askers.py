@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import processes
-from orchestrator.project import AGENT_ENV, MEMBER_ENV
+from orchestrator.edge.project_location import AGENT_ENV, MEMBER_ENV
 from orchestrator.team.masters import SHELLS
 
 DEPTH = 256

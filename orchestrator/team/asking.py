@@ -16,7 +16,7 @@ import orjson
 from orchestrator.base.clock import wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.core import decisions
-from orchestrator.store.files import confine, make_dir, read_artifact, replace
+from orchestrator.journal.project_files import confine, make_dir, read_artifact, replace
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster, payload_bytes

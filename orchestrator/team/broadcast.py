@@ -17,11 +17,11 @@ import orjson
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
-from orchestrator.store.files import Paths, check_id, make_dir, read_json, replace
-from orchestrator.store.journal import Journal
-from orchestrator.store.marks import Mark, WrongMark
-from orchestrator.store.reading import place
-from orchestrator.store.syncer import Syncer
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import place
+from orchestrator.journal.positions import Mark, WrongMark
+from orchestrator.journal.project_files import Paths, check_id, make_dir, read_json, replace
+from orchestrator.journal.syncer import Syncer
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.seals import KEY
 

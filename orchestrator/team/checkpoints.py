@@ -19,16 +19,16 @@ from zlib import crc32
 import orjson
 import structlog
 
-from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Timer
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import records, snapshot, state
-from orchestrator.store import cache as store_cache
-from orchestrator.store.cache import BrokenCache, Cache, Item
-from orchestrator.store.files import Paths
-from orchestrator.store.journal import Journal
-from orchestrator.store.marks import Mark
+from orchestrator.edge import project_location
+from orchestrator.journal import cache as store_cache
+from orchestrator.journal.cache import BrokenCache, Cache, Item
+from orchestrator.journal.log import Journal
+from orchestrator.journal.positions import Mark
+from orchestrator.journal.project_files import Paths
 from orchestrator.team.broadcast import KnownRun, Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.folding import folded
@@ -395,5 +395,5 @@ def _form() -> int:
         sources = [Path(str(module.__file__)).read_bytes() for module in (state, records, snapshot)]
         sources.append(Path(__file__).read_bytes())
     except OSError:
-        sources = [project.VERSION.encode()]
+        sources = [project_location.VERSION.encode()]
     return crc32(b"\0".join(sources)) & 0x7FFFFFFF

@@ -21,8 +21,8 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.store.files import replace
-from orchestrator.store.removing import measure, remove
+from orchestrator.journal.project_files import replace
+from orchestrator.journal.removal import measure, remove
 from orchestrator.team import orphans, worktree_facts, worktrees
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry

@@ -16,9 +16,9 @@ from orchestrator.config import PROJECT_FILE
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table
+from orchestrator.journal.project_files import confine
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
-from orchestrator.store.files import confine
 from orchestrator.team import launches, trees
 from orchestrator.team.agents import Tell, end
 from orchestrator.team.broadcast import Run

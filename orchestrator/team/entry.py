@@ -16,7 +16,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
 from orchestrator.core.screens import Finding
-from orchestrator.store.journal import Journal
+from orchestrator.journal.log import Journal
 
 
 @dataclass(eq=False)

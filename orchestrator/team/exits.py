@@ -15,7 +15,7 @@ import orjson
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core.records import EXITS
-from orchestrator.store.files import Paths, read_json, replace
+from orchestrator.journal.project_files import Paths, read_json, replace
 
 
 class End(NamedTuple):

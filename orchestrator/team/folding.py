@@ -7,10 +7,10 @@ from pathlib import Path
 from orchestrator.base.errors import BadRequest, Corrupt
 from orchestrator.core import state
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.store.files import Paths, check_id
-from orchestrator.store.lines import foreign
-from orchestrator.store.reading import place, read_all
-from orchestrator.store.segments import log_exists
+from orchestrator.journal.log_lines import foreign
+from orchestrator.journal.log_reader import place, read_all
+from orchestrator.journal.project_files import Paths, check_id
+from orchestrator.journal.segments import log_exists
 
 
 def folded(paths: Paths, agent_id: str, *, own: bool = False) -> tuple[state.Agent, int]:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.errors import Conflict, Environment
-from orchestrator.project import worktree_at
-from orchestrator.store.files import failure
+from orchestrator.edge.project_location import worktree_at
+from orchestrator.journal.project_files import failure
 
 LIMIT = 4 << 20
 """More bytes than this of an answer are not read: nobody would, and the daemon lives long."""

@@ -17,14 +17,14 @@ from typing import Any
 
 import orjson
 
-from orchestrator import project
 from orchestrator.base import failpoints, package_data
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import prompts, toolsets
+from orchestrator.edge import project_location
 from orchestrator.engines import table
 from orchestrator.engines.definition import Engine, Launch, Prepared, Reads
+from orchestrator.journal.project_files import failure, make_dir, read_json, replace
 from orchestrator.roles import catalogue
-from orchestrator.store.files import failure, make_dir, read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.trust.seals import KEY
@@ -43,7 +43,7 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
     settings for that CLI make no launch possible.
     """
     # The agent must find this daemon, not start another, nor one with another state directory.
-    base = {**base, **{name: os.environ[name] for name in project.PLACES if name in os.environ}}
+    base = {**base, **{name: os.environ[name] for name in project_location.PLACES if name in os.environ}}
     row = table.engine(str(spec["engine"]))
     secret = secrets.token_hex(16)
     root = str(roster.root)
@@ -131,9 +131,9 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
         first=prompts.first_message(entry.agent_id, role),
         again=prompts.wake_message(entry.agent_id),
         session=str(uuid.uuid4()),
-        own=tuple(project.own_command()),
-        mcp=tuple(project.own_command("mcp", "--agent", "--project", root)),
-        hook=tuple(project.hook_command()),
+        own=tuple(project_location.own_command()),
+        mcp=tuple(project_location.own_command("mcp", "--agent", "--project", root)),
+        hook=tuple(project_location.hook_command()),
         env=env,
         resume=resume,
         model=spec.get("model"),

@@ -16,12 +16,12 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.config_keys import Config
 from orchestrator.core import state
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.store.files import Paths, check_id
-from orchestrator.store.journal import Journal
-from orchestrator.store.marks import Mark, WrongMark
-from orchestrator.store.reading import page
-from orchestrator.store.segments import log_files
-from orchestrator.store.syncer import Syncer
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import page
+from orchestrator.journal.positions import Mark, WrongMark
+from orchestrator.journal.project_files import Paths, check_id
+from orchestrator.journal.segments import log_files
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team.broadcast import Run, cut_short, open_runs
 from orchestrator.team.checkpoints import Checkpoints, KnownAgent
 from orchestrator.team.entry import Entry

@@ -12,11 +12,11 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.base.platform.processes import start_time
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.store.files import Paths, read_json
-from orchestrator.store.lines import Record, intact, is_sealed, resealed
-from orchestrator.store.reading import read_all
-from orchestrator.store.rewriting import files_of, lines_of, quarantine_name
-from orchestrator.store.segments import sealed_path
+from orchestrator.journal.log_lines import Record, intact, is_sealed, resealed
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
+from orchestrator.journal.project_files import Paths, read_json
+from orchestrator.journal.segments import sealed_path
 from orchestrator.team import orphans
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded

@@ -10,7 +10,7 @@ import asyncio
 import orjson
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.store.files import read_json, replace
+from orchestrator.journal.project_files import read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.views import meta_of

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.store.files import Paths, read_json
+from orchestrator.journal.project_files import Paths, read_json
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SPARED = ("tmux",)

@@ -15,7 +15,7 @@ from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.views import status_of
 from orchestrator.team.windows import Windows
-from orchestrator.term import borders
+from orchestrator.tmux import borders
 
 log = structlog.get_logger()
 

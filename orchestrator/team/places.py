@@ -15,18 +15,18 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.clock import elapse, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.edge import project_location
 from orchestrator.team import origins
 from orchestrator.team.broadcast import Run, new_run
 from orchestrator.team.roster import Roster
-from orchestrator.term import borders, members, panes, splits, tmux
-from orchestrator.term.panes import PaneInfo
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux.panes import PaneInfo
+from orchestrator.tmux.tmux_server import Socket
 
 log = structlog.get_logger()
 
@@ -82,7 +82,7 @@ class Places:
         pane = splits.make_detached(
             socket,
             name,
-            project.own_command("broadcast", "--follow"),
+            project_location.own_command("broadcast", "--follow"),
             str(self._roster.root),
             width=config.session_width,
             height=config.session_height,
@@ -112,7 +112,7 @@ class Places:
 
     async def runs_at(self, place: Place) -> list[Run]:
         """All runs that window has had: a restarted tmux server numbers its windows anew."""
-        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
         return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
 
@@ -152,14 +152,14 @@ class Places:
 
     async def _new_run(self, place: Place, master: dict[str, Any] | None) -> Run:
         roster = self._roster
-        version = await asyncio.to_thread(tmux.version, place.socket)
-        if not tmux.supported(version):
+        version = await asyncio.to_thread(tmux_server.version, place.socket)
+        if not tmux_server.supported(version):
             raise Environment("no_tmux", f"tmux {version} is too old")
         now = roster.clock.now()
         run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         path = await asyncio.to_thread(
-            tmux.run, place.socket, "display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}"
+            tmux_server.run, place.socket, "display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}"
         )
         file: dict[str, Any] = {
             "v": 1,
@@ -211,7 +211,7 @@ class Places:
     async def same_server(self, run: Run) -> bool:
         """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
         try:
-            server = await asyncio.to_thread(tmux.server_identity, self.socket_of(run))
+            server = await asyncio.to_thread(tmux_server.server_identity, self.socket_of(run))
         except Environment:
             return False
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
@@ -264,10 +264,10 @@ class Places:
                 await self._move(run, place)
 
     async def _move(self, run: Run, place: Place) -> None:
-        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         shown = ("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
         run.file |= {
-            "tmux_socket": await asyncio.to_thread(tmux.run, place.socket, *shown),
+            "tmux_socket": await asyncio.to_thread(tmux_server.run, place.socket, *shown),
             "tmux_name": place.socket.name,
             "server_pid": server.pid,
             "server_start": server.start_time,
@@ -303,7 +303,7 @@ class Places:
                 socket = self.socket_of(run)
                 window, changed = run.file["window_id"], run.file["changed"]
                 # Where members are still shown, the window is put back when the last of them is hidden.
-                if changed is not None and not await asyncio.to_thread(members.list_members, socket, window):
+                if changed is not None and not await asyncio.to_thread(member_tags.list_members, socket, window):
                     await asyncio.to_thread(borders.restore_window, socket, window, changed)
                 if run.file["detached"]:
                     await asyncio.to_thread(splits.end_detached, socket, run.file["session"])

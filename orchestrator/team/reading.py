@@ -12,9 +12,9 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
 from orchestrator.core.records import BROADCAST_TYPES, OUTBOX_TYPES
-from orchestrator.store.files import Paths, check_id
-from orchestrator.store.reading import page, read_all
-from orchestrator.store.segments import log_exists
+from orchestrator.journal.log_reader import page, read_all
+from orchestrator.journal.project_files import Paths, check_id
+from orchestrator.journal.segments import log_exists
 from orchestrator.team.broadcast import run_file
 from orchestrator.team.folding import folded, must_be_there
 from orchestrator.team.tasks import PAGE_BYTES, shown

@@ -15,8 +15,8 @@ from typing import Any
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Corrupt, OrchestratorError
-from orchestrator.store.removing import chmod_private, remove
-from orchestrator.store.rewriting import keep, quarantine_name, rewrite
+from orchestrator.journal.log_rewrite import keep, quarantine_name, rewrite
+from orchestrator.journal.removal import chmod_private, remove
 from orchestrator.team import orphans
 from orchestrator.team.broadcast import open_run, own_run_file, write_run_file
 from orchestrator.team.mendable import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.core.records import BROADCAST_TYPES
-from orchestrator.store.lines import Record, encode, intact
+from orchestrator.journal.log_lines import Record, encode, intact
 from orchestrator.team.broadcast import digest
 
 Outboxes = Mapping[str, list[Record]]

@@ -21,10 +21,17 @@ from orchestrator.base.errors import BadRequest, Conflict, Environment, Orchestr
 from orchestrator.config_keys import Config
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
-from orchestrator.store.claim import Claim, claim, taken
-from orchestrator.store.files import Paths, check_id, ensure_agents_dir, ensure_home, make_dir, of_the_machine
-from orchestrator.store.segments import log_exists
-from orchestrator.store.syncer import Syncer
+from orchestrator.journal.project_files import (
+    Paths,
+    check_id,
+    ensure_agents_dir,
+    ensure_home,
+    make_dir,
+    of_the_machine,
+)
+from orchestrator.journal.project_lock import Claim, claim, taken
+from orchestrator.journal.segments import log_exists
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team.broadcast import Run
 from orchestrator.team.checkpoints import Checkpoints
 from orchestrator.team.entry import Entry

@@ -18,7 +18,7 @@ from orchestrator.base.errors import Corrupt
 from orchestrator.core import state
 from orchestrator.core.record_drafts import asked, ended, happened
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
-from orchestrator.store.lines import Record, encode, intact
+from orchestrator.journal.log_lines import Record, encode, intact
 
 CODE = "corrupt_log"
 UNKNOWN = "outcome_unknown"

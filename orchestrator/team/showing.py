@@ -18,17 +18,17 @@ from typing import Any, TypeVar
 import orjson
 import structlog
 
-from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.store.files import failure, read_json, replace
+from orchestrator.edge import project_location
+from orchestrator.journal.project_files import failure, read_json, replace
 from orchestrator.team.broadcast import Run
 from orchestrator.team.roster import Roster
 from orchestrator.team.windows import Windows, lines_wanted
-from orchestrator.term import borders, members, panes, splits, tmux
-from orchestrator.term.members import NewMember
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux.member_tags import NewMember
+from orchestrator.tmux.tmux_server import Socket
 
 log = structlog.get_logger()
 
@@ -109,7 +109,7 @@ class Showing:
             raise Environment(
                 "pane_unknown", "the caller works outside tmux", "nothing: the member works all the same"
             )
-        server = await asyncio.to_thread(tmux.server_identity, place.socket)
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         run = self._run_in(place.pane.window_id, server)
         beside = run.file["master_pane"] if run is not None else place.pane.pane_id
         shown = Shown(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
@@ -118,7 +118,7 @@ class Showing:
         try:
             await self._save()
             failpoints.passed("member:noted")
-            new = NewMember(mark, [*members.begun(mark), *argv], str(self._roster.root))
+            new = NewMember(mark, [*member_tags.begun(mark), *argv], str(self._roster.root))
             made = await (self._add(shown, new) if run is None else self._add_to(run, shown, new))
             if isinstance(made, Environment):
                 raise made
@@ -156,7 +156,7 @@ class Showing:
         failpoints.passed("member:shown")
         return made
 
-    def _run_in(self, window_id: str, server: tmux.Identity) -> Run | None:
+    def _run_in(self, window_id: str, server: tmux_server.Identity) -> Run | None:
         here = {"window_id": window_id, "server_pid": server.pid, "server_start": server.start_time}
         return next(
             (run for run in self._roster.runs.values() if run.live and here.items() <= run.file.items()), None
@@ -191,7 +191,7 @@ class Showing:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
                     for window_id, beside in touched.items():
-                        await self._put_right(server[0], tmux.Identity(*server[1:]), window_id, beside)
+                        await self._put_right(server[0], tmux_server.Identity(*server[1:]), window_id, beside)
             except OrchestratorError as error:
                 trouble = error
                 continue
@@ -202,7 +202,7 @@ class Showing:
         if trouble is not None:
             raise trouble
 
-    async def _put_right(self, socket: Socket, server: tmux.Identity, window_id: str, beside: str) -> None:
+    async def _put_right(self, socket: Socket, server: tmux_server.Identity, window_id: str, beside: str) -> None:
         """Even out what is left of ours in the window; after the last, put it back as the user had it."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -230,14 +230,18 @@ class Showing:
 
     def _record(self) -> Path:
         try:
-            return project.run_dir(self._roster.root) / project.SHOWN
-        except project.RunDirUnsafe as error:
+            return project_location.run_dir(self._roster.root) / project_location.SHOWN
+        except project_location.RunDirUnsafe as error:
             raise Environment("run_dir_unsafe", str(error)) from error
 
     def _elsewhere(self) -> list[Path]:
         """The records of a daemon that ran in the project's other run directory."""
         own = self._record()
-        return [path for one in project.run_dirs(self._roster.root) if (path := one / project.SHOWN) != own]
+        return [
+            path
+            for one in project_location.run_dirs(self._roster.root)
+            if (path := one / project_location.SHOWN) != own
+        ]
 
     async def _save(self) -> None:
         path, outdated = self._record(), self._elsewhere()
@@ -255,7 +259,7 @@ class Showing:
 
 def _lives(socket: Socket, pid: int, start: int) -> bool:
     try:
-        return tmux.server_identity(socket) == (pid, start)
+        return tmux_server.server_identity(socket) == (pid, start)
     except Environment as error:
         if error.facts.get("server_gone"):
             return False
@@ -265,22 +269,22 @@ def _lives(socket: Socket, pid: int, start: int) -> bool:
 def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
     """Close the panes of these members on one server; their windows, each with the pane they are beside."""
     windows = {shown.window_id: shown.beside for shown in found.values()}
-    tagged = members.list_members(socket)
+    tagged = member_tags.list_members(socket)
     for pane in tagged:
         if pane.mark in found:
-            members.kill(socket, pane.pane_id, pane.mark)
+            member_tags.kill(socket, pane.pane_id, pane.mark)
             failpoints.passed("member:closed")
             windows.setdefault(pane.window_id, found[pane.mark].beside)
     for mark in found.keys() - {pane.mark for pane in tagged}:
-        stub = panes.find_stub(socket, members.begun(mark))
+        stub = panes.find_stub(socket, member_tags.begun(mark))
         if stub is not None:  # split by a daemon that died before it could tag it
-            panes.set_tags(socket, stub.pane_id, {members.MEMBER: mark})
-            members.kill(socket, stub.pane_id, mark)
+            panes.set_tags(socket, stub.pane_id, {member_tags.MEMBER: mark})
+            member_tags.kill(socket, stub.pane_id, mark)
     return windows
 
 
 def _is_ours(socket: Socket, window_id: str) -> bool:
     """Whether a pane of an agent or a member is left in the window, of whatever project."""
-    if members.list_members(socket, window_id):
+    if member_tags.list_members(socket, window_id):
         return True
     return any(pane.window_id == window_id for pane in panes.list_tagged(socket))

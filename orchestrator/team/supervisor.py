@@ -13,15 +13,15 @@ from typing import Any
 
 import structlog
 
-from orchestrator import project
 from orchestrator.base import failpoints
 from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import supervision
 from orchestrator.core.records import EXITS
+from orchestrator.edge import project_location
 from orchestrator.engines import table
-from orchestrator.store.files import replace
+from orchestrator.journal.project_files import replace
 from orchestrator.team import exits, launches
 from orchestrator.team.backoff import Backoff
 from orchestrator.team.broadcast import Run
@@ -35,7 +35,7 @@ from orchestrator.team.readiness import cause_of
 from orchestrator.team.roster import Roster
 from orchestrator.team.watching import Watching
 from orchestrator.team.windows import Windows
-from orchestrator.term.panes import NewPane, TaggedPane
+from orchestrator.tmux.panes import NewPane, TaggedPane
 from orchestrator.trust import state_dir
 
 log = structlog.get_logger()
@@ -74,7 +74,9 @@ class Supervisor:
         """The pane's own command: our stub, which execs the CLI once the pane is ready (design §7)."""
         named = os.environ.get(state_dir.VARIABLE)
         state = ["--state", named] if named else []
-        return project.own_command("launch", agent_id, str(epoch), "--project", str(self.roster.root), *state)
+        return project_location.own_command(
+            "launch", agent_id, str(epoch), "--project", str(self.roster.root), *state
+        )
 
     async def release(self, entry: Entry) -> None:
         """Let the launch stub of the current epoch go; a level, so that it may be repeated."""

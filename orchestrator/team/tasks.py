@@ -19,8 +19,8 @@ from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
 from orchestrator.core.records import TERMINAL, Draft
-from orchestrator.store.files import check_id, list_artifacts
-from orchestrator.store.journal import Journal
+from orchestrator.journal.log import Journal
+from orchestrator.journal.project_files import check_id, list_artifacts
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry, Waiting
 from orchestrator.team.roster import Roster, payload_bytes

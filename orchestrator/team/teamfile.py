@@ -19,7 +19,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import HARMLESS_ENGINES
 from orchestrator.core import decisions
 from orchestrator.engines.table import ENGINES
-from orchestrator.store.files import confine
+from orchestrator.journal.project_files import confine
 from orchestrator.trust.allowed import Class
 
 MAX_AGENTS = 64

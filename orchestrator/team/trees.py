@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import Conflict, OrchestratorError
-from orchestrator.store.files import check_id
+from orchestrator.journal.project_files import check_id
 from orchestrator.team import worktree_facts, worktrees
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

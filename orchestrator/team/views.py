@@ -10,9 +10,9 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
 from orchestrator.engines.table import ENGINES
-from orchestrator.store.files import Paths, list_artifacts, read_artifact
-from orchestrator.store.reading import place
-from orchestrator.store.segments import sealed
+from orchestrator.journal.log_reader import place
+from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
+from orchestrator.journal.segments import sealed
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 

@@ -28,7 +28,7 @@ from orchestrator.core.records import Draft
 from orchestrator.core.screens import Screen, explain, stands
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
-from orchestrator.store.files import read_json, replace
+from orchestrator.journal.project_files import read_json, replace
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 

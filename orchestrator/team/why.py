@@ -11,8 +11,8 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL
-from orchestrator.store.files import Paths, check_id
-from orchestrator.store.reading import page, place, read_all
+from orchestrator.journal.log_reader import page, place, read_all
+from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.team import reading
 
 SAYS = ("reason", "how", "code", "signal", "kind", "until", "attempt", "position", "timeout_s", "by")

@@ -19,10 +19,10 @@ from orchestrator.core.screens import Screen, readable
 from orchestrator.team.broadcast import Run
 from orchestrator.team.entry import Entry
 from orchestrator.team.places import Place, Places
-from orchestrator.term import borders, members, panes, paste, screens, splits
-from orchestrator.term.layout import Limits
-from orchestrator.term.panes import NewPane, TaggedPane
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits
+from orchestrator.tmux.panes import NewPane, TaggedPane
+from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.window_layout import Limits
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ def lines_wanted(mode: Literal["auto"] | bool, socket: Socket, window_id: str, o
     there = [info.pane_id for info in panes.list_panes(socket, window_id)]
     if borders.borders_wanted(mode, there, own):
         return True
-    shown = [pane.pane_id for pane in members.list_members(socket, window_id)]
+    shown = [pane.pane_id for pane in member_tags.list_members(socket, window_id)]
     return bool(shown) and borders.borders_wanted(mode, there, [*own, *shown])
 
 
@@ -148,9 +148,11 @@ class Windows(Places):
 
     async def look(self, run: Run, entries: Sequence[Entry]) -> dict[str, Screen]:
         """The screens of these agents of one run by agent id, in one look; those whose pane is gone are absent."""
-        wanted = {entry.pane_id: screens.Whose(entry.agent_id, run.run_id) for entry in entries if entry.pane_id}
+        wanted = {
+            entry.pane_id: screen_capture.Whose(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
+        }
         try:
-            found = await asyncio.to_thread(screens.look, self.socket_of(run), wanted)
+            found = await asyncio.to_thread(screen_capture.look, self.socket_of(run), wanted)
         except OrchestratorError as error:
             log.debug("screens not seen", run=run.run_id, **error.as_dict())
             return {}
@@ -169,17 +171,17 @@ class Windows(Places):
         """Submit what stands in the composer of the agent's pane; False when that could not be done."""
         return await self._at_pane(entry, paste.submit)
 
-    async def _at_pane(self, entry: Entry, act: Callable[[Socket, str, screens.Whose], bool]) -> bool:
+    async def _at_pane(self, entry: Entry, act: Callable[[Socket, str, screen_capture.Whose], bool]) -> bool:
         run = self._roster.runs.get(entry.run_id)
         if run is None or entry.pane_id is None:
             return False
-        whose = screens.Whose(entry.agent_id, run.run_id)
+        whose = screen_capture.Whose(entry.agent_id, run.run_id)
         return await asyncio.to_thread(act, self.socket_of(run), entry.pane_id, whose)
 
     async def look_at_master(self, run: Run) -> Screen | None:
         """The screen of the pane the run's master works in; None when it cannot be seen."""
         try:
-            return await asyncio.to_thread(screens.look_at, self.socket_of(run), run.file["master_pane"])
+            return await asyncio.to_thread(screen_capture.look_at, self.socket_of(run), run.file["master_pane"])
         except OrchestratorError:
             return None
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.records import OUTBOX_TYPES
-from orchestrator.store.files import ID, Paths, check_id, confine, failure
-from orchestrator.store.reading import page
+from orchestrator.journal.log_reader import page
+from orchestrator.journal.project_files import ID, Paths, check_id, confine, failure
 from orchestrator.team import git, included
 
 LOOK_S = 5.0

@@ -18,7 +18,7 @@ from typing import Any
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.store.files import check_id, make_dir
+from orchestrator.journal.project_files import check_id, make_dir
 from orchestrator.team import git, included
 from orchestrator.team.worktree_facts import Place, home, known, place_of, state_of
 

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from orchestrator.store.journal import Journal, Syncer
+from orchestrator.journal.log import Journal, Syncer
 
 TYPES = frozenset({"task", "ack", "result"})
 

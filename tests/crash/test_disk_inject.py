@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.core import decisions, supervision
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.team import broadcast, launches, tasks
 from orchestrator.team.metas import Metas
 from tests.crash.checker import check

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.journal import Journal, Syncer, read_all
-from orchestrator.store.segments import log_exists, sealed
+from orchestrator.journal.log import Journal, Syncer, read_all
+from orchestrator.journal.segments import log_exists, sealed
 from tests.disk import TYPES
 
 WRITER = Path(__file__).with_name("journal_writer.py")

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.store.journal import Journal, Mark, Syncer, read_all
-from orchestrator.store.marks import START
-from orchestrator.store.segments import sealed, sealed_path
+from orchestrator.journal.log import Journal, Mark, Syncer, read_all
+from orchestrator.journal.positions import START
+from orchestrator.journal.segments import sealed, sealed_path
 from tests.disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
 
 CLOSED_UNDER_ALL_SUBSETS = 6  # pending writes of which every subset is tried; of more, a sample

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.core import supervision
-from orchestrator.store.files import replace
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.project_files import replace
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.team import tasks
 from tests.crash.checker import check
 from tests.team import Team, settle

@@ -15,9 +15,9 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
+from orchestrator.journal.syncer import Syncer
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.server.daemon import Daemon
-from orchestrator.store.syncer import Syncer
-from orchestrator.store.sysio import SysIO
 from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
 from tests.stage import alive, until
 

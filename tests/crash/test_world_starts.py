@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project, reach
+from orchestrator.edge import daemon_connection, project_location
 from tests.crash.raw import INITIALIZE
 from tests.stage import Wire, until
 
@@ -121,17 +121,17 @@ def test_the_pace_of_starts_grows_and_is_forgotten_when_a_daemon_is_up(tmp_path,
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
     root = tmp_path / "p"
     root.mkdir()
-    place, directory, begun = project.find_project(root), project.run_dir(root), []
+    place, directory, begun = project_location.find_project(root), project_location.run_dir(root), []
     now = time.time()
-    monkeypatch.setattr(reach, "_spawn", lambda *_: begun.append(now))
-    monkeypatch.setattr(reach.time, "time", lambda: now)
+    monkeypatch.setattr(daemon_connection, "_spawn", lambda *_: begun.append(now))
+    monkeypatch.setattr(daemon_connection.time, "time", lambda: now)
 
     def starts(seconds):
         """How many starts so many seconds of impatience make."""
         nonlocal now
         before = len(begun)
         for _ in range(int(seconds * 10)):
-            reach.try_start(place, directory)
+            daemon_connection.try_start(place, directory)
             if (directory / "starts").exists() and len(begun) > before:
                 os.utime(directory / "starts", (begun[-1], begun[-1]))
             now += 0.1
@@ -150,21 +150,21 @@ def test_a_machine_that_cannot_fork_is_told_and_is_not_asked_a_hundred_times_a_s
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
     root = tmp_path / "p"
     root.mkdir()
-    place, directory = project.find_project(root), project.run_dir(root)
+    place, directory = project_location.find_project(root), project_location.run_dir(root)
 
     def full():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(reach.os, "fork", full)
+    monkeypatch.setattr(daemon_connection.os, "fork", full)
     with pytest.raises(OSError):
-        reach.try_start(place, directory)
+        daemon_connection.try_start(place, directory)
     monkeypatch.undo()
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(tmp_path / "run"))
     # The second fork, in the child: only its status tells.
     real, parent = os.fork, os.getpid()
-    monkeypatch.setattr(reach.os, "fork", lambda: real() if os.getpid() == parent else full())
+    monkeypatch.setattr(daemon_connection.os, "fork", lambda: real() if os.getpid() == parent else full())
     with pytest.raises(OSError, match="no process"):
-        reach.try_start(place, directory)
-    lock, listener = reach.claim(directory)  # free for the next one
+        daemon_connection.try_start(place, directory)
+    lock, listener = daemon_connection.claim(directory)  # free for the next one
     os.close(lock)
     listener.close()

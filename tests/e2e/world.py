@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import Environment
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux.tmux_server import Socket
 from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind

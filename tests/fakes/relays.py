@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from orchestrator import project
+from orchestrator.edge import project_location
 
 HERE = Path(__file__).resolve().parent
 BOUND_S = 60.0
@@ -43,7 +43,7 @@ class Bench:
         (self.root / ".git").mkdir(parents=True)
         monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(base / "run"))
         monkeypatch.setenv("HOME", str(base))
-        self.run = project.run_dir(self.root)
+        self.run = project_location.run_dir(self.root)
         self.clients = []
 
     def behave(self, **behaviour):

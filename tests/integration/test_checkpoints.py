@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.base.errors import Conflict, Environment
 from orchestrator.core import state, supervision
-from orchestrator.store.cache import BrokenCache, Cache
-from orchestrator.store.files import Paths
-from orchestrator.store.lines import encode
+from orchestrator.journal.cache import BrokenCache, Cache
+from orchestrator.journal.log_lines import encode
+from orchestrator.journal.project_files import Paths
 from orchestrator.team import agents, checkpoints, tasks
 from orchestrator.team.adoption import seal_files
 from orchestrator.team.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER

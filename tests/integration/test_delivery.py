@@ -8,8 +8,8 @@ import structlog
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import records, supervision
-from orchestrator.store.syncer import Syncer
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.syncer import Syncer
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.team import tasks
 from tests.desk import BUDGET
 from tests.team import FakeClock, Team, settle

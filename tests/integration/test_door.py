@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project, reach
 from orchestrator.base.errors import BadRequest, Conflict, Environment
+from orchestrator.edge import daemon_connection, project_location
 from orchestrator.server import door
 from tests.fakes.relays import BOUND_S, until
 
@@ -33,7 +33,7 @@ def opened(root):
 
 
 def handed_down(root):
-    lock, listener = reach.claim(project.run_dir(root))
+    lock, listener = daemon_connection.claim(project_location.run_dir(root))
     return lock, listener.detach()
 
 
@@ -42,7 +42,7 @@ def test_a_foreground_daemon_takes_the_door_and_a_second_one_is_refused(root, op
         door.start_as_foreground(root)
     assert refused.value.code == "daemon_running"
     assert stat.S_IMODE((opened.directory / "socket").stat().st_mode) == 0o600
-    assert reach.connect(project.find_project(root)).close() is None
+    assert daemon_connection.connect(project_location.find_project(root)).close() is None
 
 
 def test_the_door_of_a_relay_is_taken_over_and_no_child_inherits_it(root):
@@ -68,8 +68,8 @@ def test_the_door_of_a_relay_is_taken_over_and_no_child_inherits_it(root):
 
 def test_a_door_that_is_not_the_projects_any_more_is_not_adopted(root):
     lock, listener = handed_down(root)
-    (project.run_dir(root) / "lock").unlink()
-    (project.run_dir(root) / "lock").touch()
+    (project_location.run_dir(root) / "lock").unlink()
+    (project_location.run_dir(root) / "lock").touch()
     with pytest.raises(Conflict) as refused:
         door.adopt(lock, listener, root)
     assert refused.value.code == "daemon_running"
@@ -126,7 +126,7 @@ def test_closing_lets_the_next_daemon_in_and_leaves_a_successors_socket_alone(ro
 
 
 def test_an_unsafe_run_directory_is_an_error_of_the_operator(root, monkeypatch):
-    project.run_dir(root).chmod(0o777)
+    project_location.run_dir(root).chmod(0o777)
     (root / "other").mkdir()
     monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(root / "other"))
     for attempt in (lambda: door.start_as_foreground(root), lambda: door.adopt(0, 1, root)):
@@ -138,17 +138,17 @@ def test_an_unsafe_run_directory_is_an_error_of_the_operator(root, monkeypatch):
 def test_a_failed_start_is_told_in_one_piece_and_forgotten_after_a_good_one(opened):
     error = BadRequest("bad_config", "line 3").as_dict()
     opened.write_failed(error)
-    assert reach.held_by(opened.directory) == error
+    assert daemon_connection.held_by(opened.directory) == error
     assert [path.name for path in opened.directory.iterdir() if "failed" in path.name] == ["failed"]
     opened.clear_failed()
     opened.clear_failed()
-    assert reach.held_by(opened.directory) is None
+    assert daemon_connection.held_by(opened.directory) is None
 
 
 @pytest.mark.parametrize("torn", ["", "{", "[]", '{"kind": "x"}', "\udcff"])
 def test_a_torn_failure_marker_says_nothing(opened, torn):
     (opened.directory / "failed").write_text(torn, errors="surrogateescape")
-    assert reach.held_by(opened.directory) is None
+    assert daemon_connection.held_by(opened.directory) is None
 
 
 def test_the_stop_marker_is_set_seen_and_cleared_with_the_failure(opened):
@@ -156,38 +156,42 @@ def test_the_stop_marker_is_set_seen_and_cleared_with_the_failure(opened):
     door.set_stopped(opened.directory)
     opened.write_failed({})
     assert door.is_stopped(opened.directory)
-    assert reach.held_by(opened.directory)["code"] == "daemon_stopped"
+    assert daemon_connection.held_by(opened.directory)["code"] == "daemon_stopped"
     door.clear_stopped(opened.directory)
     assert not door.is_stopped(opened.directory)
     assert not (opened.directory / "failed").exists()
 
 
 def test_a_relay_starts_nothing_while_stopped_or_just_failed(root, opened, monkeypatch):
-    place = project.find_project(root)
-    monkeypatch.setattr(reach, "_spawn", lambda *_: pytest.fail("a daemon was started"))
-    assert not reach.try_start(place, opened.directory)  # the lock is held
+    place = project_location.find_project(root)
+    monkeypatch.setattr(daemon_connection, "_spawn", lambda *_: pytest.fail("a daemon was started"))
+    assert not daemon_connection.try_start(place, opened.directory)  # the lock is held
     door.set_stopped(opened.directory)
-    assert not reach.try_start(place, opened.directory)
+    assert not daemon_connection.try_start(place, opened.directory)
     door.clear_stopped(opened.directory)
     opened.write_failed({})
-    assert not reach.try_start(place, opened.directory)
+    assert not daemon_connection.try_start(place, opened.directory)
 
 
 @pytest.mark.parametrize("marker", ["stopped", "failed"])
 def test_a_marker_left_while_the_lock_was_taken_counts_too(root, monkeypatch, marker):
-    place, directory, claim = project.find_project(root), project.run_dir(root), reach.claim
+    place, directory, claim = (
+        project_location.find_project(root),
+        project_location.run_dir(root),
+        daemon_connection.claim,
+    )
 
     def taken(where):
         claimed = claim(where)
         (where / marker).touch()
         return claimed
 
-    monkeypatch.setattr(reach, "claim", taken)
-    monkeypatch.setattr(reach, "_spawn", lambda *_: pytest.fail("a daemon was started"))
-    assert not reach.try_start(place, directory)
+    monkeypatch.setattr(daemon_connection, "claim", taken)
+    monkeypatch.setattr(daemon_connection, "_spawn", lambda *_: pytest.fail("a daemon was started"))
+    assert not daemon_connection.try_start(place, directory)
     assert not (directory / "socket").exists()
     monkeypatch.undo()
-    lock, listener = reach.claim(directory)  # free for the next one
+    lock, listener = daemon_connection.claim(directory)  # free for the next one
     os.close(lock)
     listener.close()
 
@@ -206,10 +210,16 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     monkeypatch.setenv("STATE_MODE", "x")
     monkeypatch.setenv("TMUX", "/t,1,0")
     monkeypatch.chdir(root)
-    place = project.find_project(root)
-    said = reach.hello(place, kind="relay", conn="ab" * 8, boot=4, toolsets=["team"], pending=[("1", 5), (1, 6)])
+    place = project_location.find_project(root)
+    said = daemon_connection.hello(
+        place, kind="relay", conn="ab" * 8, boot=4, toolsets=["team"], pending=[("1", 5), (1, 6)]
+    )
     hello = door.read_hello(said)
-    assert (hello.proto, hello.version, hello.install) == (project.PROTO, project.VERSION, project.INSTALL)
+    assert (hello.proto, hello.version, hello.install) == (
+        project_location.PROTO,
+        project_location.VERSION,
+        project_location.INSTALL,
+    )
     assert (hello.project, hello.cwd, hello.conn, hello.boot, hello.kind) == (
         str(root), str(root), "ab" * 8, 4, "relay",
     )  # fmt: skip
@@ -220,7 +230,10 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     assert hello.tmux == "/t,1,0"
     assert hello.pids[0] == os.getppid()
     assert hello.call_limit_s is None
-    assert door.read_hello(reach.hello(place, kind="relay", conn="ab" * 8, call_limit_s=600)).call_limit_s == 600
+    assert (
+        door.read_hello(daemon_connection.hello(place, kind="relay", conn="ab" * 8, call_limit_s=600)).call_limit_s
+        == 600
+    )
 
 
 def test_secrets_and_keys_are_never_shown(root):
@@ -269,7 +282,7 @@ def test_only_an_idle_daemon_gives_way_and_only_to_a_newer_one():
         assert refused.code == "proto_mismatch"
     text = door.negotiate(newer, 2, idle=False).message
     assert "/new" in text
-    assert project.INSTALL in text
+    assert project_location.INSTALL in text
 
 
 def test_a_peer_of_our_own_user_is_let_in_and_nobody_else():
@@ -313,4 +326,4 @@ def test_the_lock_is_a_lock_for_everyone(opened):
 
 
 def test_the_hello_says_where_the_process_lives():
-    assert Path(project.INSTALL).name == "orchestrator"
+    assert Path(project_location.INSTALL).name == "orchestrator"

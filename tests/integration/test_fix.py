@@ -9,7 +9,7 @@ import pytest
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import file_models, records
 from orchestrator.core.records import TERMINAL
-from orchestrator.store.reading import read_all
+from orchestrator.journal.log_reader import read_all
 from orchestrator.team import mendable, reading, tasks
 from orchestrator.team.broadcast import digest
 from tests.mending import Died, Life, dying
@@ -278,7 +278,7 @@ async def test_an_agent_that_was_being_stopped_is_ended(tmp_path):
 async def test_a_log_of_a_newer_version_is_left_alone(tmp_path):
     await worked(tmp_path)
     hurt(log(tmp_path, "outbox"), b'"starting"', garbled)
-    from orchestrator.store.lines import encode
+    from orchestrator.journal.log_lines import encode
 
     with log(tmp_path, "outbox").open("ab") as file:
         file.write(encode({"at": "2026-01-01T00:00:00.000Z", "type": "pondered", "epoch": 1, "by": "agent"}, 9)[1])

@@ -13,7 +13,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import processes
 from orchestrator.cli.gc import seconds
 from orchestrator.core import file_models, records
-from orchestrator.store.reading import read_all
+from orchestrator.journal.log_reader import read_all
 from orchestrator.team import orphans, reading, worktrees
 from orchestrator.team.collecting import Data, plan_data, plan_processes
 from orchestrator.team.collecting import Life as Place

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.edge.project_location import own_command
 from orchestrator.gsd import process
-from orchestrator.project import own_command
 from orchestrator.server import gsd_reader
 from orchestrator.server.gsd_reader import Reader, error_of
 from tests.gsd_trees import unpack, write

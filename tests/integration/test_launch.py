@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from orchestrator import launch, project
+from orchestrator.edge import launch_stub, project_location
 from orchestrator.trust.provenance import Provenance
 from tests.fakes.relays import BOUND_S
 from tests.integration.tmux_server import private_server, until
@@ -64,7 +64,9 @@ class Desk:
         self.file.chmod(0o600)
 
     def pane(self, agent="lint-1", epoch="2"):
-        command = project.own_command("launch", agent, epoch, "--project", str(self.root), "--state", str(self.state))
+        command = project_location.own_command(
+            "launch", agent, epoch, "--project", str(self.root), "--state", str(self.state)
+        )
         extra = ["-e", "ORCHESTRATOR_SECRET_OF_THE_PANE=x"]
         shown = self.server.run(
             "split-window", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", *extra, "--", "sh", "-c",
@@ -169,7 +171,7 @@ def test_a_release_that_came_first_is_not_lost(desk):
     # The pane that was never tagged shows that the stub went on without waiting.
     pane, _ = desk.pane()
     status, words = desk.ended(pane)
-    assert status == launch.REFUSED
+    assert status == launch_stub.REFUSED
     assert "is tagged" in words
 
 
@@ -190,7 +192,7 @@ def test_a_pane_of_another_agent_is_not_taken(desk):
     desk.tag(pane, "other")
     desk.release()
     status, words = desk.ended(pane)
-    assert status == launch.REFUSED
+    assert status == launch_stub.REFUSED
     assert "agent lint-1 was not started" in words
     assert not desk.out.exists()
 
@@ -204,18 +206,18 @@ def test_a_pane_of_another_agent_is_not_taken(desk):
 )  # fmt: skip
 def test_a_file_of_another_launch_or_of_a_wrong_form_is_refused(desk, other):
     desk.write(**other)
-    with pytest.raises(launch.Refusal) as refused:
-        launch.read_launch(desk.root, "lint-1", 2)
-    assert refused.value.status == launch.REFUSED
+    with pytest.raises(launch_stub.Refusal) as refused:
+        launch_stub.read_launch(desk.root, "lint-1", 2)
+    assert refused.value.status == launch_stub.REFUSED
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o602])
 def test_a_file_open_to_others_is_refused(desk, mode):
     desk.write()
     desk.file.chmod(mode)
-    with pytest.raises(launch.Refusal) as refused:
-        launch.read_launch(desk.root, "lint-1", 2)
-    assert refused.value.status == launch.REFUSED
+    with pytest.raises(launch_stub.Refusal) as refused:
+        launch_stub.read_launch(desk.root, "lint-1", 2)
+    assert refused.value.status == launch_stub.REFUSED
 
 
 def test_a_link_a_pipe_and_a_missing_file_are_refused(desk):
@@ -224,33 +226,33 @@ def test_a_link_a_pipe_and_a_missing_file_are_refused(desk):
     desk.file.symlink_to(desk.engine / "real.json")
     for prepare in (lambda: None, desk.file.unlink, lambda: os.mkfifo(desk.file, 0o600)):
         prepare()
-        with pytest.raises(launch.Refusal) as refused:
-            launch.read_launch(desk.root, "lint-1", 2)
-        assert refused.value.status == launch.REFUSED
+        with pytest.raises(launch_stub.Refusal) as refused:
+            launch_stub.read_launch(desk.root, "lint-1", 2)
+        assert refused.value.status == launch_stub.REFUSED
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_refused(desk):
     desk.write()
     os.chown(desk.file, 65534, -1)
-    with pytest.raises(launch.Refusal):
-        launch.read_launch(desk.root, "lint-1", 2)
+    with pytest.raises(launch_stub.Refusal):
+        launch_stub.read_launch(desk.root, "lint-1", 2)
 
 
 @pytest.mark.parametrize("agent_id", ["", ".", "..", "../lint-1", "a/b", "a\0b"])
 def test_an_id_that_is_a_path_is_refused(desk, agent_id):
     desk.write()
-    with pytest.raises(launch.Refusal):
-        launch.read_launch(desk.root, agent_id, 2)
+    with pytest.raises(launch_stub.Refusal):
+        launch_stub.read_launch(desk.root, agent_id, 2)
 
 
 @pytest.mark.parametrize(
     ("other", "status"),
     [
-        ({"argv": ["no-such-program-anywhere"]}, launch.NOT_FOUND),
-        ({"argv": ["/"]}, launch.NOT_STARTED),
-        ({"argv": ["a\0b"]}, launch.NOT_STARTED),
-        ({"cwd": "/no/such/directory"}, launch.NOT_STARTED),
+        ({"argv": ["no-such-program-anywhere"]}, launch_stub.NOT_FOUND),
+        ({"argv": ["/"]}, launch_stub.NOT_STARTED),
+        ({"argv": ["a\0b"]}, launch_stub.NOT_STARTED),
+        ({"cwd": "/no/such/directory"}, launch_stub.NOT_STARTED),
     ],
 )
 def test_a_cli_that_cannot_be_started_is_named_in_one_sentence(desk, other, status):
@@ -264,27 +266,29 @@ def test_a_cli_that_cannot_be_started_is_named_in_one_sentence(desk, other, stat
 
 
 def test_a_daemon_that_never_releases_is_not_waited_for_for_ever(desk, monkeypatch):
-    monkeypatch.setattr(launch, "WAIT_S", 0.05)
+    monkeypatch.setattr(launch_stub, "WAIT_S", 0.05)
     desk.release(epoch=1)
-    with pytest.raises(launch.Refusal) as refused:
-        launch.wait_for_release(desk.root, "lint-1", 2)
-    assert refused.value.status == launch.NOT_RELEASED
+    with pytest.raises(launch_stub.Refusal) as refused:
+        launch_stub.wait_for_release(desk.root, "lint-1", 2)
+    assert refused.value.status == launch_stub.NOT_RELEASED
 
 
 def test_a_release_that_cannot_be_read_is_reported_at_once(desk):
     (desk.engine / "go").mkdir()
-    with pytest.raises(launch.Refusal) as refused:
-        launch.wait_for_release(desk.root, "lint-1", 2)
-    assert refused.value.status == launch.NOT_RELEASED
+    with pytest.raises(launch_stub.Refusal) as refused:
+        launch_stub.wait_for_release(desk.root, "lint-1", 2)
+    assert refused.value.status == launch_stub.NOT_RELEASED
 
 
 def test_wrong_arguments_show_the_usage(desk):
     for arguments in ([], ["a", "x", "--project", "/"], ["a", "1", "--root", "/"], ["a", "1"]):
         done = subprocess.run(
-            project.own_command("launch", *arguments), capture_output=True, text=True, timeout=BOUND_S
+            project_location.own_command("launch", *arguments), capture_output=True, text=True, timeout=BOUND_S
         )
         assert done.returncode == 2
         assert done.stderr.startswith("Usage: orchestrator launch")
-    done = subprocess.run(project.own_command("launch", "--help"), capture_output=True, text=True, timeout=BOUND_S)
+    done = subprocess.run(
+        project_location.own_command("launch", "--help"), capture_output=True, text=True, timeout=BOUND_S
+    )
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: orchestrator launch")

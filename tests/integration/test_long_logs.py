@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.base.errors import Corrupt
 from orchestrator.core.records import OUTBOX_TYPES
-from orchestrator.store.journal import Journal, Syncer
-from orchestrator.store.segments import log_files, sealed_path
+from orchestrator.journal.log import Journal, Syncer
+from orchestrator.journal.segments import log_files, sealed_path
 from orchestrator.team import reading
 from tests.team import Team
 

@@ -13,11 +13,11 @@ from orchestrator.base.platform import processes
 from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.file_models import RunFile
-from orchestrator.store import files
+from orchestrator.journal import project_files
 from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
 from orchestrator.team.places import Place
 from orchestrator.team.windows import Windows
-from orchestrator.term.panes import PaneInfo
+from orchestrator.tmux.panes import PaneInfo
 from tests.crash.checker import check
 from tests.stage import alive, until
 from tests.team import Team
@@ -124,7 +124,7 @@ async def scene(tmp_path, monkeypatch):
     await scene.masters.close()
     for cli in scene.clis:
         cli.die()
-    RunFile.model_validate(files.read_json(team.paths.run_json("run-1")))
+    RunFile.model_validate(project_files.read_json(team.paths.run_json("run-1")))
     team.close()
 
 
@@ -164,7 +164,7 @@ async def test_a_new_master_in_time_leads_and_its_end_counts(scene):
     assert scene.stops == []
     assert scene.run.file["master"] == second.facts
     assert scene.run.file["master_pane"] == "%second"
-    assert files.read_json(scene.team.paths.run_json("run-1"))["master"] == second.facts
+    assert project_files.read_json(scene.team.paths.run_json("run-1"))["master"] == second.facts
     scene.gone(second)
     await scene.team.clock.advance(GRACE_S + 2 * LOOK_EVERY_S)
     assert len(scene.stops) == 2

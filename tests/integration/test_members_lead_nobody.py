@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.platform.ancestry import lines_of
 from orchestrator.base.platform.processes import environ_of
-from orchestrator.project import MEMBER_ENV
+from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.server.traffic import Incoming
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge

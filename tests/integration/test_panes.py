@@ -12,9 +12,9 @@ import libtmux
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import panes, splits, tmux
-from orchestrator.term.layout import Limits
-from orchestrator.term.panes import NewPane, TaggedPane
+from orchestrator.tmux import panes, splits, tmux_server
+from orchestrator.tmux.panes import NewPane, TaggedPane
+from orchestrator.tmux.window_layout import Limits
 from tests.integration.tmux_server import BOUND, PrivateServer, private_server, until
 
 __all__ = ["private_server"]
@@ -162,7 +162,7 @@ def test_how_many_fit_is_known_before_anything_changes(private_server: PrivateSe
 def test_a_program_that_cannot_live_fails_alone(private_server: PrivateServer) -> None:
     master = private_server.start()
     gone = agent("gone", argv=("sh", "-c", "exit 3"))
-    real = tmux.invoke
+    real = tmux_server.invoke
 
     def slow(argv: list[str]) -> object:
         done = real(argv)
@@ -172,7 +172,7 @@ def test_a_program_that_cannot_live_fails_alone(private_server: PrivateServer) -
 
     argv_panes = ["one agent was made before"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tmux, "invoke", slow)
+        patch.setattr(tmux_server, "invoke", slow)
         made = splits.create_agents(private_server.socket, master, [], [agent("a1"), gone, agent("a3")], LIMITS)
     assert isinstance(made[1], Environment)
     assert made[1].code == "launch_failed"
@@ -223,7 +223,7 @@ def test_two_callers_never_plan_from_the_same_picture(
     private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = private_server.start(80, 24)
-    real, ready, both, calls = tmux.invoke, threading.Barrier(2), threading.Barrier(2), []
+    real, ready, both, calls = tmux_server.invoke, threading.Barrier(2), threading.Barrier(2), []
 
     def recorded(argv: list[str]) -> object:
         if threading.get_ident() not in calls:
@@ -233,7 +233,7 @@ def test_two_callers_never_plan_from_the_same_picture(
         calls.append(threading.get_ident())
         return real(argv)
 
-    monkeypatch.setattr(tmux, "invoke", recorded)
+    monkeypatch.setattr(tmux_server, "invoke", recorded)
     outcomes: list[str | Environment] = []
 
     def work(name: str) -> None:
@@ -412,7 +412,7 @@ def test_a_window_that_changes_between_look_and_layout_is_looked_at_again(privat
     made = create(private_server, master, 4)
     window = private_server.show(master, "#{window_id}")
     private_server.run("resize-pane", "-t", made[0], "-y", "30")
-    real, changed = tmux.invoke, []
+    real, changed = tmux_server.invoke, []
 
     def racing(argv: list[str]) -> object:
         if "if-shell" in argv and not changed:
@@ -421,7 +421,7 @@ def test_a_window_that_changes_between_look_and_layout_is_looked_at_again(privat
         return real(argv)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tmux, "invoke", racing)
+        patch.setattr(tmux_server, "invoke", racing)
         assert splits.arrange(private_server.socket, window, master, made, LIMITS)
     assert changed
     heights = [h for _, h in sizes(private_server, [made[0], *made[2:]], master)]
@@ -433,7 +433,7 @@ def test_a_window_that_changes_all_the_time_is_left_alone(private_server: Privat
     made = create(private_server, master, 2)
     window = private_server.show(master, "#{window_id}")
     private_server.run("resize-pane", "-t", made[0], "-y", "40")
-    real = tmux.invoke
+    real = tmux_server.invoke
 
     def racing(argv: list[str]) -> object:
         if "if-shell" in argv:
@@ -441,7 +441,7 @@ def test_a_window_that_changes_all_the_time_is_left_alone(private_server: Privat
         return real(argv)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tmux, "invoke", racing)
+        patch.setattr(tmux_server, "invoke", racing)
         assert not splits.arrange(private_server.socket, window, master, made, LIMITS)
     assert sizes(private_server, made, master)[0][1] == 43
 
@@ -451,7 +451,7 @@ def test_a_command_that_dies_at_once_after_the_release_is_still_inspectable(priv
     name = private_server.socket.name
     stub = f'tmux -L {name} wait-for go; echo "it was me"; exec sh -c "exit 7"'
     (pane,) = splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    tmux.run(private_server.socket, "wait-for", "-S", "go")
+    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.pane_id, dead.agent_id, dead.run_id, dead.epoch) == (pane, "a1", RUN, 1)
     assert (dead.dead_status, dead.dead_signal) == (7, None)
@@ -462,6 +462,6 @@ def test_a_program_ended_by_a_signal_shows_which(private_server: PrivateServer) 
     master = private_server.start()
     stub = f"tmux -L {private_server.socket.name} wait-for go; kill -TERM $$"
     splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    tmux.run(private_server.socket, "wait-for", "-S", "go")
+    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.dead_status, dead.dead_signal) == (None, 15)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from orchestrator.term import borders, panes, splits
-from orchestrator.term.layout import Limits
-from orchestrator.term.panes import NewPane
+from orchestrator.tmux import borders, panes, splits
+from orchestrator.tmux.panes import NewPane
+from orchestrator.tmux.window_layout import Limits
 from tests.integration.tmux_server import PrivateServer, private_server
 
 __all__ = ["private_server"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import panes, splits, tmux
-from orchestrator.term.layout import Limits
-from orchestrator.term.panes import NewPane
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import panes, splits, tmux_server
+from orchestrator.tmux.panes import NewPane
+from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.window_layout import Limits
 from tests.integration.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]
@@ -52,8 +52,8 @@ def test_kill_checks_and_acts_in_one_invocation(
     private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pane = one_agent(private_server, private_server.start())
-    real, calls = tmux.invoke, []
-    monkeypatch.setattr(tmux, "invoke", lambda argv: (calls.append(argv), real(argv))[1])
+    real, calls = tmux_server.invoke, []
+    monkeypatch.setattr(tmux_server, "invoke", lambda argv: (calls.append(argv), real(argv))[1])
     assert panes.kill(private_server.socket, pane, "a1", RUN)
     assert len(calls) == 1
 
@@ -75,7 +75,7 @@ def test_respawn_starts_the_next_epoch_in_the_dead_pane_and_keeps_its_tag(
         "a1", RUN, 2, ["sh", "-c", 'echo "it\'s $0; #S"; exec cat', "new one;"], str(tmp_path), {"K": "v;\n  'w'"}
     )
     assert not panes.respawn(private_server.socket, pane, again), "it lives"
-    tmux.run(private_server.socket, "wait-for", "-S", "go")
+    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead)
     other = NewPane("a2", RUN, 2, ["env", "cat"], "/")
     assert not panes.respawn(private_server.socket, pane, other)
@@ -98,9 +98,9 @@ def test_a_tmux_that_missed_how_a_process_ended_is_made_to_look(
         private_server.start(),
         ("sh", "-c", f"tmux -L {private_server.socket.name} wait-for go; exit 7"),
     )
-    tmux.run(private_server.socket, "wait-for", "-S", "go")
+    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead_status == 7)
-    real, poked = tmux.invoke, []
+    real, poked = tmux_server.invoke, []
 
     def forgetful(argv: list[str]) -> object:
         done = real(argv)
@@ -108,7 +108,7 @@ def test_a_tmux_that_missed_how_a_process_ended_is_made_to_look(
             done.stdout = done.stdout.replace(" s7 ", " s ")
         return done
 
-    monkeypatch.setattr(tmux, "invoke", forgetful)
+    monkeypatch.setattr(tmux_server, "invoke", forgetful)
     monkeypatch.setattr(os, "kill", lambda pid, number: poked.append((pid, number)))
     assert panes.list_tagged(private_server.socket)[0].dead_status == 7
     assert poked == [(int(private_server.show("user:", "#{pid}")), signal.SIGCHLD)]
@@ -117,10 +117,10 @@ def test_a_tmux_that_missed_how_a_process_ended_is_made_to_look(
 def test_a_process_that_has_ended_but_was_not_waited_for_has_no_start_time() -> None:
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert tmux.start_time(child.pid) is None
+    assert tmux_server.start_time(child.pid) is None
     child.wait()
-    assert tmux.start_time(child.pid) is None
-    assert tmux.start_time(os.getpid()) is not None
+    assert tmux_server.start_time(child.pid) is None
+    assert tmux_server.start_time(os.getpid()) is not None
 
 
 # --- finding ----------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def test_another_pane_is_never_taken_for_the_one_asked_for(
     private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pane = private_server.start()
-    real = tmux.invoke
+    real = tmux_server.invoke
     # What a tmux would do that falls back to the current pane.
-    monkeypatch.setattr(tmux, "invoke", lambda argv: real([pane if word == "%55" else word for word in argv]))
+    monkeypatch.setattr(tmux_server, "invoke", lambda argv: real([pane if word == "%55" else word for word in argv]))
     assert panes.pane(private_server.socket, "%55") is None
 
 
@@ -188,7 +188,7 @@ def test_inside_a_nested_tmux_the_panes_are_made_in_the_inner_one(
         # A daemon that was started inside the outer one carries its TMUX.
         monkeypatch.setenv("TMUX", private_server.show(outer, "#{socket_path},#{pid},0"))
         monkeypatch.setenv("TMUX_PANE", outer)
-        socket = tmux.from_env(value)
+        socket = tmux_server.from_env(value)
         master = panes.list_panes(socket)[0]
         made = splits.create_agents(socket, master.pane_id, [], [NewPane("a1", RUN, 1, ["env", "cat"], "/")], LIMITS)
         assert inner.panes(master.pane_id) == [master.pane_id, *made]
@@ -238,7 +238,7 @@ def test_the_pane_process_is_known_by_pid_and_start_time(private_server: Private
     found = panes.pane_process(private_server.socket, pane)
     assert found is not None
     assert found[0] == int(private_server.show(pane, "#{pane_pid}"))
-    assert found[1] == tmux.start_time(found[0])
+    assert found[1] == tmux_server.start_time(found[0])
     assert panes.pane_process(private_server.socket, "%44") is None
 
 
@@ -246,7 +246,7 @@ def test_the_pane_process_is_known_by_pid_and_start_time(private_server: Private
 
 
 def test_a_server_without_any_session_has_no_detached_one(private_server: PrivateServer) -> None:
-    tmux.chain(private_server.socket, ["start-server"], ["set-option", "-s", "exit-empty", "off"])
+    tmux_server.chain(private_server.socket, ["start-server"], ["set-option", "-s", "exit-empty", "off"])
     assert splits.find_detached(private_server.socket, "team") is None
     assert splits.make_detached(private_server.socket, "team", ["env", "cat"], "/").session_name == "team"
 
@@ -369,7 +369,7 @@ def test_a_tmux_that_hangs_is_given_up(
     fake.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-        patch.setattr(tmux, "TIMEOUT", 0.2)
+        patch.setattr(tmux_server, "TIMEOUT", 0.2)
         with pytest.raises(Environment) as hung:
             panes.list_panes(private_server.socket)
     assert hung.value.code == "no_tmux"
@@ -377,20 +377,20 @@ def test_a_tmux_that_hangs_is_given_up(
 
 def test_a_restarted_server_has_another_identity(private_server: PrivateServer) -> None:
     private_server.start()
-    first = tmux.server_identity(private_server.socket)
-    assert tmux.server_identity(private_server.socket) == first
+    first = tmux_server.server_identity(private_server.socket)
+    assert tmux_server.server_identity(private_server.socket) == first
     private_server.run("kill-server")
     # Its process, not its answer: a server that is just ending takes calls, and drops them.
-    until(lambda: tmux.start_time(first.pid) is None)
+    until(lambda: tmux_server.start_time(first.pid) is None)
     private_server.start()
-    assert tmux.server_identity(private_server.socket) != first
+    assert tmux_server.server_identity(private_server.socket) != first
 
 
 def test_the_version_is_known_with_and_without_a_server(private_server: PrivateServer) -> None:
-    installed = tmux.version(private_server.socket)
+    installed = tmux_server.version(private_server.socket)
     private_server.start()
-    assert tmux.version(private_server.socket) == installed
-    assert tmux.supported(installed)
+    assert tmux_server.version(private_server.socket) == installed
+    assert tmux_server.supported(installed)
 
 
 @pytest.mark.parametrize(
@@ -406,12 +406,12 @@ def test_the_version_is_known_with_and_without_a_server(private_server: PrivateS
     ],
 )
 def test_versions_from_3_2_on_are_supported(version: str, enough: bool) -> None:
-    assert tmux.supported(version) is enough
+    assert tmux_server.supported(version) is enough
 
 
 def test_the_socket_comes_from_the_environments_value() -> None:
-    assert tmux.from_env("/tmp/tmux-0/a,b,123,0") == Socket(path="/tmp/tmux-0/a,b")
-    assert tmux.from_env("") == Socket()
+    assert tmux_server.from_env("/tmp/tmux-0/a,b,123,0") == Socket(path="/tmp/tmux-0/a,b")
+    assert tmux_server.from_env("") == Socket()
     assert Socket(path="/x").flags() == ["-S", "/x"]
     assert Socket(name="y", config="/dev/null").flags() == ["-L", "y", "-f", "/dev/null"]
 

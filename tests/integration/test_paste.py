@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from orchestrator.term import panes, paste, screens
-from orchestrator.term.screens import Whose
+from orchestrator.tmux import panes, paste, screen_capture
+from orchestrator.tmux.screen_capture import Whose
 from tests.integration.tmux_server import private_server, until
 
 __all__ = ["private_server"]
@@ -108,7 +108,9 @@ def test_a_dead_pane_gets_nothing(scene):
 
 def test_any_pane_can_be_looked_at(scene):
     paste.paste(scene.socket, scene.ours, WHOSE, "hello")
-    screen = until(lambda: (s := screens.look_at(scene.socket, scene.ours)).lines and "hello" in s.lines[0] and s)
+    screen = until(
+        lambda: (s := screen_capture.look_at(scene.socket, scene.ours)).lines and "hello" in s.lines[0] and s
+    )
     assert screen.cursor_y == 0
     assert not screen.dead
-    assert screens.look_at(scene.socket, scene.user).lines == ()
+    assert screen_capture.look_at(scene.socket, scene.user).lines == ()

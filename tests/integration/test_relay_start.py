@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project, reach, relay, wire
 from orchestrator.base import errors
+from orchestrator.edge import daemon_connection, project_location, relay, wire_format
 from orchestrator.engines.table import ENGINES
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
@@ -127,16 +127,16 @@ def test_a_lock_cleaned_between_open_and_flock_is_not_taken_for_the_lock(bench, 
         (bench.run / "lock").unlink()
         (bench.run / "lock").touch()
 
-    monkeypatch.setattr(reach.fcntl, "flock", cleaned)
-    assert reach.claim(bench.run) is None
+    monkeypatch.setattr(daemon_connection.fcntl, "flock", cleaned)
+    assert daemon_connection.claim(bench.run) is None
 
 
 def test_only_one_process_can_claim_the_door(bench):
-    lock, listener = reach.claim(bench.run)
-    assert reach.claim(bench.run) is None
+    lock, listener = daemon_connection.claim(bench.run)
+    assert daemon_connection.claim(bench.run) is None
     listener.close()
     os.close(lock)
-    lock, listener = reach.claim(bench.run)
+    lock, listener = daemon_connection.claim(bench.run)
     listener.close()
     os.close(lock)
 
@@ -263,9 +263,9 @@ def test_a_daemon_that_holds_the_door_open_is_waited_for_longer_than_one_that_is
     ],
 )
 def test_how_long_a_request_waits_for_a_daemon(tmp_path, method, coming, reason, call_limit_s, seconds):
-    one = relay.Relay(project.Project(tmp_path, "git"), ["team"], 0, 1, call_limit_s)
+    one = relay.Relay(project_location.Project(tmp_path, "git"), ["team"], 0, 1, call_limit_s)
     one.coming, one.reason = coming, reason
-    request = wire.Pending(1, method, None, b"")
+    request = wire_format.Pending(1, method, None, b"")
     assert one._due(request) == request.arrived + seconds
 
 
@@ -363,7 +363,7 @@ def test_a_relay_without_a_project_is_served_too(bench):
     one.send(id=1, method="ping")
     assert "result" in one.answer(1)
     one.rest()
-    effects = project.run_dir(Path("/")) / "effects.jsonl"
+    effects = project_location.run_dir(Path("/")) / "effects.jsonl"
     os.kill(json.loads(effects.read_text().splitlines()[0])["pid"], signal.SIGKILL)
 
 

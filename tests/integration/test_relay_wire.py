@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from orchestrator.__main__ import INTERNAL
+from orchestrator.edge.wire_format import Cut, Lines
 from orchestrator.server.door import HELLO_MAX
-from orchestrator.wire import Cut, Lines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MIB = 1 << 20
@@ -324,7 +324,7 @@ print("printed at start")
 real = builtins.__import__
 def noisy(name, *rest, **more):
     if name == "orchestrator" or name.startswith("orchestrator."):
-        print("importing", name, flush=name == "orchestrator.project")
+        print("importing", name, flush=name == "orchestrator.edge.project_location")
     return real(name, *rest, **more)
 builtins.__import__ = noisy
 atexit.register(print, "printed at exit")
@@ -333,7 +333,7 @@ atexit.register(print, "printed at exit")
     one.raw(b"nonsense\n")
     assert one.take()["error"]["code"] == -32700
     assert len(one.rest()) == 1
-    for said in (b"printed at start", b"importing orchestrator.project", b"printed at exit"):
+    for said in (b"printed at start", b"importing orchestrator.edge.project_location", b"printed at exit"):
         assert said in one.err
 
 
@@ -376,7 +376,7 @@ def test_a_client_that_never_reads_stderr_does_not_block_the_relay(bench):
 
 
 def test_a_relay_loads_nothing_heavy():
-    code = "import sys; import orchestrator.__main__, orchestrator.relay; print(' '.join(sys.modules))"
+    code = "import sys; import orchestrator.__main__, orchestrator.edge.relay; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"asyncio", "subprocess", "dataclasses", "inspect", "typing_extensions", "mcp", "pydantic", "logging"}
     assert not heavy & set(done.stdout.split())

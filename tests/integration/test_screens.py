@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.screens import Screen
-from orchestrator.term import panes, screens, tmux
-from orchestrator.term.screens import Whose
+from orchestrator.tmux import panes, screen_capture, tmux_server
+from orchestrator.tmux.screen_capture import Whose
 from tests.integration.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]  # a fixture is found by its name in this module
@@ -29,13 +29,13 @@ def window(private_server: PrivateServer) -> PrivateServer:
 def invocations(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Every call of tmux from now on."""
     seen: list[list[str]] = []
-    invoke = tmux.invoke
+    invoke = tmux_server.invoke
 
     def counted(argv: list[str]) -> object:
         seen.append(list(argv))
         return invoke(argv)
 
-    monkeypatch.setattr(tmux, "invoke", counted)
+    monkeypatch.setattr(tmux_server, "invoke", counted)
     return seen
 
 
@@ -63,7 +63,7 @@ def seen(window: PrivateServer, pane: str, agent: str, holds: str) -> Screen:
     """The screen of one pane once it shows a text."""
 
     def look() -> Screen | None:
-        found = screens.look(window.socket, {pane: Whose(agent, RUN)}).get(pane)
+        found = screen_capture.look(window.socket, {pane: Whose(agent, RUN)}).get(pane)
         return found if found is not None and any(holds in line for line in found.lines) else None
 
     return until(look)
@@ -108,13 +108,13 @@ def test_a_screen_cannot_fake_another_one(
     first = show("harmless", agent="a1")
     seen(window, first, "a1", "harmless")
     drawn: list[str] = []
-    draw = screens.secrets.token_hex
-    monkeypatch.setattr(screens.secrets, "token_hex", lambda n: drawn.append(draw(n)) or drawn[-1])
+    draw = screen_capture.secrets.token_hex
+    monkeypatch.setattr(screen_capture.secrets, "token_hex", lambda n: drawn.append(draw(n)) or drawn[-1])
     seen(window, first, "a1", "harmless")
     old = drawn[-1]
     second = show(f"{old} {first} 0 0 0 0 a1 {RUN} tspoofed\r\nDo you trust?", agent="a2")
     seen(window, second, "a2", "Do you trust?")
-    both = screens.look(window.socket, {first: Whose("a1", RUN), second: Whose("a2", RUN)})
+    both = screen_capture.look(window.socket, {first: Whose("a1", RUN), second: Whose("a2", RUN)})
     assert both[first].lines == ("harmless",)
     assert both[second].lines[1] == "Do you trust?"
     assert len(set(drawn)) == len(drawn)
@@ -127,7 +127,7 @@ def test_many_panes_take_one_invocation(
     for pane, whose in wanted.items():
         seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
-    found = screens.look(window.socket, wanted)
+    found = screen_capture.look(window.socket, wanted)
     assert len(invocations) == 1
     assert {pane: screen.lines for pane, screen in found.items()} == {
         pane: (f"screen of {whose.agent_id}",) for pane, whose in wanted.items()
@@ -140,12 +140,12 @@ def test_more_panes_than_one_invocation_holds_are_looked_at_in_two(
     invocations: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(screens, "_BATCH_BYTES", 900)
+    monkeypatch.setattr(screen_capture, "_BATCH_BYTES", 900)
     wanted = {show(f"screen of a{n}", agent=f"a{n}"): Whose(f"a{n}", RUN) for n in range(4)}
     for pane, whose in wanted.items():
         seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
-    assert set(screens.look(window.socket, wanted)) == set(wanted)
+    assert set(screen_capture.look(window.socket, wanted)) == set(wanted)
     assert len(invocations) == 2
 
 
@@ -158,7 +158,7 @@ def test_panes_that_are_gone_or_not_the_agents_own_do_not_hide_the_others(
     seen(window, own, "a4", "still here")
     window.run("kill-pane", "-t", gone)
     wanted = {gone: "a1", foreign: "a2", users: "a3", own: "a4"}
-    found = screens.look(window.socket, {pane: Whose(agent, RUN) for pane, agent in wanted.items()})
+    found = screen_capture.look(window.socket, {pane: Whose(agent, RUN) for pane, agent in wanted.items()})
     assert set(found) == {own}
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
 from orchestrator.cli import rundirs
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.edge import project_location
 from orchestrator.team.showing import Showing
 from orchestrator.team.windows import Windows
-from orchestrator.term import members, panes, splits, tmux
-from orchestrator.term.panes import NewPane
+from orchestrator.tmux import member_tags, panes, splits, tmux_server
+from orchestrator.tmux.panes import NewPane
 from tests.stage import MARK, until
 from tests.team import Team
 
@@ -82,7 +82,7 @@ class Scene:
 
     def users(self):
         """All a user sees of the panes that are not ours."""
-        form = f"#{{?#{{||:{panes.TAGGED},{members.TAGGED}}},,{FRAME}}}"
+        form = f"#{{?#{{||:{panes.TAGGED},{member_tags.TAGGED}}},,{FRAME}}}"
         return [row for row in self.server.run("list-panes", "-t", self.window, "-F", form).split("\n") if row]
 
     def picture(self):
@@ -102,7 +102,7 @@ class Scene:
         return self.server.run("capture-pane", "-p", "-t", pane)
 
     def record(self):
-        path = self.stage.run_dir() / project.SHOWN
+        path = self.stage.run_dir() / project_location.SHOWN
         return sorted(json.loads(path.read_text())) if path.exists() else []
 
 
@@ -135,7 +135,9 @@ class Member:
             self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=out, stderr=err)
         began = processes.start_time(self.process.pid)
         files = [str(self.out), str(self.err)]
-        self.argv = project.own_command("show", "--pid", str(self.process.pid), "--start", str(began), *files)
+        self.argv = project_location.own_command(
+            "show", "--pid", str(self.process.pid), "--start", str(began), *files
+        )
 
     def say(self, line):
         self.process.stdin.write(f"{line}\n".encode())
@@ -403,7 +405,7 @@ async def test_many_at_once_are_shown_one_after_the_other(scene):
 
 async def test_a_disk_that_refuses_the_record_means_no_pane(scene):
     before = scene.picture()
-    (scene.stage.run_dir() / project.SHOWN).mkdir(parents=True)
+    (scene.stage.run_dir() / project_location.SHOWN).mkdir(parents=True)
     scene.stage.run_dir().chmod(0o700)
     assert await scene.show("m1") is None
     assert scene.picture() == before
@@ -507,7 +509,7 @@ async def test_panes_of_another_life_of_the_tmux_server_are_not_touched(scene):
 
 async def test_a_damaged_record_is_given_up(scene):
     await scene.show("m1")
-    (scene.stage.run_dir() / project.SHOWN).write_text('{"m1": {"else": 1}}')
+    (scene.stage.run_dir() / project_location.SHOWN).write_text('{"m1": {"else": 1}}')
     scene.another_daemon()
     await scene.showing.sweep(())
     assert await scene.show("m2")
@@ -518,7 +520,7 @@ async def test_a_hide_that_tmux_refuses_is_made_good_by_the_next_sweep(scene, mo
     before = scene.picture()
     pane = await scene.show("m1")
     with monkeypatch.context() as patch:
-        patch.setattr(tmux, "invoke", lambda argv: subprocess.CompletedProcess(argv, 1, "", "busy"))
+        patch.setattr(tmux_server, "invoke", lambda argv: subprocess.CompletedProcess(argv, 1, "", "busy"))
         await scene.showing.hide(pane, "m1")
     assert scene.record() == ["m1"]
     scene.another_daemon()
@@ -528,11 +530,11 @@ async def test_a_hide_that_tmux_refuses_is_made_good_by_the_next_sweep(scene, mo
 
 async def test_gc_leaves_a_run_directory_that_says_a_window_must_be_put_back(stage, monkeypatch):
     monkeypatch.setenv(MARK, str(stage.run_base))
-    other = project.run_dir(stage.base)
-    for name in (project.LOCK, project.SHOWN, f".{project.SHOWN}.7-1.tmp"):
+    other = project_location.run_dir(stage.base)
+    for name in (project_location.LOCK, project_location.SHOWN, f".{project_location.SHOWN}.7-1.tmp"):
         (other / name).touch()
-    place = project.named_project(stage.root)
+    place = project_location.named_project(stage.root)
     assert rundirs.collect(place, 0.0, apply=True) == []
-    (other / project.SHOWN).unlink()
+    (other / project_location.SHOWN).unlink()
     assert [row["done"] for row in rundirs.collect(place, 0.0, apply=True)] == [True]
     assert not other.exists()

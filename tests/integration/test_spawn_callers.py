@@ -8,11 +8,11 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.config_keys import Config
+from orchestrator.journal.project_files import Paths
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import EngineCaller, Kept
 from orchestrator.spawn.model import Ask, Fault, Reply
 from orchestrator.squad.members import Squads
-from orchestrator.store.files import Paths
 from tests.squads import COMMAND, FAKE, calls, do
 from tests.stage import BOUND_S, processes_with, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.files import Paths
+from orchestrator.journal.project_files import Paths
 from tests import mounts, squads
 from tests.sealed import state_of
 from tests.squads import TOOL, calls, collect, connect, do, file_of, gone, role, start

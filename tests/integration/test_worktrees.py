@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core.records import OUTBOX
-from orchestrator.project import find_project
-from orchestrator.store.files import Paths, ensure_agents_dir
-from orchestrator.store.lines import encode
+from orchestrator.edge.project_location import find_project
+from orchestrator.journal.log_lines import encode
+from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.team import git, included, worktree_facts, worktrees
 from tests.stage import tree as entries
 from tests.stage import until

@@ -13,8 +13,8 @@ from typing import TypeVar
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import tmux
-from orchestrator.term.tmux import Socket
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.tmux_server import Socket
 
 T = TypeVar("T")
 BOUND = 40.0
@@ -41,7 +41,7 @@ class PrivateServer:
         self.socket = Socket(name=f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
 
     def run(self, *args: str) -> str:
-        return tmux.run(self.socket, *args)
+        return tmux_server.run(self.socket, *args)
 
     def start(self, width: int = 220, height: int = 60, session: str = "user") -> str:
         """A detached session of one pane that shows what it is given; returns the pane's id."""

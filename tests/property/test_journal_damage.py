@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.store.journal import Journal, Syncer, WrongMark, read_all
-from orchestrator.store.lines import encode
-from orchestrator.store.reading import page
-from orchestrator.store.segments import log_files
+from orchestrator.journal.log import Journal, Syncer, WrongMark, read_all
+from orchestrator.journal.log_lines import encode
+from orchestrator.journal.log_reader import page
+from orchestrator.journal.segments import log_files
 from tests.disk import TYPES, UnsyncedIO
 
 # No lone surrogates and no integers beyond 64 bits: `encode` refuses those.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.term.layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
+from orchestrator.tmux.window_layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
 
 LIMITS = Limits()
 QUICK = settings(deadline=None)  # how long one example takes is the machine's matter

@@ -14,7 +14,7 @@ from orchestrator.base.errors import Corrupt
 from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.core.screens import Finding
-from orchestrator.store.lines import decode, encode, intact
+from orchestrator.journal.log_lines import decode, encode, intact
 from orchestrator.team.broadcast import digest
 from orchestrator.team.salvage import UNKNOWN, Beside, Damaged, salvage
 from tests.desk import Desk, essence

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.store.lines import encode
+from orchestrator.journal.log_lines import encode
 
 AT = "2026-01-01T00:00:00.000Z"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.project import agent_socket
+from orchestrator.edge.project_location import agent_socket
 from tests import squads
 from tests.crash.raw import Raw
 from tests.stage import ORPHAN, RELAY, Wire, alive, until

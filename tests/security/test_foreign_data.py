@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from orchestrator.base.platform import processes
-from orchestrator.store.files import Paths
-from orchestrator.store.lines import encode, is_sealed
+from orchestrator.journal.log_lines import encode, is_sealed
+from orchestrator.journal.project_files import Paths
 from orchestrator.team.adoption import preview, seal_files
 from orchestrator.team.exits import recorded
 from orchestrator.team.folding import folded
@@ -275,7 +275,7 @@ def test_a_bind_mount_is_the_same_project(made):
     place.mkdir()
     script = f'mount --bind "{made.stage.root}" "{place}" && exec "{sys.executable}" -P -c "$1" "{place}"'
     code = (
-        "import sys; from pathlib import Path; from orchestrator.store.files import Paths; "
+        "import sys; from pathlib import Path; from orchestrator.journal.project_files import Paths; "
         "from orchestrator.team.adoption import preview; print(preview(Paths(Path(sys.argv[1]))))"
     )
     done = subprocess.run(
@@ -292,15 +292,15 @@ def test_a_bind_mount_is_the_same_project(made):
 
 def test_a_launch_file_of_a_stranger_is_not_executed(made, marker):
     """The stub itself refuses it, whatever the pane's tag and the release say."""
-    from orchestrator import launch
+    from orchestrator.edge import launch_stub
 
     evil = {"epoch": 1, "argv": hostile.command(marker), "env": {}, "cwd": str(made.stage.root), "secret": "s"}
     made.paths.launch("a").write_text(json.dumps(evil))
     made.paths.launch("a").chmod(0o600)
     (made.paths.engine_dir("a") / "go").write_text("1")
-    with pytest.raises(launch.Refusal) as refused:
-        launch.read_launch(made.stage.root, "a", 1)
-    assert refused.value.status == launch.REFUSED
+    with pytest.raises(launch_stub.Refusal) as refused:
+        launch_stub.read_launch(made.stage.root, "a", 1)
+    assert refused.value.status == launch_stub.REFUSED
     (made.stage.run_dir() / "stopped").unlink()
     boss = made.stage.begun()
     restarted = boss.tool("agent_restart", {"agent_id": "a"})
@@ -406,7 +406,7 @@ def test_a_link_beside_the_cache_is_not_written_through(made, side):
 
 def test_a_journal_beside_the_cache_that_names_another_file_removes_nothing(tmp_path):
     """SQLite removes the file that the journal of a database names at its end, when it plays the journal back."""
-    from orchestrator.store.cache import Cache
+    from orchestrator.journal.cache import Cache
     from orchestrator.trust.identity import Identity
     from orchestrator.trust.seals import Seal
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import hook
+from orchestrator.edge.project_location import Project, find_project, main_tree, worktree_at
 from orchestrator.gsd import place as gsd
-from orchestrator.project import Project, find_project, main_tree, worktree_at
 from orchestrator.team import git, worktree_facts
 from tests.stage import BOUND_S
 

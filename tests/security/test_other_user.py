@@ -13,11 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import hook, project
+from orchestrator import hook
 from orchestrator.cli import rundirs
 from orchestrator.cli.verify import ended_well
+from orchestrator.edge import project_location
+from orchestrator.journal.project_files import Paths
 from orchestrator.server.daemon import Daemon
-from orchestrator.store.files import Paths
 from orchestrator.trust import lock_word
 from tests.stage import BOUND_S, MARK, alive, until
 
@@ -372,14 +373,14 @@ def test_a_good_end_in_one_directory_is_not_taken_for_one_of_a_later_daemon_in_t
     wire = stage.begun()
     assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
     assert stage.cli("daemon", "stop").returncode == 0
-    assert ended_well(project.named_project(stage.root))
+    assert ended_well(project_location.named_project(stage.root))
     town.first.parent.chmod(0o755)
     assert stage.cli("daemon", "start").returncode == 0
     assert listens(town.second)
     stage.kill_daemon()
     town.first.parent.chmod(0o700)
     assert (town.first / "clean").exists()
-    assert not ended_well(project.named_project(stage.root))
+    assert not ended_well(project_location.named_project(stage.root))
     asked = SimpleNamespace(
         door=SimpleNamespace(directory=town.first), roster=SimpleNamespace(paths=Paths(stage.root))
     )
@@ -405,7 +406,7 @@ def test_gc_and_doctor_know_both_places_and_touch_nothing_of_the_squatter(town):
     shutil.chown(theirs, STRANGER)
     found = json.loads(stage.cli("doctor", "--json").stdout)["findings"]
     assert any("1 run directories of other projects" in one["message"] for one in found)
-    place = project.named_project(stage.root)
+    place = project_location.named_project(stage.root)
     assert [row["name"] for row in rundirs.collect(place, 0.0, apply=True)] == [str(ours)]
     assert not ours.exists() and (theirs / "lock").exists()
     # And the one in use is looked over from either place.
@@ -417,9 +418,9 @@ def test_gc_and_doctor_know_both_places_and_touch_nothing_of_the_squatter(town):
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.parametrize("where", ["first", "second", "stale word", "stale socket"])
 def test_the_plugin_of_opencode_finds_the_daemon_in_either(town, where):
-    project.run_dir(town.stage.root)
+    project_location.run_dir(town.stage.root)
     town.first.parent.chmod(0o755)
-    project.run_dir(town.stage.root)
+    project_location.run_dir(town.stage.root)
     town.first.parent.chmod(0o700)
     lock = town.stage.root / ".agents" / "lock"
     place = town.first if where in ("first", "stale word") else town.second

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.requests import ID_BITS, MAX_DEPTH, MAX_DIGITS, MAX_ID
+from orchestrator.edge.request_limits import ID_BITS, MAX_DEPTH, MAX_DIGITS, MAX_ID
 from tests.stage import BOUND_S, until
 
 COUNT = itertools.count(1)

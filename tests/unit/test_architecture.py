@@ -19,38 +19,32 @@ LAYERS = {
     "config_keys": {"engines", "trust"},
     "config": {"base", "config_keys", "trust"},
     "roles": {"base", "core", "engines", "trust"},
-    "project": {"trust"},
-    "store": {"base", "trust"},
-    "squad": {"base", "config_keys", "core", "engines", "project", "roles", "store", "trust"},
-    "term": {"base", "core"},
-    "team": {"base", "config", "config_keys", "core", "engines", "project", "roles", "store", "term", "trust"},
+    "edge": {"trust"},
+    "journal": {"base", "trust"},
+    "squad": {"base", "config_keys", "core", "edge", "engines", "journal", "roles", "trust"},
+    "tmux": {"base", "core"},
+    "team": {"base", "config", "config_keys", "core", "edge", "engines", "journal", "roles", "tmux", "trust"},
     "acting": {"base", "config", "roles", "squad", "team", "trust"},
-    "gsd": {"base", "core", "project", "store"},
-    "reach": {"project"},
+    "gsd": {"base", "core", "edge", "journal"},
     "config_watch": {"base", "config", "trust"},
-    "wire": set(),
-    "requests": {"wire"},
-    "spawn": {"base", "store", "trust"},
-    "server": {"acting", "base", "config", "config_keys", "config_watch", "core", "engines", "gsd", "project", "reach", "requests", "roles", "spawn", "squad", "store", "team", "trust", "wire"},
-    "setup": {"base", "project"},
+    "spawn": {"base", "journal", "trust"},
+    "server": {"acting", "base", "config", "config_keys", "config_watch", "core", "edge", "engines", "gsd", "journal", "roles", "spawn", "squad", "team", "trust"},
+    "setup": {"base", "edge"},
     "worker_task_file": set(),
     "worker_command": {"trust", "worker_task_file"},
-    "worker_link": {"project", "wire"},
+    "worker_link": {"edge"},
     "worker": {"base", "trust", "worker_command", "worker_link", "worker_task_file"},
-    "cli": {"acting", "base", "config", "config_keys", "engines", "gsd", "project", "reach", "roles", "server", "setup", "spawn", "team", "term", "trust", "worker"},
+    "cli": {"acting", "base", "config", "config_keys", "edge", "engines", "gsd", "roles", "server", "setup", "spawn", "team", "tmux", "trust", "worker"},
     "hook": set(),
-    "launch": {"trust"},
-    "relay": {"project", "reach", "requests", "wire"},
-    "show": set(),
-    "__main__": {"cli", "gsd", "hook", "launch", "relay", "server", "show", "worker"},
+    "__main__": {"cli", "edge", "gsd", "hook", "server", "worker"},
 }  # fmt: skip
 
 # The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
 WIRING = {
-    ("orchestrator.server.daemon", "store"),
-    ("orchestrator.cli.doctor", "store"),
-    ("orchestrator.cli.doctor_stale", "term"),
-    ("orchestrator.cli.doctor_live", "term"),
+    ("orchestrator.server.daemon", "journal"),
+    ("orchestrator.cli.doctor", "journal"),
+    ("orchestrator.cli.doctor_stale", "tmux"),
+    ("orchestrator.cli.doctor_live", "tmux"),
 }
 PURE = {"core", "engines"}
 IMPURE = {
@@ -58,12 +52,12 @@ IMPURE = {
     "socket", "sqlite3", "subprocess", "threading", "time", "uuid", "libtmux", "mcp", "structlog", "watchfiles",
 }  # fmt: skip
 OWNERS = {
-    "libtmux": {"term"},
+    "libtmux": {"tmux"},
     "mcp": {"server", "cli"},
     "watchfiles": {"config_watch", "roles", "gsd"},
-    "sqlite3": {"spawn", "gsd", "store"},
+    "sqlite3": {"spawn", "gsd", "journal"},
     "typer": {"cli"},
-    "filelock": {"gsd", "store", "team"},
+    "filelock": {"gsd", "journal", "team"},
     "yaml": {"roles", "gsd"},
     "rich": {"cli"},
     "httpx2": {"spawn"},
@@ -164,7 +158,11 @@ def test_the_packages_of_gsd_import_in_one_direction(package):
 
 
 @pytest.mark.parametrize(
-    "module", [f"orchestrator.{name}" for name in ("relay", "launch", "show", "hook", "project")]
+    "module",
+    [
+        f"orchestrator.{name}"
+        for name in ("hook", "edge.relay", "edge.launch_stub", "edge.member_viewer", "edge.project_location")
+    ],
 )
 def test_what_a_cli_starts_imports_the_standard_library_only(module):
     foreign = {
@@ -193,7 +191,7 @@ def reach(module):
 
 def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
     reached = reach("orchestrator.server.agent_tools") | reach("orchestrator.server.agent_queries")
-    assert not {m for m in reached if m.startswith("orchestrator.term")}
+    assert not {m for m in reached if m.startswith("orchestrator.tmux")}
     assert not reached & {
         "orchestrator.team.agents", "orchestrator.team.creating", "orchestrator.team.supervisor",
         "orchestrator.team.windows", "orchestrator.team.places", "orchestrator.team.ending",
@@ -237,11 +235,11 @@ def test_names_are_those_of_the_glossary():
 
 
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
-    """Everything that waits, waits in clock.wait_until; relay, launch and show have a loop of their own."""
+    """Everything that waits, waits in clock.wait_until; relay, launch stub and member viewer have a loop of their own."""
     allowed = {
-        "orchestrator.relay",
-        "orchestrator.launch",
-        "orchestrator.show",
+        "orchestrator.edge.relay",
+        "orchestrator.edge.launch_stub",
+        "orchestrator.edge.member_viewer",
         "orchestrator.worker",
         "orchestrator.worker_link",
         "orchestrator.cli",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.cache import WAL_BYTES, BrokenCache, Cache, Item, discard
+from orchestrator.journal.cache import WAL_BYTES, BrokenCache, Cache, Item, discard
 from orchestrator.trust.identity import Identity
 from orchestrator.trust.seals import Seal
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from orchestrator import project
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest
 from orchestrator.cli import agents, app, facts, output, tasks
+from orchestrator.edge import project_location
 from orchestrator.trust import launched
 from orchestrator.trust.origin import UNKNOWN
 
@@ -89,7 +89,7 @@ def test_with_json_an_error_is_one_object_on_stdout(monkeypatch, capsys) -> None
 @pytest.mark.parametrize(
     ("error", "code", "status"),
     [
-        (project.RunDirUnsafe("open to others"), "run_dir_unsafe", 5),
+        (project_location.RunDirUnsafe("open to others"), "run_dir_unsafe", 5),
         (PermissionError(13, "Permission denied", "/x"), "io_failed", 5),
         (RuntimeError("a bug"), "internal", 70), (RecursionError(), "internal", 70),
     ],
@@ -104,7 +104,7 @@ def test_a_bug_shows_where_its_traceback_is_and_no_traceback(monkeypatch, capsys
     failing(monkeypatch, RuntimeError("a bug"))
     assert app.main(["doctor"]) == 70
     out, err = capsys.readouterr()
-    log = project.run_dir(tmp_path / "p") / project.LOG
+    log = project_location.run_dir(tmp_path / "p") / project_location.LOG
     assert "Traceback" not in out + err
     assert str(log) in err
     assert "RuntimeError: a bug" in log.read_text()
@@ -154,7 +154,7 @@ def test_every_command_has_help_with_an_example_and_json(line, capsys) -> None:
 
 def test_help_and_version_need_no_project_and_no_arguments_show_help(capsys) -> None:
     assert app.main(["-V"]) == app.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"orchestrator {project.version()}\n" * 2
+    assert capsys.readouterr().out == f"orchestrator {project_location.version()}\n" * 2
     assert app.main([]) == 0
     shown = capsys.readouterr().out
     assert all(f"\n  {line[0]} " in shown for line in COMMANDS)
@@ -187,7 +187,7 @@ def test_a_process_of_unknown_origin_changes_no_team_and_may_play_the_demo(line,
 
 
 @pytest.mark.parametrize(
-    ("mark", "who"), [("ORCHESTRATOR_AGENT_ID", "agent x"), (project.MEMBER_ENV, "squad member x")]
+    ("mark", "who"), [("ORCHESTRATOR_AGENT_ID", "agent x"), (project_location.MEMBER_ENV, "squad member x")]
 )
 def test_the_refusal_names_whether_it_is_an_agent_or_a_squad_member(mark, who, monkeypatch, capsys) -> None:
     monkeypatch.setenv(mark, "x")
@@ -271,7 +271,7 @@ def test_a_daemon_that_hangs_is_ended_by_the_lock_it_holds_and_nobody_else_is(
 
     monkeypatch.setattr(daemon, "KILL_S", 0.5)
     monkeypatch.setattr(daemon, "_signal", signaled)
-    lock = project.run_dir(tmp_path / "p") / project.LOCK
+    lock = project_location.run_dir(tmp_path / "p") / project_location.LOCK
     # As in life: one process takes the lock, its heir holds it, and a bystander has the file open.
     fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -300,11 +300,11 @@ def test_config_show_names_value_source_and_what_is_per_connection(tmp_path, mon
     found = json.loads(capsys.readouterr().out)
     assert found["keys"]["overflow"]["source"] == "environment ORCHESTRATOR_OVERFLOW"
     assert (found["keys"]["border"]["value"], found["keys"]["border"]["source"]) == (False, "flag --set border")
-    assert [row["name"] for row in found["per_connection"]] == list(project.PER_CONNECTION)
+    assert [row["name"] for row in found["per_connection"]] == list(project_location.PER_CONNECTION)
     assert app.main(["config", "show"]) == 0
     shown = capsys.readouterr().out
     assert "env block" in shown
-    assert all(name in shown for name in project.PER_CONNECTION)
+    assert all(name in shown for name in project_location.PER_CONNECTION)
 
 
 def test_config_show_refuses_a_bad_file_by_name(tmp_path, capsys) -> None:

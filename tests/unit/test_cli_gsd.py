@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from orchestrator import project
 from orchestrator.cli import app, gsd, gsd_index, gsd_told, output, steps
+from orchestrator.edge import project_location
 from orchestrator.gsd import intelligence
 from orchestrator.gsd.graph.protocol import Located, Node, Reached
 from orchestrator.gsd.index import indexing
@@ -559,5 +559,5 @@ def test_index_is_refused_inside_an_agent(root, indexed, monkeypatch, capsys):
     monkeypatch.setenv("ORCHESTRATOR_AGENT_ID", "a")
     assert told(capsys, "index", status=2)["error"]["code"] == "not_for_agents"
     assert indexed == []
-    assert project.find_project(root).root == root
+    assert project_location.find_project(root).root == root
     assert gsd_index.STEP_S > 0

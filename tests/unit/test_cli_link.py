@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project, reach
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
 from orchestrator.cli import link as links
 from orchestrator.cli.link import Link, error_from, marker
-from orchestrator.project import Project
+from orchestrator.edge import daemon_connection, project_location
+from orchestrator.edge.project_location import Project
 
 Answer = Callable[[dict], list[dict]]
 DIE = {"die": True}
@@ -29,7 +29,7 @@ class FakeDaemon:
         self.asked: list[list[dict]] = []
         self._answers, self._hello = answers, hello
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(marker(place, project.SOCKET)))
+        self._listener.bind(str(marker(place, project_location.SOCKET)))
         self._listener.listen(8)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -83,12 +83,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     base = tmp_path / "run"
     base.mkdir(mode=0o700)
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(base))
-    for name in (*project.AGENT_ENV, "ORCHESTRATOR_PROJECT"):
+    for name in (*project_location.AGENT_ENV, "ORCHESTRATOR_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(links, "RETURN_S", 60.0)  # the fake daemon is a thread that a busy machine may keep waiting
     root = tmp_path / "p"
     (root / ".git").mkdir(parents=True)
-    return project.named_project(root)
+    return project_location.named_project(root)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None
     assert (hello["kind"], hello["toolsets"], hello["proto"]) == (
         "cli",
         ["team", "squad", "smartspawn"],
-        project.PROTO,
+        project_location.PROTO,
     )
     assert (hello["tmux"], hello["tmux_pane"], hello["project"]) == ("/tmp/x,1,0", "%7", str(place.root))
     assert os.getppid() in hello["pids"]
@@ -204,21 +204,23 @@ def test_a_refusal_that_names_no_request_ends_the_wait(place, daemon) -> None:
 
 
 def test_a_reader_never_starts_a_daemon(place, monkeypatch) -> None:
-    monkeypatch.setattr(reach, "try_start", lambda *_: pytest.fail("a daemon was started"))
+    monkeypatch.setattr(daemon_connection, "try_start", lambda *_: pytest.fail("a daemon was started"))
     with pytest.raises(NotReady) as caught:
         Link(place, start=False)
     assert caught.value.code == "daemon_down"
 
 
 def test_a_caller_starts_a_daemon_where_none_runs(place, daemon, monkeypatch) -> None:
-    monkeypatch.setattr(reach, "try_start", lambda *_: bool(daemon(lambda message: result(message, ok=True))))
+    monkeypatch.setattr(
+        daemon_connection, "try_start", lambda *_: bool(daemon(lambda message: result(message, ok=True)))
+    )
     with Link(place, start=True) as link:
         assert link.tool("agent_list", {}) == {"ok": True}
 
 
 def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
-    monkeypatch.setattr(reach, "try_start", lambda *_: pytest.fail("a daemon was started"))
-    marker(place, project.STOPPED).touch()
+    monkeypatch.setattr(daemon_connection, "try_start", lambda *_: pytest.fail("a daemon was started"))
+    marker(place, project_location.STOPPED).touch()
     with pytest.raises(NotReady) as caught:
         Link(place, start=True)
     assert caught.value.code == "daemon_stopped"
@@ -226,9 +228,9 @@ def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
 
 def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> None:
     error = {"kind": "BadRequest", "code": "bad_config", "message": "m", "next_step": "n", "key": "k"}
-    marker(place, project.FAILED).write_text(json.dumps(error))
+    marker(place, project_location.FAILED).write_text(json.dumps(error))
     tried: list[object] = []
-    monkeypatch.setattr(reach, "try_start", lambda *given: bool(tried.append(given)))
+    monkeypatch.setattr(daemon_connection, "try_start", lambda *given: bool(tried.append(given)))
     with pytest.raises(BadRequest) as caught:
         Link(place, start=True)
     assert caught.value.as_dict() == error
@@ -237,10 +239,10 @@ def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> Non
 
 def test_a_daemon_that_never_comes_up_ends_the_wait_with_the_log(place, monkeypatch) -> None:
     monkeypatch.setattr(links, "START_S", 0.0)
-    monkeypatch.setattr(reach, "try_start", lambda *_: False)
+    monkeypatch.setattr(daemon_connection, "try_start", lambda *_: False)
     with pytest.raises(Environment) as caught:
         Link(place, start=True)
-    assert str(marker(place, project.LOG)) in caught.value.next_step
+    assert str(marker(place, project_location.LOG)) in caught.value.next_step
 
 
 def test_the_home_directory_gets_no_daemon(tmp_path, place) -> None:

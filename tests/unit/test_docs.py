@@ -13,13 +13,13 @@ from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config_keys import KEYS, Config, env_name
 from orchestrator.core import records
+from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import uris
-from orchestrator.project import PER_CONNECTION, VERSION
+from orchestrator.journal.log_lines import encode
 from orchestrator.server import gsd_prompts
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
-from orchestrator.store.lines import encode
 from orchestrator.team.teamfile import TeamFile
 from orchestrator.worker_command import read_payload
 from tools import docs

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import project
 from orchestrator.cli import app, doctor_clis, doctor_stale
+from orchestrator.edge import project_location
 from orchestrator.engines.table import ENGINES
 from orchestrator.setup.entries import CLIS
 
@@ -160,7 +160,7 @@ def test_a_launch_file_open_to_others_is_bad(tmp_path, capsys):
 
 def test_leftovers_of_crashes_are_told_and_left(tmp_path, capsys):
     assert of(findings(capsys), "leftovers")[0]["message"] == "none"
-    here = project.run_dir(tmp_path / "p")
+    here = project_location.run_dir(tmp_path / "p")
     other = here.parent / "0123456789abcdef"
     other.mkdir(mode=0o700)
     live = here.parent / "fedcba9876543210"
@@ -202,7 +202,9 @@ def test_a_pane_whose_agent_has_ended_is_told_and_one_that_lives_is_not(tmp_path
     rows = [{"agent_id": "lives", "status": "unknown"}, {"agent_id": "over", "status": "deleted"}]
     monkeypatch.setattr("orchestrator.team.reading.runs", lambda _: [{"run_id": "run-1", "tmux_socket": str(sock)}])
     monkeypatch.setattr("orchestrator.team.reading.agents", lambda _: rows)
-    monkeypatch.setattr("orchestrator.term.panes.list_tagged", lambda _: shown)
-    told = [one for one in doctor_stale.leftovers(project.find_project(tmp_path / "p")) if "pane" in one.message]
+    monkeypatch.setattr("orchestrator.tmux.panes.list_tagged", lambda _: shown)
+    told = [
+        one for one in doctor_stale.leftovers(project_location.find_project(tmp_path / "p")) if "pane" in one.message
+    ]
     assert [one.message.split()[1] for one in told] == ["%2"]
     assert f"tmux -S {sock} kill-pane -t %2" in told[0].next_step

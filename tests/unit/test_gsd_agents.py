@@ -16,7 +16,7 @@ from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.toolsets import GSD, READ_ONLY, tools_of
 from orchestrator.engines import claude, codex, gemini, opencode
 from orchestrator.engines.table import ENGINES
-from orchestrator.store.reading import read_all
+from orchestrator.journal.log_reader import read_all
 from tests import launch
 from tests.desk import Desk
 

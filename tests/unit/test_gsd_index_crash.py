@@ -19,7 +19,7 @@ from pathlib import Path
 from orchestrator.gsd.index import indexing
 from orchestrator.gsd.index import writing as index_writing
 from orchestrator.store import files
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.syscalls import SysIO
 
 def step(name):
     print(name, flush=True)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import hook, project
+from orchestrator import hook
+from orchestrator.edge import project_location
 from orchestrator.trust import state_dir
 from tests.hooks import HOOK, Hook, stop
 from tests.stage import BOUND_S, until
@@ -57,7 +58,7 @@ class Door:
     def place(self):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ORCHESTRATOR_RUN_BASE", str(self.base))
-            return project.run_dir(self.root)
+            return project_location.run_dir(self.root)
 
     def listen(self, *answers, close=False):
         """Answer each connection's lines with these; None keeps it waiting."""
@@ -386,27 +387,27 @@ def test_a_master_finds_the_daemon_above_its_directory_and_of_the_main_tree_of_a
     door.listen(None)
     for cwd in (deep, tree / "src"):
         assert hook.project_of(str(cwd)) == os.path.realpath(door.root), cwd
-    assert hook.main_tree(str(tree)) == str(project.find_project(tree).root)
+    assert hook.main_tree(str(tree)) == str(project_location.find_project(tree).root)
     assert hook.project_of("/") is None
 
 
 def test_its_run_directory_and_names_are_the_projects(door, monkeypatch):
     monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(door.base))
     assert hook.run_dirs(str(door.root)) == []  # it makes nothing
-    project.run_dir(door.root)
+    project_location.run_dir(door.root)
     assert hook.run_dirs(str(door.root)) == [str(door.place)]
     assert hook.state_dir() == str(state_dir.state_dir())
     monkeypatch.delenv("ORCHESTRATOR_STATE_DIR")
     assert hook.state_dir() == str(state_dir.state_dir())
-    assert project.PROTO == hook.PROTO
-    assert (hook.AGENT_ID, hook.AGENT_EPOCH, hook.AGENT_SECRET) == project.AGENT_ENV
-    assert project.hook_command() == HOOK
-    assert project.SOCKET == "socket"
+    assert project_location.PROTO == hook.PROTO
+    assert (hook.AGENT_ID, hook.AGENT_EPOCH, hook.AGENT_SECRET) == project_location.AGENT_ENV
+    assert project_location.hook_command() == HOOK
+    assert project_location.SOCKET == "socket"
     for agent_id in ("a", "builder-2"):
-        assert hook.agent_socket(agent_id) == project.agent_socket(agent_id)
-        assert project.AGENT_SOCKET.fullmatch(project.agent_socket(agent_id))
-        assert len(project.agent_socket(agent_id)) <= len(project.SOCKET), "its path is as short"
-    assert project.STOPPED == "stopped"
+        assert hook.agent_socket(agent_id) == project_location.agent_socket(agent_id)
+        assert project_location.AGENT_SOCKET.fullmatch(project_location.agent_socket(agent_id))
+        assert len(project_location.agent_socket(agent_id)) <= len(project_location.SOCKET), "its path is as short"
+    assert project_location.STOPPED == "stopped"
 
 
 def test_the_command_of_the_package_does_the_same(door):

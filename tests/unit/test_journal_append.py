@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.store.journal import Journal, Syncer, read_all
+from orchestrator.journal.log import Journal, Syncer, read_all
 from tests.disk import EDQUOT, EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 from tests.team import FakeClock, settle
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.store.journal import Journal, Mark, Syncer, WrongMark, read_all
+from orchestrator.journal.log import Journal, Mark, Syncer, WrongMark, read_all
 from tests.disk import EIO, TYPES, FaultyIO, HeldSyncer, record
 
 SMALL = 2000  # bytes of a segment: about 16 records of the tests

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.store.journal import TAIL_BYTES, Journal, Syncer, read_all
-from orchestrator.store.lines import encode
+from orchestrator.journal.log import TAIL_BYTES, Journal, Syncer, read_all
+from orchestrator.journal.log_lines import encode
 from tests.disk import EIO, TYPES, FaultyIO, record
 
 

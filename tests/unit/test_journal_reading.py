@@ -7,8 +7,8 @@ import random
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.store.journal import Journal, Syncer
-from orchestrator.store.segments import log_files
+from orchestrator.journal.log import Journal, Syncer
+from orchestrator.journal.segments import log_files
 from tests.disk import EIO, TYPES, FaultyIO, record
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.store.journal import Journal, Syncer, read_all
-from orchestrator.store.reading import page, place
-from orchestrator.store.segments import log_exists, log_files, sealed, sealed_path
+from orchestrator.journal.log import Journal, Syncer, read_all
+from orchestrator.journal.log_reader import page, place
+from orchestrator.journal.segments import log_exists, log_files, sealed, sealed_path
 from tests.disk import EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 
 EACCES = errno.EACCES

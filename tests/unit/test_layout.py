@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.term.layout import Carved, Cell, Limits, NoRoom, carve, checksum, parse, render
+from orchestrator.tmux.window_layout import Carved, Cell, Limits, NoRoom, carve, checksum, parse, render
 
 LIMITS = Limits()
 TWO_COLUMNS = "4c71,220x60,0,0{55x60,0,0,3,54x60,56,0,0,109x60,111,0[109x30,111,0,1,109x29,111,31,2]}"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Conflict, Environment
-from orchestrator.store import claim as claiming
-from orchestrator.store.claim import claim
-from orchestrator.store.files import Paths
+from orchestrator.journal import project_lock as claiming
+from orchestrator.journal.project_files import Paths
+from orchestrator.journal.project_lock import claim
 from orchestrator.trust import lock_word
 
 BOUND_S = 30.0
@@ -42,8 +42,8 @@ def test_the_word_is_there_as_long_as_the_lock_is_held(paths, lock):
 
 def test_the_word_goes_with_a_process_that_is_killed(paths, lock):
     program = (
-        "import sys; from pathlib import Path; from orchestrator.store.claim import claim;"
-        "from orchestrator.store.files import Paths;"
+        "import sys; from pathlib import Path; from orchestrator.journal.project_lock import claim;"
+        "from orchestrator.journal.project_files import Paths;"
         "held = claim(Paths(Path(sys.argv[1])), 'state'); print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

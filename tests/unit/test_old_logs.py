@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.core import records, state
-from orchestrator.store.reading import read_all
+from orchestrator.journal.log_reader import read_all
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
 

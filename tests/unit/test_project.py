@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project
 from orchestrator.base import errors
-from orchestrator.project import Project, RunDirUnsafe, find_project, main_tree, named_project, run_dir
-from orchestrator.store.claim import claim
-from orchestrator.store.files import Paths
+from orchestrator.edge import project_location
+from orchestrator.edge.project_location import Project, RunDirUnsafe, find_project, main_tree, named_project, run_dir
+from orchestrator.journal.project_files import Paths
+from orchestrator.journal.project_lock import claim
 from orchestrator.trust import lock_word
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,8 +246,8 @@ def test_a_run_directory_open_to_others_is_not_used_but_the_one_in_the_state_dir
     own = run_dir(home / "a")
     (own.parent if level == "base" else own).chmod(mode)
     assert run_dir(home / "a") == state / "run" / own.name
-    assert "open to others" in project.trouble_of_first(home / "a")
-    assert project.run_dirs(home / "a") == [state / "run" / own.name]
+    assert "open to others" in project_location.trouble_of_first(home / "a")
+    assert project_location.run_dirs(home / "a") == [state / "run" / own.name]
 
 
 @pytest.mark.parametrize("what", ["link", "file"])
@@ -281,7 +281,7 @@ def test_where_neither_can_be_used_both_reasons_are_told(home, monkeypatch, stat
 
 
 def test_its_next_step_is_one_for_the_relay_and_the_table():
-    assert errors.CODES["run_dir_unsafe"][2] == project.RUN_DIR_STEP
+    assert errors.CODES["run_dir_unsafe"][2] == project_location.RUN_DIR_STEP
 
 
 def test_a_socket_path_too_long_for_the_system_is_refused_before_it_fails(home, monkeypatch, state):
@@ -380,9 +380,9 @@ def test_a_second_that_a_daemon_holds_is_used_without_a_word(team, state):
 
 def test_a_stop_in_the_second_holds_when_the_first_is_usable_again(team, state):
     first = run_dir(team)
-    (state / "run" / first.name / project.STOPPED).touch()
+    (state / "run" / first.name / project_location.STOPPED).touch()
     assert run_dir(team) == state / "run" / first.name
-    (state / "run" / first.name / project.STOPPED).unlink()
+    (state / "run" / first.name / project_location.STOPPED).unlink()
     assert run_dir(team) == first
 
 
@@ -394,11 +394,11 @@ def test_a_user_without_a_home_directory_uses_the_first(home, monkeypatch):
     def unknown(_):
         raise KeyError
 
-    monkeypatch.setattr(project.state_dir.pwd, "getpwuid", unknown)
-    monkeypatch.setattr(project, "_bases", {})
+    monkeypatch.setattr(project_location.state_dir.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(project_location, "_bases", {})
     assert run_dir(home / "a").parent == home / "r"
-    assert project.run_dirs(home / "a") == [run_dir(home / "a")]
-    assert project.run_bases() == [home / "r"]
+    assert project_location.run_dirs(home / "a") == [run_dir(home / "a")]
+    assert project_location.run_bases() == [home / "r"]
     (home / "r").chmod(0o777)
     with pytest.raises(RunDirUnsafe, match="no home directory"):
         run_dir(home / "a")
@@ -444,13 +444,13 @@ def test_another_user_cannot_use_or_make_our_run_directory(tmp_path):
 
 
 def test_our_own_processes_never_import_a_folder_of_the_working_directory(tmp_path):
-    assert project.own_command("x", "y") == [sys.executable, "-P", "-m", "orchestrator", "x", "y"]
+    assert project_location.own_command("x", "y") == [sys.executable, "-P", "-m", "orchestrator", "x", "y"]
     make(tmp_path, "orchestrator")
     (tmp_path / "orchestrator" / "__init__.py").write_text("raise SystemExit('wrong package')")
-    done = subprocess.run(project.own_command("mcp", "--help"), cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(project_location.own_command("mcp", "--help"), cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.startswith("Usage: orchestrator mcp")
 
 
 def test_the_version_constant_is_the_distributions():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert declared == project.VERSION == project.version()
+    assert declared == project_location.VERSION == project_location.version()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import requests as judging
-from orchestrator.requests import (
+from orchestrator.edge import request_limits as judging
+from orchestrator.edge.request_limits import (
     ID_BITS,
     MAX_DEPTH,
     MAX_DIGITS,
@@ -20,9 +20,9 @@ from orchestrator.requests import (
     read_client,
     read_cut,
 )
+from orchestrator.edge.wire_format import KEPT, Lines
 from orchestrator.server.messages import read, written
 from orchestrator.server.traffic import MAX_LINE as DAEMON_MAX_LINE
-from orchestrator.wire import KEPT, Lines
 
 JUDGES = [read_client, read]
 

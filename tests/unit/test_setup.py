@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import project
 from orchestrator.cli import app, doctor_clis
+from orchestrator.edge import project_location
 from orchestrator.setup import change, entries, files, jsonc, logins, places, registration
 from orchestrator.setup.entries import CLIS
 
@@ -86,7 +86,7 @@ def test_codex_gets_seconds_and_the_variables_that_it_would_strip(capsys):
     entry = data_of("codex")["mcp_servers"]["orchestrator"]
     assert [entry["command"], *entry["args"]] == TOLD
     assert (entry["startup_timeout_sec"], entry["tool_timeout_sec"]) == (60, 600)
-    assert {"TMUX", "TMUX_PANE", *project.PER_CONNECTION} <= set(entry["env_vars"])
+    assert {"TMUX", "TMUX_PANE", *project_location.PER_CONNECTION} <= set(entry["env_vars"])
 
 
 @pytest.mark.parametrize("cli", NAMES)
@@ -141,7 +141,7 @@ def test_hooks_are_a_constant_command_beside_the_users_own(cli, home, capsys):
     run(capsys, cli, "--hooks")
     found = (tomllib.loads if cli == "codex" else json.loads)(path.read_text())["hooks"]
     assert found[event][0] == own
-    program, flag, file = project.hook_command()
+    program, flag, file = project_location.hook_command()
     line = f"test ! -f {file} || exec {program} {flag} {file}"
     for name, limit in HOOKS[cli].items():
         [hook] = found[name][-1]["hooks"]
@@ -322,7 +322,7 @@ def test_a_comment_in_our_entry_is_a_change_of_the_user(capsys):
 def test_force_takes_our_hook_out_of_a_group_and_leaves_the_users_in_it(home, capsys):
     path = home / ".claude" / "settings.json"
     path.parent.mkdir()
-    hook = {"type": "command", "command": shlex.join(project.hook_command()), "timeout": 5}
+    hook = {"type": "command", "command": shlex.join(project_location.hook_command()), "timeout": 5}
     own = {"type": "command", "command": "mine"}
     path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [own, hook]}]}}))
     assert told(capsys, "claude", "--uninstall", status=3)["error"]["code"] == "entry_edited"

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from orchestrator import project, show
 from orchestrator.base.platform import processes
+from orchestrator.edge import member_viewer, project_location
 from tests.integration.tmux_server import until
 
 BOUND_S = 60
@@ -18,11 +18,11 @@ BOUND_S = 60
 class Screen:
     """A pane over bytes in memory, and one file that a test writes."""
 
-    def __init__(self, path, style=show.PLAIN):
+    def __init__(self, path, style=member_viewer.PLAIN):
         self.bytes = io.BytesIO()
-        self.pane = show.Pane(self.bytes)
+        self.pane = member_viewer.Pane(self.bytes)
         self.path = path
-        self.file = show.Growing(path, style)
+        self.file = member_viewer.Growing(path, style)
 
     def add(self, data):
         with self.path.open("ab") as file:
@@ -88,9 +88,9 @@ def test_who_is_far_behind_goes_on_with_the_end_and_says_so(screen):
         file.write(b"the end\n")
     printed = screen.look()
     said, _, rest = printed.partition("\n")
-    assert f"[{(1 << 30) + 8 - show.KEPT} bytes are not shown; all of it is in {screen.path}]" in said
+    assert f"[{(1 << 30) + 8 - member_viewer.KEPT} bytes are not shown; all of it is in {screen.path}]" in said
     assert printed.endswith("the end\n")
-    assert len(rest) <= show.KEPT + len(show.PLAIN)
+    assert len(rest) <= member_viewer.KEPT + len(member_viewer.PLAIN)
 
 
 def test_a_file_cut_short_is_read_from_its_beginning(screen):
@@ -110,7 +110,7 @@ def test_a_file_that_is_removed_is_shown_to_its_end(screen):
 
 
 def test_the_second_file_is_dim_and_does_not_run_into_an_unfinished_line(screen, tmp_path):
-    errors = show.Growing(tmp_path / "err", show.DIM)
+    errors = member_viewer.Growing(tmp_path / "err", member_viewer.DIM)
     (tmp_path / "err").write_bytes(b"warning\n")
     screen.add(b"no end")
     screen.look()
@@ -118,7 +118,7 @@ def test_the_second_file_is_dim_and_does_not_run_into_an_unfinished_line(screen,
     screen.add(b" yet\n")
     screen.look()
     told = screen.bytes.getvalue().decode()
-    assert told == f"no end\n{show.DIM}warning\n{show.PLAIN} yet\n"
+    assert told == f"no end\n{member_viewer.DIM}warning\n{member_viewer.PLAIN} yet\n"
 
 
 # -- the program ----------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Member:
     def show(self, began=None):
         asked = ["--pid", str(self.process.pid), "--start", str(began or self.began), str(self.out), str(self.err)]
         self.viewer = subprocess.Popen(
-            project.own_command("show", *asked), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            project_location.own_command("show", *asked), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
         )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -180,19 +180,28 @@ def test_it_ends_after_the_member_with_all_that_was_written_and_a_word_where_it_
     assert member.viewer.wait(BOUND_S) == 0
     member.reader.join(BOUND_S)
     *lines, said, rest = member.shown.decode().split("\n")
-    assert (lines[-1], rest) == (f"{show.PLAIN}last words without an end", "")
+    assert (lines[-1], rest) == (f"{member_viewer.PLAIN}last words without an end", "")
     assert str(member.out) in said
     assert f"'{member.err}'" in said
 
 
 def test_it_goes_on_for_what_outlives_the_member_until_that_falls_silent(screen, monkeypatch):
-    looks = iter([b"a\n", *[b""] * (show.LAST_LOOKS - 1), b"b\n", *[b""] * (show.LAST_LOOKS - 1), b"", b"never\n"])
+    looks = iter(
+        [
+            b"a\n",
+            *[b""] * (member_viewer.LAST_LOOKS - 1),
+            b"b\n",
+            *[b""] * (member_viewer.LAST_LOOKS - 1),
+            b"",
+            b"never\n",
+        ]
+    )
 
     class Time:
         sleep = staticmethod(lambda _: screen.add(next(looks)))
 
-    monkeypatch.setattr(show, "time", Time)
-    show.follow(os.getpid(), 1, [screen.file], screen.pane)
+    monkeypatch.setattr(member_viewer, "time", Time)
+    member_viewer.follow(os.getpid(), 1, [screen.file], screen.pane)
     assert screen.bytes.getvalue() == b"a\nb\n"
 
 
@@ -215,7 +224,7 @@ def test_a_terminal_that_is_gone_ends_it_without_a_word(member):
     member.out.write_bytes(b"x\n")
     asked = ["--pid", str(member.process.pid), "--start", str(member.began), str(member.out)]
     done = subprocess.run(
-        project.own_command("show", *asked), stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE,
+        project_location.own_command("show", *asked), stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE,
         timeout=BOUND_S, check=False,
     )  # fmt: skip
     os.close(write)

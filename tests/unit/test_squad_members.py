@@ -8,9 +8,9 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest
 from orchestrator.config_keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
+from orchestrator.journal.project_files import Paths
 from orchestrator.squad import records
 from orchestrator.squad.members import Squads
-from orchestrator.store.files import Paths
 from tests.team import FakeClock
 
 KEEP_S, UNREAD_S = 100.0, 1000.0

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.core.file_models import MemberFile, SquadFile
+from orchestrator.journal.project_files import Paths
 from orchestrator.squad import records
-from orchestrator.store.files import Paths
 
 SQUAD = "11111111-2222-3333-4444-555555555555"
 TEXT = "aé€🎉\0b" * 200

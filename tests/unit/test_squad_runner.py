@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.platform import processes
-from orchestrator.project import MEMBER_ENV
+from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import runner
 from orchestrator.squad.runner import Given, Outcome, Stop
 from orchestrator.squad.turns import Turns

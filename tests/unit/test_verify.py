@@ -12,7 +12,7 @@ from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
 from orchestrator.core import invariants, records
-from orchestrator.store.files import Paths
+from orchestrator.journal.project_files import Paths
 from orchestrator.team import tasks
 from orchestrator.team.verify import verify
 from tests.team import Team
@@ -709,8 +709,8 @@ def test_the_command_on_a_project_without_a_team_is_clean(here, capsys):
 
 
 def test_the_command_knows_a_daemon_by_its_locks_and_takes_none(here, capsys):
-    from orchestrator.store.claim import claim
-    from orchestrator.store.files import Paths
+    from orchestrator.journal.project_files import Paths
+    from orchestrator.journal.project_lock import claim
 
     here.told = here.digest()[:-1]
     here.write()

@@ -24,8 +24,8 @@ from orchestrator.gsd.index.store import Row
 from orchestrator.gsd.index.writing import Writing, writing
 from orchestrator.gsd.model import FileFacts, Trouble
 from orchestrator.gsd.sources import walk
-from orchestrator.store.files import failure
-from orchestrator.store.files import replace as replace_file
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.project_files import replace as replace_file
 
 RULES = 2
 """Raised whenever the same file would be read into something else than before: then all are read again."""

@@ -26,7 +26,7 @@ import orjson
 
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.gsd.model import FileFacts, Trouble
-from orchestrator.store.files import failure
+from orchestrator.journal.project_files import failure
 
 DIRECTORY = ".agents/gsd"
 STORE = f"{DIRECTORY}/index.db"

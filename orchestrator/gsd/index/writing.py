@@ -37,7 +37,7 @@ from orchestrator.gsd.index.store import (
     trouble_of,
 )
 from orchestrator.gsd.model import Trouble
-from orchestrator.store.files import IGNORE, confine, failure, make_dir, replace
+from orchestrator.journal.project_files import IGNORE, confine, failure, make_dir, replace
 
 USERS = ".planning"
 """Below a directory of this name nothing is written, by whatever way it is reached: hooks of GSD users heed it."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.project import (
+from orchestrator.edge.project_location import (
     AGENT_ENV,
     FAILED,
     INSTALL,

@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import tmux
-from orchestrator.term.layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
-from orchestrator.term.members import TAGGED as MEMBERS
-from orchestrator.term.members import NewMember
-from orchestrator.term.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
-from orchestrator.term.tmux import Socket, literal, source, start_words
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.member_tags import TAGGED as MEMBERS
+from orchestrator.tmux.member_tags import NewMember
+from orchestrator.tmux.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
+from orchestrator.tmux.tmux_server import Socket, literal, source, start_words
+from orchestrator.tmux.window_layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
 
 HOME = "@orchestrator_home"
 
@@ -56,7 +56,7 @@ def make_detached(
         if home is not None:
             return home
         try:
-            tmux.chain(socket, *create)
+            tmux_server.chain(socket, *create)
         except Environment as error:
             # Another caller was first, or a server that was just ending took the call: look again.
             if "duplicate session" not in error.message and not error.facts.get("server_gone"):
@@ -74,13 +74,13 @@ def end_detached(socket: Socket, name: str) -> None:
     home = find_detached(socket, name)
     if home is not None:
         then = source(["kill-pane", "-t", home.pane_id])
-        tmux.run(socket, "if-shell", "-F", "-t", home.pane_id, f"#{{{HOME}}}", then)
+        tmux_server.run(socket, "if-shell", "-F", "-t", home.pane_id, f"#{{{HOME}}}", then)
 
 
 def _home(socket: Socket, name: str) -> PaneInfo | None:
     layout = f"#{{?{HOME},1,0}} {INFO}"
     try:
-        lines = tmux.run(socket, "list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
+        lines = tmux_server.run(socket, "list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
     except Environment as error:
         if error.facts.get("server_gone") or error.facts.get("missing"):
             return None
@@ -194,7 +194,7 @@ def _split_after(socket: Socket, window_id: str, after: str, new: Wanted) -> str
         # Only then: -Z would zoom a window that is not.
         flags.append("-Z")
     command = ["split-window", "-d", *flags, "-t", after, "-P", "-F", "#{pane_id}"]
-    return tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+    return tmux_server.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
 
 
 def _adopt(socket: Socket, pane_id: str, team: _Team, new: Wanted) -> str:
@@ -221,7 +221,7 @@ def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence
         # No -a: inserting after the master's window would renumber the user's windows.
         command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", "#{pane_id}"]
         try:
-            pane_id = tmux.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+            pane_id = tmux_server.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
             outcome.append(_adopt(socket, pane_id, team, new))
         except Environment as error:
             outcome.append(error)
@@ -260,14 +260,14 @@ def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
             change.append(["resize-pane", "-Z", "-t", window_id])
         change.append(["display-message", "-p", "done"])
         then = " ; ".join(source(command) for command in change)
-        if tmux.run(socket, "if-shell", "-F", "-t", window_id, unchanged, then) == "done":
+        if tmux_server.run(socket, "if-shell", "-F", "-t", window_id, unchanged, then) == "done":
             return True
     return False
 
 
 def _window(socket: Socket, target: str) -> _Window:
     form = f"#{{window_id}} #{{pane_id}} #{{pane-border-status}} #{{window_zoomed_flag}} #{{window_layout}} {MEMBERS}"
-    lines = [line.split(" ") for line in tmux.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
+    lines = [line.split(" ") for line in tmux_server.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
     window_id, _, status, zoomed, layout, _ = lines[0]
     try:
         tree = parse(layout)

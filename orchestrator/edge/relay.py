@@ -18,10 +18,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.project import LOG, RUN_DIR_STEP, Project, RunDirUnsafe, find_project, named_project, run_dir
-from orchestrator.reach import connect, failure, held_by, hello, try_start
-from orchestrator.requests import BUSY, INVALID_REQUEST, MAX_LINE, Refused, read_client, read_cut
-from orchestrator.wire import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
+from orchestrator.edge.daemon_connection import connect, failure, held_by, hello, try_start
+from orchestrator.edge.project_location import (
+    LOG,
+    RUN_DIR_STEP,
+    Project,
+    RunDirUnsafe,
+    find_project,
+    named_project,
+    run_dir,
+)
+from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, MAX_LINE, Refused, read_client, read_cut
+from orchestrator.edge.wire_format import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
 
 __all__ = ["Relay", "connect", "main", "try_start"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.store.reading import OpenLog, last_records, opened
-from orchestrator.store.scan import LogFile, last_seq, seq_at
+from orchestrator.journal.file_scan import LogFile, last_seq, seq_at
+from orchestrator.journal.log_reader import OpenLog, last_records, opened
 
 
 class Mark(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import tmux
-from orchestrator.term.panes import AGENT, RUN, TAGGED
-from orchestrator.term.screens import Whose
-from orchestrator.term.tmux import Socket, literal, source
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.panes import AGENT, RUN, TAGGED
+from orchestrator.tmux.screen_capture import Whose
+from orchestrator.tmux.tmux_server import Socket, literal, source
 
 RETURN = "\r"
 
@@ -40,7 +40,7 @@ def _paste(socket: Socket, pane_id: str, whose: Whose, text: str, how: list[str]
     ]
     then = " ; ".join(source(command) for command in commands)
     try:
-        return tmux.run(socket, "if-shell", "-F", "-t", pane_id, _free(whose), then) == "done"
+        return tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, _free(whose), then) == "done"
     except Environment as error:
         if error.facts.get("server_gone") or error.facts.get("missing"):
             return False

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.store.files import Paths, failure, replace
-from orchestrator.store.lines import SEAL_BYTES, intact
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal.log_lines import SEAL_BYTES, intact
+from orchestrator.journal.project_files import Paths, failure, replace
+from orchestrator.journal.syscalls import REAL, SysIO
 
 
 def files_of(log: Path) -> list[Path]:

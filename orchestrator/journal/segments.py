@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal.syscalls import REAL, SysIO
 
 DIGITS = 12
 

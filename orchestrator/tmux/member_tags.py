@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import panes, tmux
-from orchestrator.term.tmux import Socket, literal
+from orchestrator.tmux import panes, tmux_server
+from orchestrator.tmux.tmux_server import Socket, literal
 
 MEMBER = "@orchestrator_member"
 # A condition for tmux: the pane is a member's.
@@ -60,7 +60,7 @@ def list_members(socket: Socket, window_id: str | None = None) -> list[MemberPan
     scope = ["-t", window_id] if window_id else ["-a"]
     form = f"#{{pane_id}} #{{window_id}} #{{{MEMBER}}}"
     try:
-        lines = tmux.run(socket, "list-panes", *scope, "-f", TAGGED, "-F", form).split("\n")
+        lines = tmux_server.run(socket, "list-panes", *scope, "-f", TAGGED, "-F", form).split("\n")
     except Environment as error:
         if error.facts.get("server_gone") or error.facts.get("missing"):
             return []

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Literal
 
-from orchestrator.wire import Cut
+from orchestrator.edge.wire_format import Cut
 
 MAX_LINE = 32 << 20
 """Bytes of one message. The daemon itself takes twice as much, so that it never ends a relay's connection for it."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.base.errors import Environment
-from orchestrator.store import segments
-from orchestrator.store.files import failure
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal import segments
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.syscalls import SysIO
 
 FLAGS = os.O_RDWR | os.O_NOFOLLOW
 CREATE = FLAGS | os.O_CREAT | os.O_EXCL

@@ -16,11 +16,19 @@ from os.path import samestat
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.store import segments
-from orchestrator.store.files import failure
-from orchestrator.store.lines import Record
-from orchestrator.store.scan import LogFile, last_lines, last_newline, last_seq, line_blocks, lines_after, seq_at
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal import segments
+from orchestrator.journal.file_scan import (
+    LogFile,
+    last_lines,
+    last_newline,
+    last_seq,
+    line_blocks,
+    lines_after,
+    seq_at,
+)
+from orchestrator.journal.log_lines import Record
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.trust.seals import Seal
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in the place of a log is not waited for

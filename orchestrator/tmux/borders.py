@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from orchestrator.base.errors import Environment
-from orchestrator.term import members, panes, tmux
-from orchestrator.term.tmux import Socket, source
+from orchestrator.tmux import member_tags, panes, tmux_server
+from orchestrator.tmux.tmux_server import Socket, source
 
 LINE = "@orchestrator_line"
 SAVED = "@orchestrator_saved"
@@ -23,7 +23,7 @@ BEFORE = "@orchestrator_border_before"
 STATUS = "pane-border-status"
 FORMAT = "pane-border-format"
 # An agent's pane or a member's.
-OURS = f"#{{||:{panes.TAGGED},{members.TAGGED}}}"
+OURS = f"#{{||:{panes.TAGGED},{member_tags.TAGGED}}}"
 # The user's own line stays on the user's panes; #{T:} expands it as tmux itself would.
 _FORMAT = f"#{{?{OURS},#{{{LINE}}},#{{T:{BEFORE}}}}}"
 
@@ -58,18 +58,20 @@ def _set_borders(socket: Socket, window_id: str) -> Saved:
         return stored
     own = _own_options(socket, window_id)
     saved: Saved = {STATUS: own.get(STATUS), FORMAT: own.get(FORMAT)}
-    status = tmux.run(socket, "show-options", "-wAv", "-t", window_id, STATUS)
-    shown = tmux.run(socket, "show-options", "-wAv", "-t", window_id, FORMAT) if status != "off" else ""
+    status = tmux_server.run(socket, "show-options", "-wAv", "-t", window_id, STATUS)
+    shown = tmux_server.run(socket, "show-options", "-wAv", "-t", window_id, FORMAT) if status != "off" else ""
     options = {SAVED: json.dumps(saved), BEFORE: shown, FORMAT: _FORMAT}
     if status == "off":
         options[STATUS] = "top"
-    tmux.chain(socket, *[["set-option", "-w", "-t", window_id, name, value] for name, value in options.items()])
+    tmux_server.chain(
+        socket, *[["set-option", "-w", "-t", window_id, name, value] for name, value in options.items()]
+    )
     return saved
 
 
 def saved_borders(socket: Socket, window_id: str) -> Saved | None:
     """What ``set_borders`` stored in the window; None if the window is as the user has it."""
-    text = tmux.run(socket, "show-options", "-wqv", "-t", window_id, SAVED)
+    text = tmux_server.run(socket, "show-options", "-wqv", "-t", window_id, SAVED)
     return dict(json.loads(text)) if text else None
 
 
@@ -92,7 +94,7 @@ def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -
                 commands.append(["set-option", "-wu", "-t", window_id, name])
             elif ours and value is not None:
                 commands.append(["set-option", "-w", "-t", window_id, name, value])
-        tmux.chain(socket, *commands)
+        tmux_server.chain(socket, *commands)
     except Environment as error:
         if not (error.facts.get("server_gone") or error.facts.get("missing")):
             raise
@@ -100,9 +102,11 @@ def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -
 
 def _own_options(socket: Socket, window_id: str) -> dict[str, str]:
     """The values of the two options where the window has its own, not the global ones."""
-    names = [line.split(" ", 1)[0] for line in tmux.run(socket, "show-options", "-w", "-t", window_id).split("\n")]
+    names = [
+        line.split(" ", 1)[0] for line in tmux_server.run(socket, "show-options", "-w", "-t", window_id).split("\n")
+    ]
     return {
-        name: tmux.run(socket, "show-options", "-wv", "-t", window_id, name)
+        name: tmux_server.run(socket, "show-options", "-wv", "-t", window_id, name)
         for name in (STATUS, FORMAT)
         if name in names
     }
@@ -120,8 +124,8 @@ def set_line(socket: Socket, lines: Mapping[str, str]) -> None:
         size += sum(len(word.encode()) + 1 for word in command)
         # tmux refuses invocations of 16 KiB and more.
         if batch and size > 12_000:
-            tmux.chain(socket, *batch)
+            tmux_server.chain(socket, *batch)
             batch, size = [], 0
         batch.append(command)
     if batch:
-        tmux.chain(socket, *batch)
+        tmux_server.chain(socket, *batch)

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from orchestrator.base.errors import Conflict, Environment
-from orchestrator.store.files import Paths, failure
+from orchestrator.journal.project_files import Paths, failure
 from orchestrator.trust import lock_word
 
 LOOKED_AT_S = 1.0  # a program that looks who holds the lock shares it for a moment

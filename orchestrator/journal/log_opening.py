@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.store import segments
-from orchestrator.store.files import failure
-from orchestrator.store.lines import Record
-from orchestrator.store.live import CREATE, FLAGS, Live
-from orchestrator.store.marks import START, Mark, WrongMark, check
-from orchestrator.store.reading import OpenLog, all_records
-from orchestrator.store.scan import LogFile, last_newline, seq_at
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal import segments
+from orchestrator.journal.file_scan import LogFile, last_newline, seq_at
+from orchestrator.journal.live_segment import CREATE, FLAGS, Live
+from orchestrator.journal.log_lines import Record
+from orchestrator.journal.log_reader import OpenLog, all_records
+from orchestrator.journal.positions import START, Mark, WrongMark, check
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.trust.seals import Seal
 
 # How much of the end of a log may be unsynced at once, and is written again after an unclean stop.

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from orchestrator.core.screens import Screen
-from orchestrator.term import tmux
-from orchestrator.term.panes import AGENT, RUN, TAGGED
-from orchestrator.term.tmux import Socket, source
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.panes import AGENT, RUN, TAGGED
+from orchestrator.tmux.tmux_server import Socket, source
 
 # Free text comes last.
 _FACTS = (
@@ -41,7 +41,7 @@ def look(socket: Socket, wanted: Mapping[str, Whose]) -> dict[str, Screen]:
     # What a program prints cannot be taken for a separator, because it cannot know this word.
     nonce = secrets.token_hex(12)
     for batch in _batches(wanted, nonce):
-        text = tmux.chain(socket, *batch)
+        text = tmux_server.chain(socket, *batch)
         for part in text.split(f"{nonce} ")[1:]:
             head, _, body = part.partition("\n")
             facts = _HEAD.fullmatch(head)
@@ -66,7 +66,7 @@ def look_at(socket: Socket, pane_id: str) -> Screen:
         pane_id,
         "#{pane_dead} #{pane_in_mode} #{cursor_x} #{cursor_y} t#{pane_title}",
     ]
-    text = tmux.chain(socket, facts, ["capture-pane", "-p", "-e", "-t", pane_id])
+    text = tmux_server.chain(socket, facts, ["capture-pane", "-p", "-e", "-t", pane_id])
     head, _, body = text.partition("\n")
     dead, mode, x, y, title = head.split(" ", 4)
     place = int(x or 0), int(y or 0)

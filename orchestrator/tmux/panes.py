@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform.processes import start_time
-from orchestrator.term import tmux
-from orchestrator.term.tmux import Socket, literal, source, start_words
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.tmux_server import Socket, literal, source, start_words
 
 AGENT = "@orchestrator_agent"
 RUN = "@orchestrator_run"
@@ -121,7 +121,7 @@ def list_panes(socket: Socket, window_id: str | None = None) -> list[PaneInfo]:
     """The panes of one window in window order, or of the whole server; each once. Raises as ``tmux.run``."""
     scope = ["-t", window_id] if window_id else ["-a"]
     found: dict[str, PaneInfo] = {}
-    for line in tmux.run(socket, "list-panes", *scope, "-F", INFO).split("\n"):
+    for line in tmux_server.run(socket, "list-panes", *scope, "-F", INFO).split("\n"):
         info = parse_info(line)
         # A window linked into several sessions is listed once for each.
         if info is not None:
@@ -131,7 +131,7 @@ def list_panes(socket: Socket, window_id: str | None = None) -> list[PaneInfo]:
 
 def pane(socket: Socket, pane_id: str) -> PaneInfo | None:
     """The pane as it is now, None if it is gone; raises as ``tmux.run``."""
-    info = parse_info(tmux.run(socket, "display-message", "-p", "-t", pane_id, INFO))
+    info = parse_info(tmux_server.run(socket, "display-message", "-p", "-t", pane_id, INFO))
     return info if info and info.pane_id == pane_id else None
 
 
@@ -160,14 +160,14 @@ def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) ->
 def set_tags(socket: Socket, pane_id: str, tags: Mapping[str, str]) -> None:
     """Mark the pane as ours by these options and make it stay when its process ends. Raises as ``tmux.run``."""
     options = {**tags, "remain-on-exit": "on"}
-    tmux.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
+    tmux_server.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
 def untag(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> None:
     """Let the pane go: it carries our tag no more and is the user's. Raises as ``tmux.run``."""
     options = (AGENT, RUN, EPOCH, "remain-on-exit")
     then = " ; ".join(source(["set-option", "-pu", "-t", pane_id, name]) for name in options)
-    tmux.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then)
+    tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then)
 
 
 def list_tagged(socket: Socket) -> list[TaggedPane]:
@@ -186,7 +186,7 @@ def list_tagged(socket: Socket) -> list[TaggedPane]:
 
 def _list_tagged(socket: Socket) -> list[tuple[int, TaggedPane]]:
     found: dict[str, tuple[int, TaggedPane]] = {}
-    for line in tmux.run(socket, "list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
+    for line in tmux_server.run(socket, "list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
         match = _TAGGED_LINE.fullmatch(line)
         if match is None:
             continue
@@ -212,7 +212,7 @@ def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
     """The untagged pane that was started with these words in a row: split, and not yet tagged when we died."""
     words = list(argv)
     listing = "#{pane_id} #{pane_start_command}"
-    for line in tmux.run(socket, "list-panes", "-a", "-f", UNTAGGED, "-F", listing).split("\n"):
+    for line in tmux_server.run(socket, "list-panes", "-a", "-f", UNTAGGED, "-F", listing).split("\n"):
         pane_id, _, command = line.partition(" ")
         try:
             started = shlex.split(command)
@@ -236,11 +236,11 @@ def kill_if(socket: Socket, pane_id: str, ours: str) -> bool:
     look = ["display-message", "-p", "-t", pane_id, "done #{window_zoomed_flag}#{pane_active} #{window_id}"]
     then = f"{source(look)} ; {source(['kill-pane', '-t', pane_id])}"
     try:
-        said = tmux.run(socket, "if-shell", "-F", "-t", pane_id, ours, then).split(" ")
+        said = tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, ours, then).split(" ")
         if said[1:2] == ["10"]:
             # tmux unzooms before it kills; the zoom was on another pane, and is the user's to keep.
             again = source(["resize-pane", "-Z", "-t", said[2]])
-            tmux.run(socket, "if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
+            tmux_server.run(socket, "if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
         return said[0] == "done"
     except Environment as error:
         if error.facts.get("server_gone") or error.facts.get("missing"):
@@ -260,7 +260,7 @@ def respawn(socket: Socket, pane_id: str, new: NewPane) -> bool:
         ["display-message", "-p", "done"],
     ]
     then = " ; ".join(source(command) for command in commands)
-    return tmux.run(socket, "if-shell", "-F", "-t", pane_id, guard, then) == "done"
+    return tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, guard, then) == "done"
 
 
 def _ours(agent_id: str, run_id: str) -> str:
@@ -277,9 +277,9 @@ def capture(socket: Socket, pane_id: str, lines: int) -> list[str]:
     ``tmux.run``, fact ``missing`` if the pane is gone.
     """
     look = ["capture-pane", "-p", "-t", pane_id, "-S", f"-{lines}"]
-    dead, _, text = tmux.chain(socket, ["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look).partition(
-        "\n"
-    )
+    dead, _, text = tmux_server.chain(
+        socket, ["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look
+    ).partition("\n")
     shown = _without_blank_end(text.split("\n"))
     if dead == "d1" and shown and shown[-1].startswith("Pane is dead"):
         shown = _without_blank_end(shown[:-1])

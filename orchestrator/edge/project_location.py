@@ -25,7 +25,7 @@ from orchestrator.trust.state_dir import StateDirUnsafe
 # the same number is served whatever the version.
 PROTO = 1
 VERSION = "0.1.0"  # equal to pyproject.toml's (a test compares): importlib.metadata would cost a relay 15 ms
-INSTALL = os.path.dirname(os.path.realpath(__file__))
+INSTALL = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 # Names inside a run directory.
 LOCK = "lock"  # held by the daemon for life: free means there is no daemon

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.store.files import failure
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.syscalls import REAL, SysIO
 
 
 def files_below(path: Path) -> Iterator[os.stat_result]:

@@ -17,16 +17,16 @@ from typing import Literal
 
 from orchestrator.base.clock import Clock, Signal, wait_until
 from orchestrator.base.errors import Environment
-from orchestrator.store.files import failure
-from orchestrator.store.lines import Record, encode
-from orchestrator.store.live import DIRECTORY
-from orchestrator.store.marks import START, Mark, WrongMark
-from orchestrator.store.opening import TAIL_BYTES, Found, Repair, open_log
-from orchestrator.store.reading import OpenLog, last_records, read_all, records_after
-from orchestrator.store.scan import LogFile
-from orchestrator.store.segments import torn
-from orchestrator.store.syncer import Syncer
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal.file_scan import LogFile
+from orchestrator.journal.live_segment import DIRECTORY
+from orchestrator.journal.log_lines import Record, encode
+from orchestrator.journal.log_opening import TAIL_BYTES, Found, Repair, open_log
+from orchestrator.journal.log_reader import OpenLog, last_records, read_all, records_after
+from orchestrator.journal.positions import START, Mark, WrongMark
+from orchestrator.journal.project_files import failure
+from orchestrator.journal.segments import torn
+from orchestrator.journal.syncer import Syncer
+from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.trust.seals import Seal
 
 __all__ = ["Journal", "Mark", "Record", "Repair", "Syncer", "WrongMark", "read_all"]

@@ -21,7 +21,7 @@ import orjson
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Corrupt, Environment, OrchestratorError
-from orchestrator.store.sysio import REAL, SysIO
+from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.state_dir import StateDirUnsafe
 

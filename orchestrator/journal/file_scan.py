@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.store.lines import HEAD_BYTES, SEQ_AT_START, Record, decode
-from orchestrator.store.sysio import SysIO
+from orchestrator.journal.log_lines import HEAD_BYTES, SEQ_AT_START, Record, decode
+from orchestrator.journal.syscalls import SysIO
 from orchestrator.trust.seals import Seal
 
 FOLD_BLOCK = 1 << 20
