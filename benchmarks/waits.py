@@ -21,7 +21,7 @@ SWITCH = """\
 import signal, sys
 if sys.orig_argv[-1:] != ["worker"] and "daemon" in sys.orig_argv:
     def switch(number, frame):
-        from orchestrator.server.turns import Turns
+        from orchestrator.protocol.wait_turns import Turns
         async def at_once(self):
             pass
         Turns.turn, Turns.other = getattr(Turns, "other", at_once), Turns.turn

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator import config
 from orchestrator.base.errors import BadRequest
+from orchestrator.config import sources
 from orchestrator.roles import catalogue
-from orchestrator.roles.files import printable
+from orchestrator.roles.role_files import printable
 from orchestrator.squad import settings, template
 from orchestrator.team import teamfile
 from orchestrator.trust.allowed import CONTENT_MAX, Allowed, name_of
@@ -81,7 +81,7 @@ def found(
 
 
 def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[Acting | Problem]:
-    yield from _one(root, config.PROJECT_FILE, "config")
+    yield from _one(root, sources.PROJECT_FILE, "config")
     for name in dict.fromkeys((TEAM_FILE, *teams)):
         yield from _one(root, name, "team")
     with contextlib.suppress(BadRequest):
@@ -112,8 +112,8 @@ def _one(root: Path, name: str, kind: Kind) -> Iterator[Acting | Problem]:
 
 
 def _config(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
-    content = config.content_of(path)
-    return content, config.acting_of(path, content or b"")
+    content = sources.content_of(path)
+    return content, sources.acting_of(path, content or b"")
 
 
 def _team(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:

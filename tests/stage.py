@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import jsonschema
 
 from orchestrator.base.errors import Environment
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core.file_models import SCHEMAS
 from tests import trusting
 from tests.integration import tmux_server

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.journal.syncer import Syncer

@@ -24,7 +24,7 @@ import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.cli.app import app
-from orchestrator.config_keys import Config, class_of, env_name, unit
+from orchestrator.config.keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, records, state, supervision
 from orchestrator.edge import launch_stub, relay, request_limits
 from orchestrator.edge.project_location import PER_CONNECTION
@@ -33,11 +33,11 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import uris
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
+from orchestrator.protocol.tool_calls import Tool
+from orchestrator.protocol.traffic import MAX_OPEN
 from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
-from orchestrator.server.toolset import Tool
-from orchestrator.server.traffic import MAX_OPEN
 from orchestrator.spawn import drawing
 from orchestrator.spawn.model import Mode
 from orchestrator.team.broadcast import digest

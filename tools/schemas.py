@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # run as a file, the checkout's own package counts
 
-from orchestrator.config_keys import Config  # noqa: E402
+from orchestrator.config.keys import Config  # noqa: E402
 from orchestrator.core.file_models import SCHEMAS  # noqa: E402
 from orchestrator.team.teamfile import TeamFile  # noqa: E402
 

@@ -111,9 +111,9 @@ def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error b
 
     The daemon starts this in an agent's pane.
     """
-    from orchestrator import worker as loop  # noqa: PLC0415
+    from orchestrator.worker import task_loop  # noqa: PLC0415
 
-    raise typer.Exit(loop.main())
+    raise typer.Exit(task_loop.main())
 
 
 @options.command(app, "demo", "orchestrator demo --keep")

@@ -22,42 +22,42 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
 
     Then the variables that hold for one connection only.
     """
-    from orchestrator import config, config_keys  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.config import keys, sources  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
-    loaded = config.load(place.root, os.environ, options.pairs(settings, "--set"))
-    keys: dict[str, dict[str, Any]] = {
+    loaded = sources.load(place.root, os.environ, options.pairs(settings, "--set"))
+    shown: dict[str, dict[str, Any]] = {
         key: {
             "value": getattr(loaded.config, key),
             "default": field.default,
-            "unit": config_keys.unit(key),
+            "unit": keys.unit(key),
             "source": loaded.sources[key],
-            "env": config_keys.env_name(key),
+            "env": keys.env_name(key),
             "per_connection": False,
             "description": field.description,
         }
-        for key, field in config_keys.Config.model_fields.items()
+        for key, field in keys.Config.model_fields.items()
     }
-    project = str(config.project_file(place.root))
+    project = str(sources.project_file(place.root))
     for key, value in loaded.withheld.items():
-        keys[key]["source"] += f"; {project} is not allowed"
-        keys[key]["not_allowed"] = value
+        shown[key]["source"] += f"; {project} is not allowed"
+        shown[key]["not_allowed"] = value
     for key in loaded.ignored:
-        keys[key]["source"] += f"; {project} is never asked for it"
-    told = untrusted_note({config.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
+        shown[key]["source"] += f"; {project} is never asked for it"
+    told = untrusted_note({sources.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
     trust.note(told.get("untrusted"))
-    files = {"user": str(config.user_file(os.environ)), "project": project}
+    files = {"user": str(sources.user_file(os.environ)), "project": project}
     if as_json:
         rows = [{"name": name, "per_connection": True} for name in PER_CONNECTION]
         output.print_json(
-            {"project": str(place.root), "files": files, "keys": keys, "per_connection": rows, "note": NOTE, **told}
+            {"project": str(place.root), "files": files, "keys": shown, "per_connection": rows, "note": NOTE, **told}
         )
         return
     output.table(
         ["KEY", "VALUE", "UNIT", "SOURCE", "MEANING"],
         [
             [key, _shown(row["value"]), row["unit"], row["source"], str(row["description"])]
-            for key, row in keys.items()
+            for key, row in shown.items()
         ],
     )
     output.say("")

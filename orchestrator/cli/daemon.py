@@ -133,10 +133,10 @@ def _apply(place: Project, settings: list[str]) -> None:
     given = options.pairs(settings, "--set")
     if not given:
         return
-    from orchestrator import config, config_keys  # noqa: PLC0415
+    from orchestrator.config import keys, sources  # noqa: PLC0415
 
-    config.load(place.root, os.environ, given)
-    os.environ.update({config_keys.env_name(key.replace("-", "_")): value for key, value in given.items()})
+    sources.load(place.root, os.environ, given)
+    os.environ.update({keys.env_name(key.replace("-", "_")): value for key, value in given.items()})
 
 
 def _start(place: Project) -> dict[str, Any]:

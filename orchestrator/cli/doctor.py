@@ -206,14 +206,14 @@ def _daemon(place: Project) -> Iterator[Finding]:
 
 
 def _config(place: Project) -> Iterator[Finding]:
-    from orchestrator import config, config_keys  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.config import keys, sources  # noqa: PLC0415  (loads pydantic)
 
-    loaded = config.load(place.root, os.environ)
-    given = sum(source != config.DEFAULT for source in loaded.sources.values())
+    loaded = sources.load(place.root, os.environ)
+    given = sum(source != sources.DEFAULT for source in loaded.sources.values())
     yield Finding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
-    known = {config_keys.env_name(key) for key in config_keys.KEYS}
+    known = {keys.env_name(key) for key in keys.KEYS}
     for name in sorted(os.environ):
-        if name.startswith(config_keys.ENV_PREFIX) and name not in known | OWN_ENV:
+        if name.startswith(keys.ENV_PREFIX) and name not in known | OWN_ENV:
             near = difflib.get_close_matches(name, known, n=1)
             step = f"did you mean {near[0]}?" if near else ""
             yield Finding("config", "note", f"{name} is set, but is no setting", step)

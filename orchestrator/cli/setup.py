@@ -214,10 +214,13 @@ def _notes(one: Any, hooks: bool, uninstall: bool, in_settings: bool) -> Iterato
 
 
 def _print(one: Any, chosen: tuple[str, ...] | None, in_settings: bool, as_json: bool) -> None:
-    from orchestrator.setup import entries, places, registration  # noqa: PLC0415
+    from orchestrator.setup import config_locations, entries, registration  # noqa: PLC0415
 
     entry, hooks = registration.parts_of(one, chosen or entries.DEFAULT)
-    servers, settings = f"{places.server_file(one, os.environ)}", f"{places.hooks_file(one, os.environ)}"
+    servers, settings = (
+        f"{config_locations.server_file(one, os.environ)}",
+        f"{config_locations.hooks_file(one, os.environ)}",
+    )
     if in_settings:
         part = registration.settings_part()
         found = [("gsd", settings, entries.shown(one, part, part.value))]

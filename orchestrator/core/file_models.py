@@ -199,4 +199,4 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "collected": TypeAdapter(CollectedFile),
     "squad": TypeAdapter(SquadFile),
 }
-"""File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config_keys`."""
+"""File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config.keys`."""

@@ -17,9 +17,9 @@ from typing import Any
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
-from orchestrator.roles import files, heads
-from orchestrator.roles.files import OWN, Folder
+from orchestrator.roles import heads, role_files
 from orchestrator.roles.heads import Unusable
+from orchestrator.roles.role_files import OWN, Folder
 from orchestrator.trust.allowed import Allowed, Class
 
 VARIABLE, ALIAS = "AGENTS_DIRECTORY_PATH", "SQUAD_AGENTS_DIR"
@@ -159,7 +159,7 @@ def read(root: Path, directory: str = "") -> Found:
     shadowed: list[Shadowed] = []
     holders: dict[str, str] = {}
     allowed = Allowed(root)
-    for one in _files(files.folders(root, directory)):
+    for one in _files(role_files.folders(root, directory)):
         if isinstance(one, Broken):
             broken.append(one)
             continue
@@ -186,7 +186,7 @@ def body(root: Path, role: str) -> str:
     """
     unlisted: Broken | None = None
     allowed = Allowed(root)
-    for one in _files(files.folders(root)):
+    for one in _files(role_files.folders(root)):
         if isinstance(one, Broken):
             unlisted = unlisted or one
         elif one[2] == role:
@@ -211,7 +211,7 @@ def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Bro
     """Each file as (folder, name, id), nearest folder first; a folder that cannot be listed as Broken."""
     for folder in places:
         try:
-            found = files.names(folder)
+            found = role_files.names(folder)
         except OSError as error:
             yield Broken("", folder.label, f"cannot be listed: {error.strerror}")
             continue
@@ -220,12 +220,12 @@ def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Bro
 
 def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
     """The roles of the project that could act: each file's name in the project, its content, the role."""
-    for one in _files(tuple(folder for folder in files.folders(root) if folder.label == OWN)):
+    for one in _files(tuple(folder for folder in role_files.folders(root) if folder.label == OWN)):
         if isinstance(one, Broken):
             continue
         folder, name, role_id = one
         with contextlib.suppress(FileNotFoundError, Unusable):
-            content = files.content(folder, name)
+            content = role_files.content(folder, name)
             found = _parsed(folder, name, role_id, content)
             if isinstance(found, Role):
                 yield found.file, content, found
@@ -234,11 +234,11 @@ def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
 def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | Broken | None:
     """One file; None when it has gone since it was listed."""
     try:
-        content = files.content(folder, name)
+        content = role_files.content(folder, name)
     except FileNotFoundError:
         return None
     except Unusable as error:
-        return Broken(files.printable(role_id), folder.shown(name), str(error))
+        return Broken(role_files.printable(role_id), folder.shown(name), str(error))
     role = _parsed(folder, name, role_id, content)
     # Asked only of roles that act, with the very bytes that were parsed.
     if isinstance(role, Role) and role.acting and allowed.counts(role.file, content):
@@ -249,10 +249,10 @@ def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | B
 def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | Broken:
     """What the content of a file says, nothing of it allowed."""
     shown = folder.shown(name)
-    if files.printable(role_id) != role_id:
-        return Broken(files.printable(role_id), shown, "has a name that is not UTF-8")
+    if role_files.printable(role_id) != role_id:
+        return Broken(role_files.printable(role_id), shown, "has a name that is not UTF-8")
     try:
-        text = files.text(content)
+        text = role_files.text(content)
         head = heads.toml(text) if folder.ending == ".toml" else heads.markdown(text)
     except Unusable as error:
         return Broken(role_id, shown, str(error))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from orchestrator.base.clock import Clock, SystemClock, elapse
 from orchestrator.base.errors import BadRequest
-from orchestrator.roles import catalogue, files
+from orchestrator.roles import catalogue, role_files
 from orchestrator.roles.catalogue import Broken, Found
 from orchestrator.trust.allowed import Allowed
 
@@ -39,7 +39,7 @@ class Library:
 
     def found(self, directory: str = "") -> Found:
         """What `catalogue.read` would find now, mostly without reading; BadRequest ``bad_config`` as there."""
-        seen, youngest = files.fingerprint(files.folders(self._root, directory))
+        seen, youngest = role_files.fingerprint(role_files.folders(self._root, directory))
         looks = (seen, Allowed(self._root).stamp())
         kept = self._kept.pop(directory, None)
         if kept is None or not kept.settled or kept.looks != looks:
@@ -80,13 +80,13 @@ class Library:
         return out
 
     def _looks(self, used: tuple[str, ...]) -> object:
-        return [files.fingerprint(places)[0] for places in self._places(used)]
+        return [role_files.fingerprint(places)[0] for places in self._places(used)]
 
-    def _places(self, used: tuple[str, ...]) -> list[tuple[files.Folder, ...]]:
+    def _places(self, used: tuple[str, ...]) -> list[tuple[role_files.Folder, ...]]:
         out = []
         for directory in used:
             with contextlib.suppress(BadRequest):
-                out.append(files.folders(self._root, directory))
+                out.append(role_files.folders(self._root, directory))
         return out
 
     async def _until_touched(self, used: tuple[str, ...], seen: object) -> None:

@@ -9,8 +9,8 @@ from typing import Literal
 from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles.catalogue import Found, Role
-from orchestrator.roles.files import OWN
 from orchestrator.roles.heads import names_of
+from orchestrator.roles.role_files import OWN
 
 READ = ("name", "description")
 HEEDED = (*READ, "toolsets")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from orchestrator.server.toolset import Call, Client, Tool
+from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.team import tasks
 from orchestrator.team.roster import Roster
 

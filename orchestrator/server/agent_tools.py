@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.engines.table import ENGINES
-from orchestrator.server.toolset import Arguments, Call, Tool
+from orchestrator.protocol.tool_calls import Arguments, Call, Tool
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster

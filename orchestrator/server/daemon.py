@@ -29,23 +29,23 @@ import structlog
 from orchestrator.base.clock import SystemClock, elapse, rfc3339
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
-from orchestrator.config_watch import ConfigState, watch
+from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
+from orchestrator.protocol.daemon_log import configure_log
+from orchestrator.protocol.tool_calls import Client, Tool, only_reading
+from orchestrator.protocol.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
+from orchestrator.protocol.wait_turns import Turns
 from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
 from orchestrator.server.gsd_wiring import GsdWiring
-from orchestrator.server.logs import configure_log
 from orchestrator.server.own_sockets import OwnSockets
 from orchestrator.server.peers import Peer, Peers
 from orchestrator.server.session import Admin, build, note_listed, serve
 from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
-from orchestrator.server.toolset import Client, Tool, only_reading
-from orchestrator.server.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.server.trusting import Trusting
-from orchestrator.server.turns import Turns
 from orchestrator.team import agents, trees
 from orchestrator.team.adoption import Adoption
 from orchestrator.team.collecting import Collecting

@@ -17,10 +17,10 @@ import orjson
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.protocol.traffic import Incoming, TooLong
 from orchestrator.server.door import Hello
 from orchestrator.server.peers import Peer, Rights
-from orchestrator.server.toolset import Client
-from orchestrator.server.traffic import Incoming, TooLong
 
 HELLO_S = 15.0
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.server.toolset import Arguments
+from orchestrator.protocol.tool_calls import Arguments
 
 TEXT_MAX = 4000
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]

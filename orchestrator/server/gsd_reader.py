@@ -23,7 +23,7 @@ import structlog
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.edge.project_location import own_command
-from orchestrator.server.traffic import BUFFER, Incoming, TooLong
+from orchestrator.protocol.traffic import BUFFER, Incoming, TooLong
 
 log = structlog.get_logger()
 

@@ -17,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.server.gsd_reader import Reader
-from orchestrator.server.limits import answer_by_s
-from orchestrator.server.toolset import Call, Client, Tool
 
 log = structlog.get_logger()
 T = TypeVar("T")

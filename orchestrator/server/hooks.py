@@ -14,8 +14,8 @@ import structlog
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.engines.table import ENGINES
-from orchestrator.server.toolset import Client
-from orchestrator.server.traffic import Incoming, drained
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.protocol.traffic import Incoming, drained
 from orchestrator.team import tasks
 from orchestrator.team.entry import Entry
 from orchestrator.team.leading import Leading

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.server.toolset import Arguments
+from orchestrator.protocol.tool_calls import Arguments
 
 MAX_AGENTS_PER_CALL = 64
 

@@ -9,9 +9,10 @@ import asyncio
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, untrusted_note
-from orchestrator.config import PROJECT_FILE
-from orchestrator.config_keys import Config
-from orchestrator.server.limits import answer_by_s
+from orchestrator.config.keys import Config
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.server.master_models import (
     BroadcastArguments,
     CancelAnswer,
@@ -34,7 +35,6 @@ from orchestrator.server.master_models import (
     RestartAnswer,
     RestartArguments,
 )
-from orchestrator.server.toolset import Call, Client, Tool
 from orchestrator.team import agents, creating, reading, tasks
 from orchestrator.team.masters import Leader, Masters
 from orchestrator.team.supervisor import Supervisor

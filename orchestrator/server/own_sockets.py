@@ -17,7 +17,7 @@ import structlog
 
 from orchestrator.base.clock import call_off
 from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
-from orchestrator.server.traffic import BUFFER
+from orchestrator.protocol.traffic import BUFFER
 from orchestrator.team.entry import Entry
 
 log = structlog.get_logger()

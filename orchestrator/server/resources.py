@@ -22,9 +22,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.server import gsd_resources
 from orchestrator.server.gsd_wiring import Questions
-from orchestrator.server.toolset import Client
 from orchestrator.team.entry import Entry
 from orchestrator.team.roster import Roster
 from orchestrator.team.tasks import PAGE_BYTES, shown

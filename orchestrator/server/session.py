@@ -28,13 +28,13 @@ from orchestrator.core.toolsets import tools_of
 from orchestrator.edge import project_location
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, Refused
 from orchestrator.edge.wire_format import rpc_error
+from orchestrator.protocol.sdk_messages import read, written
+from orchestrator.protocol.tool_calls import Client, Tool, call_tool
+from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
+from orchestrator.protocol.wait_turns import Turns, is_wait
 from orchestrator.server import gsd_prompts
 from orchestrator.server.gsd_wiring import TOOLSET, Questions
-from orchestrator.server.messages import read, written
 from orchestrator.server.resources import Events, Resources
-from orchestrator.server.toolset import Client, Tool, call_tool
-from orchestrator.server.traffic import Incoming, TooLong, Traffic, drained
-from orchestrator.server.turns import Turns, is_wait
 from orchestrator.team.roster import Roster
 
 log = structlog.get_logger()

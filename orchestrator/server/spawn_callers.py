@@ -16,11 +16,11 @@ from typing import Any
 
 from orchestrator.base.clock import Clock, Signal, wait_until
 from orchestrator.base.errors import NotReady, OrchestratorError
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.engines import table
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.catalogue import Found, Role
 from orchestrator.server.squad_tools import environment_of
-from orchestrator.server.toolset import Client
 from orchestrator.spawn.callers import name_of
 from orchestrator.spawn.model import Ask, Fault, Reply
 from orchestrator.squad import plan, records, settings

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.protocol.tool_calls import Arguments
 from orchestrator.server.master_models import Untrusted
-from orchestrator.server.toolset import Arguments
 from orchestrator.spawn.model import Mode, RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 

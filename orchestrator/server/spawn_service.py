@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import Library
 from orchestrator.server import spawn_tools
 from orchestrator.server.spawn_callers import AgentCaller, EngineCaller, Kept, kept_of
-from orchestrator.server.toolset import Client, Tool
 from orchestrator.spawn import shown
 from orchestrator.spawn.callers import Caller, kind_of, name_of
 from orchestrator.spawn.runs import Runs

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, untrusted_note
-from orchestrator.config import PROJECT_FILE
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
-from orchestrator.server.limits import answer_by_s
 from orchestrator.server.spawn_models import (
     ArtifactAnswer,
     ArtifactArguments,
@@ -33,7 +34,6 @@ from orchestrator.server.spawn_models import (
     StatusAnswer,
     StatusArguments,
 )
-from orchestrator.server.toolset import Call, Client, Tool
 from orchestrator.spawn.model import Asked, MergeAsked, RoleAsked
 from orchestrator.spawn.runs import Request, Runs
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import Library
-from orchestrator.server.toolset import Client, Tool
 from orchestrator.spawn.place import has_open_runs, home_of
 from orchestrator.squad.members import Squads
 from orchestrator.team.roster import Roster

@@ -18,14 +18,14 @@ from pydantic.alias_generators import to_camel
 
 from orchestrator.base.errors import BadRequest, untrusted_note
 from orchestrator.base.platform.processes import environ_of
-from orchestrator.config import PROJECT_FILE
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
+from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.engines import table
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
-from orchestrator.server.limits import answer_by_s
 from orchestrator.server.master_models import Untrusted
-from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.squad import settings
 from orchestrator.squad.members import Request, Squads
 from orchestrator.squad.plan import Asked

@@ -13,10 +13,10 @@ from typing import Any
 import structlog
 
 from orchestrator.edge import project_location
+from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.catalogue import Broken
 from orchestrator.roles.library import Library
 from orchestrator.server import squad_tools
-from orchestrator.server.toolset import Client, Tool
 from orchestrator.squad.members import Squads
 from orchestrator.squad.watched import Seen, Show
 from orchestrator.team.roster import Roster

@@ -19,10 +19,10 @@ from orchestrator import acting
 from orchestrator.acting import Acting
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.platform import processes
-from orchestrator.config_watch import ConfigState
+from orchestrator.config.file_watch import ConfigState
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.server.session import Admin
 from orchestrator.server.spawn_wiring import SpawnWiring
-from orchestrator.server.toolset import Client
 from orchestrator.squad import settings
 from orchestrator.team import allowing, askers
 from orchestrator.team.adoption import Adoption

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.setup import jsonc, places, toml_text
+from orchestrator.setup import config_locations, jsonc, toml_text
 from orchestrator.setup.entries import Cli
 
 Env = Mapping[str, str]
@@ -27,7 +27,7 @@ def seen(cli: Cli, env: Env) -> str:
 
 
 def _gemini(cli: Cli, env: Env) -> str:
-    home = places.config_dir(cli, env)
+    home = config_locations.config_dir(cli, env)
     names = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")
     return (
         _variable(env, *names)
@@ -37,13 +37,13 @@ def _gemini(cli: Cli, env: Env) -> str:
 
 
 def _claude(cli: Cli, env: Env) -> str:
-    home = places.config_dir(cli, env)
+    home = config_locations.config_dir(cli, env)
     names = (
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
         "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
     )  # fmt: skip
     found = _variable(env, *names) or _file(home / ".credentials.json")
-    settings, state = home / "settings.json", places.server_file(cli, env)
+    settings, state = home / "settings.json", config_locations.server_file(cli, env)
     given = _json(settings)
     if not found and (given.get("apiKeyHelper") or set(names) & set(_table(given, "env"))):
         found = str(settings)
@@ -54,7 +54,7 @@ def _claude(cli: Cli, env: Env) -> str:
 
 
 def _codex(cli: Cli, env: Env) -> str:
-    home = places.config_dir(cli, env)
+    home = config_locations.config_dir(cli, env)
     try:
         config = toml_text.read(_text(home / "config.toml"))
     except jsonc.Unreadable:
@@ -69,10 +69,10 @@ def _codex(cli: Cli, env: Env) -> str:
 
 
 def _opencode(cli: Cli, env: Env) -> str:
-    stored = places.data_dir(env) / "auth.json"
+    stored = config_locations.data_dir(env) / "auth.json"
     if _json(stored):
         return str(stored)
-    config = places.server_file(cli, env)
+    config = config_locations.server_file(cli, env)
     providers = _table(_json(config), "provider")
     if any(_table(_table(providers, name), "options") for name in providers):
         return f"a provider of {config}"

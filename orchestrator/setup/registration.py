@@ -13,10 +13,10 @@ from pathlib import Path
 
 from orchestrator.base.errors import Conflict
 from orchestrator.edge import project_location
-from orchestrator.setup import change, entries, files, places
-from orchestrator.setup.change import Change, State
+from orchestrator.setup import cli_files, config_locations, entries, text_change
 from orchestrator.setup.entries import Cli, Part
 from orchestrator.setup.jsonc import Unreadable
+from orchestrator.setup.text_change import Change, State
 
 PASSED_ON = (
     "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
@@ -120,11 +120,11 @@ def look(cli: Cli, env: Mapping[str, str]) -> list[Seen]:
         path = _file_of(cli, env, part)
         name = part.path[-1]
         try:
-            text = files.read(path).text
+            text = cli_files.read(path).text
             wanted = _with_its_list(cli, text, part)
-            found = change.look(cli, text, wanted)
+            found = text_change.look(cli, text, wanted)
         except Unreadable as error:
-            raise files.unreadable(path, error.line, error.reason) from error
+            raise cli_files.unreadable(path, error.line, error.reason) from error
         if found.state in ("absent", "foreign"):
             out += [] if part.optional else [Seen(part.what, name, path, "absent")]
             continue
@@ -138,7 +138,7 @@ def _with_its_list(cli: Cli, text: str | None, part: Part) -> Part:
     """The part with the toolsets that its entry in the file offers: nobody has asked for others."""
     if part.what != "entry" or part.path[-1] == entries.GSD:
         return part
-    toolsets = entries.toolsets_of(change.look(cli, text, part).value)
+    toolsets = entries.toolsets_of(text_change.look(cli, text, part).value)
     return replace(part, value=parts_of(cli, toolsets)[0].value) if toolsets else part
 
 
@@ -157,8 +157,8 @@ def _work(
         by_file.setdefault(_file_of(cli, env, part), []).append(part)
     with contextlib.ExitStack() as locks:
         if not dry and cli.name == "claude":
-            locks.enter_context(files.claude_lock(places.server_file(cli, env)))
-        planned = [(files.read(path), wanted) for path, wanted in by_file.items()]
+            locks.enter_context(cli_files.claude_lock(config_locations.server_file(cli, env)))
+        planned = [(cli_files.read(path), wanted) for path, wanted in by_file.items()]
         texts = [
             _changed(cli, original, wanted, taking=taking, keeps_list=keeps_list, force=force)
             for original, wanted in planned
@@ -171,23 +171,23 @@ def _work(
             if text == original.text or dry:
                 out.append(FileChange(original.path, changes))
             else:
-                out.append(FileChange(original.path, changes, True, files.write(original, text, stamp)))
+                out.append(FileChange(original.path, changes, True, cli_files.write(original, text, stamp)))
         return out
 
 
 def _changed(
-    cli: Cli, original: files.Original, parts: list[Part], *, taking: bool, keeps_list: bool, force: bool
+    cli: Cli, original: cli_files.Original, parts: list[Part], *, taking: bool, keeps_list: bool, force: bool
 ) -> tuple[str | None, tuple[Change, ...]]:
     text, changes = original.text, []
     for part in parts:
         try:
             if taking:
-                text, one = change.take(cli, text, part, force=force)
+                text, one = text_change.take(cli, text, part, force=force)
             else:
                 wanted = _with_its_list(cli, text, part) if keeps_list else part
-                text, one = change.put(cli, text, wanted, force=force)
+                text, one = text_change.put(cli, text, wanted, force=force)
         except Unreadable as error:
-            raise files.unreadable(original.path, error.line, error.reason) from error
+            raise cli_files.unreadable(original.path, error.line, error.reason) from error
         except Conflict as error:
             message = f"{original.path}: {error.message}"
             raise Conflict(error.code, message, error.next_step, file=str(original.path), **error.facts) from error
@@ -197,4 +197,4 @@ def _changed(
 
 
 def _file_of(cli: Cli, env: Mapping[str, str], part: Part) -> Path:
-    return places.hooks_file(cli, env) if part.in_settings else places.server_file(cli, env)
+    return config_locations.hooks_file(cli, env) if part.in_settings else config_locations.server_file(cli, env)

@@ -22,7 +22,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths, failure
 from orchestrator.roles.catalogue import Found

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.base.errors import BadRequest, untrusted
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
 from orchestrator.squad import template

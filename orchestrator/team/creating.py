@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
 from orchestrator.base.platform.processes import environ_of
-from orchestrator.config import PROJECT_FILE
+from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core import state
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log import Journal

@@ -18,7 +18,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.journal.project_files import (

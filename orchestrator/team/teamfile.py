@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator import config
 from orchestrator.base.errors import BadRequest
-from orchestrator.config_keys import HARMLESS_ENGINES
+from orchestrator.config import sources
+from orchestrator.config.keys import HARMLESS_ENGINES
 from orchestrator.core import decisions
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
@@ -167,7 +167,7 @@ def load(path: Path, root: Path) -> list[Wanted]:
 
 def content_of(path: Path) -> bytes:
     """The content of a team file; BadRequest ``bad_config`` when there is none, or it cannot be read."""
-    found = config.content_of(path)
+    found = sources.content_of(path)
     if found is None:
         raise BadRequest(
             "bad_config", f"there is no team file {path}", "docs/team.md shows how to write one", file=str(path)
@@ -209,7 +209,7 @@ def acts(key: str, value: Any) -> bool:
 
 def _file(path: Path, content: bytes) -> TeamFile:
     try:
-        return TeamFile.model_validate(config.toml_of(path, content))
+        return TeamFile.model_validate(sources.toml_of(path, content))
     except ValidationError as error:
         raise _explained(error, path) from None
 

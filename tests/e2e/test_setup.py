@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.setup import entries, jsonc, places
+from orchestrator.setup import config_locations, entries, jsonc
 from tests.e2e.models.turn import KINDS
 from tests.e2e.world import START_S
 from tests.stage import until
@@ -25,7 +25,7 @@ def listed(world, kind):
 
 
 def config_of(world, kind) -> Path:
-    return places.server_file(entries.CLIS[kind], world.env)
+    return config_locations.server_file(entries.CLIS[kind], world.env)
 
 
 @pytest.mark.parametrize("kind", KINDS)

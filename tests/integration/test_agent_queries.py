@@ -9,8 +9,8 @@ from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.toolsets import GSD
+from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
 from orchestrator.server import agent_queries
-from orchestrator.server.toolset import Arguments, Call, Client, Tool
 from orchestrator.team import launches, tasks
 from tests.team import Team
 

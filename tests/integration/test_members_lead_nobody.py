@@ -13,8 +13,8 @@ import pytest
 from orchestrator.base.platform.ancestry import lines_of
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.edge.project_location import MEMBER_ENV
+from orchestrator.protocol.traffic import Incoming
 from orchestrator.server import door, greeting, hooks, peers
-from orchestrator.server.traffic import Incoming
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 from tests.stage import ORPHAN, RELAY, Wire, until
 

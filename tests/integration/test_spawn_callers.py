@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.journal.project_files import Paths
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import EngineCaller, Kept

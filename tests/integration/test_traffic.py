@@ -12,11 +12,11 @@ from mcp.shared.exceptions import MCPError
 
 from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.server import traffic
+from orchestrator.protocol import traffic
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
 from orchestrator.server.resources import Resources
 from orchestrator.server.session import serve
-from orchestrator.server.toolset import Client
-from orchestrator.server.traffic import Incoming, Stalled, TooLong, Traffic, drained
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,12 @@ import mcp_types as types
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.server import agent_tools, traffic
+from orchestrator.protocol import traffic
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.protocol.traffic import Incoming
+from orchestrator.protocol.wait_turns import Turns, is_wait
+from orchestrator.server import agent_tools
 from orchestrator.server.session import build, serve
-from orchestrator.server.toolset import Client
-from orchestrator.server.traffic import Incoming
-from orchestrator.server.turns import Turns, is_wait
 from orchestrator.team import tasks
 from tests.team import Team, settle
 

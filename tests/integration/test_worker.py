@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator import worker, worker_link
 from orchestrator.base import errors
 from orchestrator.trust.provenance import Provenance
+from orchestrator.worker import relay_client, task_loop
 from tests.stage import until
 
 HERE = Path(__file__).parent
@@ -192,7 +192,7 @@ def test_tasks_run_in_order_and_each_outcome_has_its_own_form(bench):
 
 def test_a_cancel_interrupts_the_command_and_its_children_within_the_ladder(bench):
     # The same signals, without haste: what is asserted is what the first one does.
-    bench.limits["CANCEL_LADDER"] = [(number, LIMIT_S) for number, _ in worker.CANCEL_LADDER]
+    bench.limits["CANCEL_LADDER"] = [(number, LIMIT_S) for number, _ in task_loop.CANCEL_LADDER]
     (done,) = bench.finish(
         [
             bench.task(
@@ -209,7 +209,7 @@ def test_a_cancel_interrupts_the_command_and_its_children_within_the_ladder(benc
 
 
 def test_a_command_that_ignores_interrupt_and_terminate_is_killed(bench):
-    bench.limits["CANCEL_LADDER"] = [(number, 0.3) for number, _ in worker.CANCEL_LADDER]
+    bench.limits["CANCEL_LADDER"] = [(number, 0.3) for number, _ in task_loop.CANCEL_LADDER]
     (done,) = bench.finish(
         [bench.task("t-1", {"command": "trap '' INT TERM; echo up; while :; do sleep 0.1; done"})],
         cancel_on={"t-1": "progress"},
@@ -350,7 +350,7 @@ def test_a_server_that_never_answers_is_replaced(bench):
 
 
 def test_a_server_that_cannot_be_started_is_tried_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_link, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(relay_client, "FIRST_PAUSE_S", 0.01)
     script, program = tmp_path / "script.json", tmp_path / "server"
     script.write_text(json.dumps({"calls": str(tmp_path / "calls"), "stop": True}))
     said = []
@@ -361,7 +361,7 @@ def test_a_server_that_cannot_be_started_is_tried_again(tmp_path, monkeypatch):
         program.chmod(0o700)
 
     async def play():
-        link = worker_link.Link([str(program)], say)
+        link = relay_client.Link([str(program)], say)
         keeping = asyncio.create_task(link.keep())
         try:
             return await link.call("wait_for_command", {})
@@ -461,5 +461,5 @@ def test_the_next_life_ends_what_the_guard_could_not(bench):
 def test_without_an_identity_the_worker_says_so_in_one_sentence(bench, monkeypatch):
     monkeypatch.delenv("ORCHESTRATOR_AGENT_ID", raising=False)
     with pytest.raises(errors.BadRequest) as refused:
-        worker.main()
+        task_loop.main()
     assert refused.value.code == "not_an_agent"

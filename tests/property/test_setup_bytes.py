@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.setup import change, jsonc, registration
+from orchestrator.setup import jsonc, registration, text_change
 from orchestrator.setup.entries import CLIS, TOOLSETS
 
 JSON_CLIS = [cli for cli in CLIS.values() if cli.form == "json"]
@@ -96,15 +96,15 @@ def there_and_back(cli, before, order):
     parts = [entry, *hooks, *([own] if cli.name == "claude" and order.draw(st.booleans()) else [gsd])]
     text = before
     for part in parts:
-        text, done = change.put(cli, text, part)
+        text, done = text_change.put(cli, text, part)
         assert done.action == "added"
-    assert [change.look(cli, text, part).state for part in parts] == ["current"] * len(parts)
+    assert [text_change.look(cli, text, part).state for part in parts] == ["current"] * len(parts)
     for part in parts:
-        again, done = change.put(cli, text, part)
+        again, done = text_change.put(cli, text, part)
         assert (again, done.action) == (text, "kept")
     full = text
     for part in order.draw(st.permutations(parts)):
-        text, done = change.take(cli, text, part)
+        text, done = text_change.take(cli, text, part)
         assert done.action == "removed"
     assert text == before
     return full
@@ -113,25 +113,25 @@ def there_and_back(cli, before, order):
 def renewed_and_back(cli, before, entry):
     """An entry of a version that told no limit is brought up to date, and taken out."""
     old, _ = registration.parts_of(replace(cli, raises=False))
-    text, _ = change.put(cli, before, old)
-    assert change.take(cli, text, entry)[0] == before
-    text, done = change.put(cli, text, entry)
+    text, _ = text_change.put(cli, before, old)
+    assert text_change.take(cli, text, entry)[0] == before
+    text, done = text_change.put(cli, text, entry)
     assert done.action == ("updated" if cli.raises else "kept")
-    assert change.look(cli, text, entry).state == "current"
+    assert text_change.look(cli, text, entry).state == "current"
     # An update of a TOML file ends its last line, and an empty file goes with the entry: no more than that.
-    assert (change.take(cli, text, entry)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
+    assert (text_change.take(cli, text, entry)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
 
 
 def relisted_and_back(cli, before, order):
     """Another list of toolsets in an entry of ours is an update, and whatever it offers it is taken out as ours."""
     first, second = (registration.parts_of(cli, order.draw(LISTS))[0] for _ in "12")
-    once, _ = change.put(cli, before, first)
-    assert change.take(cli, once, second)[0] == before
-    text, done = change.put(cli, once, second)
+    once, _ = text_change.put(cli, before, first)
+    assert text_change.take(cli, once, second)[0] == before
+    text, done = text_change.put(cli, once, second)
     assert done.action == ("kept" if first == second else "updated")
     assert not done.edited
-    assert change.look(cli, text, second).state == "current"
-    assert (change.take(cli, text, first)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
+    assert text_change.look(cli, text, second).state == "current"
+    assert (text_change.take(cli, text, first)[0] or "").rstrip("\r\n") == (before or "").rstrip("\r\n")
 
 
 QUICK = settings(max_examples=60, deadline=None)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import acting, config, config_keys
+from orchestrator import acting
 from orchestrator.base.errors import Environment, untrusted
-from orchestrator.config_keys import Config
-from orchestrator.config_watch import ConfigState
+from orchestrator.config import keys, sources
+from orchestrator.config.file_watch import ConfigState
+from orchestrator.config.keys import Config
 from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import Library
@@ -27,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = 'touch "$1"'
 # A value of each acting key that would do harm.
 EVIL = {"engine": "shell", "command": "sh -c id", "approval": "all", "trust": True}
-ACTING_KEYS = [key for key in config_keys.KEYS if config_keys.class_of(key) == "acting"]
-OWN_KEYS = [key for key in config_keys.KEYS if config_keys.class_of(key) == "own"]
+ACTING_KEYS = [key for key in keys.KEYS if keys.class_of(key) == "acting"]
+OWN_KEYS = [key for key in keys.KEYS if keys.class_of(key) == "own"]
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def put(root, name, content):
 
 
 def load(root, **env):
-    return config.load(root, env, home=root.parent)
+    return sources.load(root, env, home=root.parent)
 
 
 def toml(key, value):
@@ -68,7 +69,7 @@ def test_every_setting_has_a_class_and_every_acting_one_says_which_values_are_ha
 
 def test_a_setting_without_a_class_is_noticed():
     with pytest.raises(TypeError):
-        config_keys._key(description="x")
+        keys._key(description="x")
 
 
 def test_every_key_of_a_team_file_has_a_class():
@@ -117,16 +118,12 @@ def test_every_key_that_is_read_of_a_role_has_a_class():
 
 
 def test_an_engine_is_harmless_only_where_its_cli_asks_whether_to_trust_the_folder():
-    assert {name for name in config_keys.HARMLESS_ENGINES if name} == {"claude", "codex", "gemini"}
+    assert {name for name in keys.HARMLESS_ENGINES if name} == {"claude", "codex", "gemini"}
     for row in ENGINES.values():
         explained = {pattern.kind for pattern in row.patterns}
         assert not row.asks_trust or "trust" in explained, row.name
-    assert (
-        config_keys.acts("engine", "shell")
-        and config_keys.acts("engine", "command")
-        and config_keys.acts("engine", "opencode")
-    )
-    assert not config_keys.acts("engine", "claude")
+    assert keys.acts("engine", "shell") and keys.acts("engine", "command") and keys.acts("engine", "opencode")
+    assert not keys.acts("engine", "claude")
 
 
 # -- settings ---------------------------------------------------------------------------------------------------
@@ -134,7 +131,7 @@ def test_an_engine_is_harmless_only_where_its_cli_asks_whether_to_trust_the_fold
 
 @pytest.mark.parametrize("key", ACTING_KEYS)
 def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, key):
-    file = put(root, config.PROJECT_FILE, toml(key, EVIL[key]) + "border = false\n")
+    file = put(root, sources.PROJECT_FILE, toml(key, EVIL[key]) + "border = false\n")
     found = load(root)
     assert getattr(found.config, key) == Config.model_fields[key].default
     assert (found.config.border, dict(found.withheld), found.sources[key]) == (False, {key: EVIL[key]}, "default")
@@ -145,7 +142,7 @@ def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, ke
     file.write_text(file.read_text() + "# another\n")
     assert load(root).withheld == {key: EVIL[key]}, "a changed file asks again"
     allow(root)
-    assert allowed.revoke(root) == [config.PROJECT_FILE]
+    assert allowed.revoke(root) == [sources.PROJECT_FILE]
     assert load(root).withheld == {key: EVIL[key]}
 
 
@@ -153,17 +150,17 @@ def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, ke
 def test_the_users_own_word_counts_as_before(root, key):
     value = EVIL[key]
     text = str(value).lower() if isinstance(value, bool) else value
-    assert getattr(load(root, **{config_keys.env_name(key): text}).config, key) == value
+    assert getattr(load(root, **{keys.env_name(key): text}).config, key) == value
     put(root.parent, ".config/orchestrator/config.toml", toml(key, value))
     assert getattr(load(root).config, key) == value
-    put(root, config.PROJECT_FILE, toml(key, value))
+    put(root, sources.PROJECT_FILE, toml(key, value))
     assert load(root).withheld == {}, "what would hold anyway makes no difference"
-    assert config.load(root, {}, {key: value}, root.parent).withheld == {}
+    assert sources.load(root, {}, {key: value}, root.parent).withheld == {}
 
 
 @pytest.mark.parametrize("key", OWN_KEYS)
 def test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_allowed(root, key):
-    put(root, config.PROJECT_FILE, toml(key, True) + 'approval = "all"\n')
+    put(root, sources.PROJECT_FILE, toml(key, True) + 'approval = "all"\n')
     allow(root)
     found = load(root)
     assert (getattr(found.config, key), found.config.approval, found.ignored) == (False, "all", (key,))
@@ -175,7 +172,7 @@ def test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_all
     "line", ['approval = "ask"', "trust = false", 'engine = "claude"', 'command = ""', "border = false"]
 )
 def test_values_that_give_nothing_count_from_anywhere_and_need_no_word(root, line):
-    put(root, config.PROJECT_FILE, line + "\n")
+    put(root, sources.PROJECT_FILE, line + "\n")
     found = load(root)
     assert found.withheld == {} and acting.found(root).files == ()
     key = line.split(" ")[0]
@@ -184,12 +181,12 @@ def test_values_that_give_nothing_count_from_anywhere_and_need_no_word(root, lin
 
 def test_a_project_may_lower_what_the_user_has_raised(root):
     put(root.parent, ".config/orchestrator/config.toml", 'approval = "all"\n')
-    put(root, config.PROJECT_FILE, 'approval = "ask"\n')
+    put(root, sources.PROJECT_FILE, 'approval = "ask"\n')
     assert load(root).config.approval == "ask"
 
 
 def test_what_a_broken_file_said_before_ends_when_it_is_no_longer_allowed(root):
-    file = put(root, config.PROJECT_FILE, 'approval = "all"\n')
+    file = put(root, sources.PROJECT_FILE, 'approval = "all"\n')
     allow(root)
     state = ConfigState(root, {}, {}, root.parent)
     assert state.current.config.approval == "all"
@@ -205,7 +202,7 @@ def test_what_a_broken_file_said_before_ends_when_it_is_no_longer_allowed(root):
 
 
 def test_a_moved_project_goes_on_and_a_copied_one_asks(root):
-    put(root, config.PROJECT_FILE, 'approval = "all"\n')
+    put(root, sources.PROJECT_FILE, 'approval = "all"\n')
     allow(root)
     copy = root.with_name("copy")
     shutil.copytree(root, copy, symlinks=True)
@@ -218,7 +215,7 @@ def test_a_moved_project_goes_on_and_a_copied_one_asks(root):
 
 
 def test_what_is_allowed_lies_outside_the_project_and_is_the_users_alone(root):
-    put(root, config.PROJECT_FILE, 'approval = "all"\n')
+    put(root, sources.PROJECT_FILE, 'approval = "all"\n')
     before = set(root.rglob("*"))
     allow(root)
     assert {path.name for path in {*root.rglob("*")} - before} == {"identity.json"}
@@ -346,7 +343,7 @@ def test_a_template_that_the_user_names_counts_by_itself_only_outside_of_the_pro
 
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
-FILES = (config.PROJECT_FILE, acting.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
+FILES = (sources.PROJECT_FILE, acting.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
 HOSTILE = {
     "a pipe": os.mkfifo,
     "a directory": lambda path: path.mkdir(),
@@ -408,14 +405,14 @@ def cloned(stage, files):
 
 
 def settings_of(stage, text):
-    return (stage.root / config.PROJECT_FILE).read_text() + text
+    return (stage.root / sources.PROJECT_FILE).read_text() + text
 
 
 def test_two_lines_of_a_clone_switch_off_nothing_and_each_answer_says_so_once(stage):
     proof = stage.base / "ran"
     line = f"touch {proof}"
     files = {
-        config.PROJECT_FILE: settings_of(
+        sources.PROJECT_FILE: settings_of(
             stage, f'approval = "all"\ntrust = true\nengine = "command"\ncommand = "{line}"\n'
         ),
         ".agents/roles/r.md": "---\ndescription: d\napproval: all\n---\nYou work.\n",
@@ -427,10 +424,10 @@ def test_two_lines_of_a_clone_switch_off_nothing_and_each_answer_says_so_once(st
     assert (made["ready"], made["engine"], made["untrusted"]["code"]) == (True, "shell", "untrusted_setting")
     assert "orchestrator trust" in made["untrusted"]["next_step"]
     told = {row["file"]: set(row["keys"]) for row in made["untrusted"]["files"]}
-    assert told == {config.PROJECT_FILE: {"engine", "command"}, ".agents/roles/r.md": {"approval"}}
+    assert told == {sources.PROJECT_FILE: {"engine", "command"}, ".agents/roles/r.md": {"approval"}}
     assert "approval" not in stage.records("a")[0]
     many = boss.tool("agents_create", {"agents": [{"name": n, "role": "x", "engine": "shell"} for n in ("b", "c")]})
-    assert [row["file"] for row in many["untrusted"]["files"]] == [config.PROJECT_FILE]
+    assert [row["file"] for row in many["untrusted"]["files"]] == [sources.PROJECT_FILE]
     assert not any("untrusted" in row for row in many["agents"])
     assert (
         boss.tool("agent_create", {"name": "d", "role": "x", "engine": "shell", "approval": "all"}).get("untrusted")
@@ -443,7 +440,7 @@ def test_two_lines_of_a_clone_switch_off_nothing_and_each_answer_says_so_once(st
     squad = boss.tool("start_squad_members", {"members": [{"roleId": "r", "task": "x"}]})
     assert squad["error"]["code"] == "untrusted_setting", "nothing else says what to run"
     assert not proof.exists()
-    for line, name in (("config show", config.PROJECT_FILE), ("roles list", ".agents/roles/r.md")):
+    for line, name in (("config show", sources.PROJECT_FILE), ("roles list", ".agents/roles/r.md")):
         done = stage.cli(*line.split(" "))
         assert (done.returncode, done.stderr.count(name), done.stderr.count("\n")) == (0, 1, 1), done.stderr
     shown = json.loads(stage.cli("config", "show", "--json").stdout)["keys"]["approval"]
@@ -454,7 +451,7 @@ def test_two_lines_of_a_clone_switch_off_nothing_and_each_answer_says_so_once(st
 
 def test_a_squads_member_gets_what_was_allowed_and_the_answer_says_what_was_not(stage):
     put(stage.root, ".agents/roles/r.md", "---\ndescription: d\napproval: all\n---\nYou work.\n")
-    put(stage.root, config.PROJECT_FILE, settings_of(stage, "trust = true\n"))
+    put(stage.root, sources.PROJECT_FILE, settings_of(stage, "trust = true\n"))
     cli = put(stage.base, "bin/claude", '#!/bin/sh\necho "$*"\n')
     cli.chmod(0o755)
     env = {**stage.env, "PATH": f"{cli.parent}:{stage.env['PATH']}", "ENGINE": "claude"}
@@ -466,7 +463,7 @@ def test_a_squads_member_gets_what_was_allowed_and_the_answer_says_what_was_not(
         and "dangerously" not in first["members"][0]["rawStdout"]
     )
     told = {row["file"]: row["keys"] for row in first["untrusted"]["files"]}
-    assert told == {".agents/roles/r.md": ["approval"], config.PROJECT_FILE: ["trust"]}
+    assert told == {".agents/roles/r.md": ["approval"], sources.PROJECT_FILE: ["trust"]}
     stage.allow()
 
     def noted():
@@ -479,7 +476,7 @@ def test_a_squads_member_gets_what_was_allowed_and_the_answer_says_what_was_not(
 
 def test_an_ordinary_clone_works_at_once_and_silently(stage):
     files = {
-        config.PROJECT_FILE: settings_of(
+        sources.PROJECT_FILE: settings_of(
             stage, 'border = false\npark_after = 3\nengine = "claude"\napproval = "ask"\n'
         ),
         ".agents/roles/r.md": "---\ndescription: d\nmodel: m\ntoolsets: [gsd]\napproval: ask\n---\nYou work.\n",
@@ -509,13 +506,13 @@ def test_an_agent_made_before_keeps_what_it_was_made_with(stage):
 
 
 def test_a_pull_into_an_allowed_project_allows_nothing_new(stage):
-    cloned(stage, {config.PROJECT_FILE: settings_of(stage, 'approval = "edits"\n')})
+    cloned(stage, {sources.PROJECT_FILE: settings_of(stage, 'approval = "edits"\n')})
     stage.allow()
     boss = stage.begun()
     assert boss.tool("agent_create", {"name": "a", "role": "x", "engine": "shell"}).get("untrusted") is None
     assert stage.records("a")[0]["approval"] == "edits"
     origin = stage.base / "origin"
-    file = origin / config.PROJECT_FILE
+    file = origin / sources.PROJECT_FILE
     file.write_text(file.read_text().replace('"edits"', '"all"'))
     sh("git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qam", "y", cwd=origin)
     sh("git", "pull", "-q", cwd=stage.root)

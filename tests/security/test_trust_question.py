@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from orchestrator import config
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli.terminal import pieces
+from orchestrator.config import sources
 from orchestrator.team import allowing, askers
 from orchestrator.trust import allowed, state_dir
 from orchestrator.trust.difference import difference
@@ -31,8 +31,8 @@ def put(stage, name, text):
 
 def say(stage, line):
     """Add a line to the project's settings."""
-    file = stage.root / config.PROJECT_FILE
-    return put(stage, config.PROJECT_FILE, file.read_text() + line + "\n")
+    file = stage.root / sources.PROJECT_FILE
+    return put(stage, sources.PROJECT_FILE, file.read_text() + line + "\n")
 
 
 def permit(stage):
@@ -69,7 +69,7 @@ def test_a_human_is_shown_what_would_count_and_only_yes_allows_it(stage):
     boss = stage.begun()
     with Human(stage, "trust") as human:
         shown = human.see(ASKS)
-        assert '| +approval = "all"' in shown and f'{config.PROJECT_FILE}: approval = "all"' in shown
+        assert '| +approval = "all"' in shown and f'{sources.PROJECT_FILE}: approval = "all"' in shown
         assert "| +You work." in shown and f'{ROLE}: approval = "edits"' in shown
         human.type("\n")
         assert human.end() == 1
@@ -83,7 +83,7 @@ def test_a_human_is_shown_what_would_count_and_only_yes_allows_it(stage):
         human.see(ASKS)
         human.type("y\n")
         assert human.end() == 0
-    assert counts(stage) == [config.PROJECT_FILE, ROLE]
+    assert counts(stage) == [sources.PROJECT_FILE, ROLE]
     assert boss.tool("agent_create", {"name": "a", "role": "x", "engine": "shell"}).get("untrusted") is None
     assert stage.records("a")[0]["approval"] == "all", "it holds at once, without a restart of the daemon"
     file.write_text(file.read_text().replace('"all"', '"edits"') + "trust = true\n")
@@ -93,7 +93,7 @@ def test_a_human_is_shown_what_would_count_and_only_yes_allows_it(stage):
         assert ROLE not in shown, "what is allowed is not asked again"
         human.type("yes\n")
         assert human.end() == 0
-    assert sorted(counts(stage)) == [config.PROJECT_FILE, ROLE]
+    assert sorted(counts(stage)) == [sources.PROJECT_FILE, ROLE]
 
 
 def test_what_was_typed_before_the_question_answers_nothing(stage):
@@ -171,7 +171,7 @@ def test_without_a_terminal_nobody_is_asked(stage):
     say(stage, 'approval = "all"')
     assert refused(stage.cli("trust", "--json")) == "trust_refused"
     assert counts(stage) == []
-    assert listed(stage)["waiting"] == [config.PROJECT_FILE]
+    assert listed(stage)["waiting"] == [sources.PROJECT_FILE]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +200,14 @@ def test_trust_is_listed_and_taken_back_without_a_restart(stage):
     put(stage, ROLE, "---\ndescription: d\napproval: all\n---\nx\n")
     stage.allow()
     boss = stage.begun()
-    assert counts(stage) == [config.PROJECT_FILE, ROLE]
+    assert counts(stage) == [sources.PROJECT_FILE, ROLE]
     assert stage.cli("trust", "--revoke", str(stage.root / ROLE)).returncode == 0
-    assert counts(stage) == [config.PROJECT_FILE]
+    assert counts(stage) == [sources.PROJECT_FILE]
     told = boss.tool("agent_create", {"name": "a", "role": "r", "engine": "shell"})["untrusted"]["files"]
     assert [row["file"] for row in told] == [ROLE]
     assert stage.records("a")[0]["approval"] == "all", "that of the settings"
     done = stage.cli("trust", "--revoke", "all", "--json")
-    assert json.loads(done.stdout)["revoked"] == [config.PROJECT_FILE]
+    assert json.loads(done.stdout)["revoked"] == [sources.PROJECT_FILE]
     boss.tool("agent_create", {"name": "b", "role": "x", "engine": "shell"})
     assert "approval" not in stage.records("b")[0]
     assert "nothing of that" in stage.cli("trust", "--revoke", str(file)).stdout
@@ -242,17 +242,17 @@ def test_a_digest_serves_a_script_only_where_the_users_own_configuration_permits
     assert refused(stage.cli("trust", "--expect", digest, "--json")) == "trust_refused", "allowed or not"
     permit(stage)
     assert refused(stage.cli("trust", "--expect", "0" * 64, "--json")) == "trust_changed"
-    assert config.PROJECT_FILE not in counts(stage)
+    assert sources.PROJECT_FILE not in counts(stage)
     done = stage.cli("trust", "--expect", digest, "--json")
-    assert (done.returncode, json.loads(done.stdout)["allowed"]) == (0, [config.PROJECT_FILE])
-    assert counts(stage) == [config.PROJECT_FILE]
+    assert (done.returncode, json.loads(done.stdout)["allowed"]) == (0, [sources.PROJECT_FILE])
+    assert counts(stage) == [sources.PROJECT_FILE]
 
 
 def test_a_digest_names_the_same_content_in_every_project(make_stage):
     digests = set()
     for name in ("one", "two"):
         stage = make_stage(name=name)
-        put(stage, config.PROJECT_FILE, f'approval = "all"\ntmux_socket = "{"x" * 8}"\n')
+        put(stage, sources.PROJECT_FILE, f'approval = "all"\ntmux_socket = "{"x" * 8}"\n')
         digests.add(digest_of(stage))
     assert len(digests) == 1
     put(stage, ROLE, "---\napproval: all\n---\n")
@@ -496,14 +496,14 @@ def test_a_state_directory_open_to_others_allows_nothing_and_the_reason_is_told(
     say(stage, 'approval = "all"')
     stage.allow()
     permit(stage)
-    assert counts(stage) == [config.PROJECT_FILE]
+    assert counts(stage) == [sources.PROJECT_FILE]
     state = stage.base / "state"
     state.chmod(0o777)
     assert json.loads(stage.cli("config", "show", "--json").stdout)["keys"]["approval"]["value"] == "ask"
     done = stage.cli("trust", "--expect", digest_of(stage), "--json")
     assert (done.returncode, refused(done)) == (5, "state_dir_unsafe")
     state.chmod(0o700)
-    assert counts(stage) == [config.PROJECT_FILE]
+    assert counts(stage) == [sources.PROJECT_FILE]
 
 
 def test_a_full_disk_allows_nothing_and_is_told(tmp_path, monkeypatch):

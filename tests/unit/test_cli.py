@@ -207,14 +207,14 @@ def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeyp
 LOADED = """
 import sys
 from orchestrator.cli.app import main
-heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config", "orchestrator.config_keys", "orchestrator.server",
+heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config.sources", "orchestrator.config.keys", "orchestrator.server",
          "orchestrator.gsd", "tree_sitter"}
 before = heavy & set(sys.modules)
 main(sys.argv[1:])
 print("LOADED", *before, "|", *(heavy & set(sys.modules)))
 """
 PYDANTIC = {"pydantic"}  # typer itself loads it to convert arguments, whatever the command
-FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config_keys"}  # what reading the files costs
+FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config.keys"}  # what reading the files costs
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ FOLDING = {"pydantic", "rich", "structlog", "orchestrator.config_keys"}  # what 
     [
         (["--help"], set()), (["agent", "create", "--help"], PYDANTIC), (["schema"], PYDANTIC),
         (["daemon", "status"], PYDANTIC), (["daemon", "stop"], PYDANTIC),
-        (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config", "orchestrator.config_keys"}),
-        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING | {"orchestrator.config"}), (["roles", "list"], PYDANTIC),
+        (["task", "cancel", "a", "t", "-C", "/"], PYDANTIC), (["config", "show"], PYDANTIC | {"orchestrator.config.sources", "orchestrator.config.keys"}),
+        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING | {"orchestrator.config.sources"}), (["roles", "list"], PYDANTIC),
         (["roles", "lint"], PYDANTIC), (["spawn", "create", "--help"], PYDANTIC), (["gsd", "index", "--help"], PYDANTIC),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),

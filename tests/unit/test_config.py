@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import config, config_keys
 from orchestrator.base.errors import BadRequest
-from orchestrator.config import load
-from orchestrator.config_keys import Config
-from orchestrator.config_watch import ConfigState, watch
+from orchestrator.config import keys, sources
+from orchestrator.config.file_watch import ConfigState, watch
+from orchestrator.config.keys import Config
+from orchestrator.config.sources import load
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def refused(root: Path, home: Path, env: dict | None = None, flags: dict | None 
 
 
 def test_each_source_wins_over_the_one_below_it_and_is_named(root: Path, home: Path) -> None:
-    user, project = config.user_file({}, home), config.project_file(root)
+    user, project = sources.user_file({}, home), sources.project_file(root)
     env: dict[str, str] = {}
     flags: dict[str, object] = {}
 
@@ -71,9 +71,9 @@ def test_each_source_wins_over_the_one_below_it_and_is_named(root: Path, home: P
 
 
 def test_the_users_file_follows_xdg_unless_it_is_relative(home: Path) -> None:
-    assert config.user_file({"XDG_CONFIG_HOME": "/x"}, home) == Path("/x/orchestrator/config.toml")
-    assert config.user_file({"XDG_CONFIG_HOME": "x"}, home) == home / ".config/orchestrator/config.toml"
-    assert config.user_file({"HOME": "/h"}) == Path("/h/.config/orchestrator/config.toml")
+    assert sources.user_file({"XDG_CONFIG_HOME": "/x"}, home) == Path("/x/orchestrator/config.toml")
+    assert sources.user_file({"XDG_CONFIG_HOME": "x"}, home) == home / ".config/orchestrator/config.toml"
+    assert sources.user_file({"HOME": "/h"}) == Path("/h/.config/orchestrator/config.toml")
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_the_users_file_follows_xdg_unless_it_is_relative(home: Path) -> None:
 def test_an_unknown_key_is_refused_with_file_key_and_nearest_name(
     root: Path, home: Path, key: str, near: str
 ) -> None:
-    file = write(config.project_file(root), f"{key} = 1\n")
+    file = write(sources.project_file(root), f"{key} = 1\n")
     error = refused(root, home)
     assert (error.facts["file"], error.facts["key"]) == (str(file), key)
     assert near in error.next_step
 
 
 def test_a_table_is_an_unknown_key_too(root: Path, home: Path) -> None:
-    write(config.project_file(root), "[agents]\nborder = true\n")
+    write(sources.project_file(root), "[agents]\nborder = true\n")
     assert refused(root, home).facts["key"] == "agents"
 
 
@@ -106,18 +106,18 @@ def test_an_unknown_flag_is_refused_with_the_nearest_name(root: Path, home: Path
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_file_and_key(root: Path, home: Path, line: str) -> None:
-    file = write(config.project_file(root), line + "\n")
+    file = write(sources.project_file(root), line + "\n")
     error = refused(root, home)
     assert (error.facts["file"], error.facts["key"]) == (str(file), line.split(" ", 1)[0])
 
 
 def test_a_wrong_unit_is_answered_with_the_right_one(root: Path, home: Path) -> None:
-    write(config.project_file(root), 'ready_wait_ms = "45s"\n')
+    write(sources.project_file(root), 'ready_wait_ms = "45s"\n')
     assert "milliseconds" in refused(root, home).next_step
 
 
 def test_whole_seconds_may_be_written_as_integers(root: Path, home: Path) -> None:
-    write(config.project_file(root), "stop_grace_s = 7\n")
+    write(sources.project_file(root), "stop_grace_s = 7\n")
     assert load(root, {}, {}, home).config.stop_grace_s == 7.0
 
 
@@ -125,20 +125,20 @@ def test_whole_seconds_may_be_written_as_integers(root: Path, home: Path) -> Non
     ("text", "line"), [("border = true\nx = \n", 2), ("border = true\nborder = true\n", 2), ('\n\nengine = "\n', 3)]
 )
 def test_invalid_toml_is_refused_with_its_line(root: Path, home: Path, text: str, line: int) -> None:
-    file = write(config.project_file(root), text)
+    file = write(sources.project_file(root), text)
     error = refused(root, home)
     assert (error.facts["file"], error.facts["line"]) == (str(file), line)
 
 
 def test_a_file_that_is_not_utf8_is_refused_with_its_line(root: Path, home: Path) -> None:
-    config.project_file(root).parent.mkdir()
-    config.project_file(root).write_bytes(b"# a\nengine = '\xff'\n")
+    sources.project_file(root).parent.mkdir()
+    sources.project_file(root).write_bytes(b"# a\nengine = '\xff'\n")
     assert refused(root, home).facts["line"] == 2
 
 
 def test_a_file_that_cannot_be_read_is_refused_and_named(root: Path, home: Path) -> None:
-    config.project_file(root).mkdir(parents=True)
-    assert refused(root, home).facts["file"] == str(config.project_file(root))
+    sources.project_file(root).mkdir(parents=True)
+    assert refused(root, home).facts["file"] == str(sources.project_file(root))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_every_key_says_what_it_does_in_its_unit_and_where_it_holds() -> None:
         suffix = key.rpartition("_")[2]
         if {suffix, field["unit"]} & {"s", "ms", "bytes", "share"}:
             assert field["unit"] == suffix, key
-        assert field["env"] == config_keys.env_name(key) == f"ORCHESTRATOR_{key.upper()}"
+        assert field["env"] == keys.env_name(key) == f"ORCHESTRATOR_{key.upper()}"
 
 
 def test_the_defaults_are_those_the_design_names() -> None:
@@ -192,7 +192,7 @@ def test_a_loaded_configuration_cannot_be_changed(root: Path, home: Path) -> Non
 
 
 def test_a_bad_reload_keeps_the_last_good_one_and_shows_the_error(root: Path, home: Path) -> None:
-    file = write(config.project_file(root), "max_restarts = 5\n")
+    file = write(sources.project_file(root), "max_restarts = 5\n")
     state = ConfigState(root, {}, {}, home)
     assert (state.current.config.max_restarts, state.error) == (5, None)
     write(file, "max_restarts = 'x'\n")
@@ -207,7 +207,7 @@ def test_a_bad_reload_keeps_the_last_good_one_and_shows_the_error(root: Path, ho
 
 
 def test_the_first_load_must_be_good(root: Path, home: Path) -> None:
-    write(config.project_file(root), "nonsense = 1\n")
+    write(sources.project_file(root), "nonsense = 1\n")
     with pytest.raises(BadRequest):
         ConfigState(root, {}, {}, home)
 
@@ -226,11 +226,11 @@ async def test_a_watched_file_is_taken_over_refused_and_taken_back(root: Path, h
         async with asyncio.timeout(30):
             await asyncio.to_thread(lambda: None)  # the watch has begun, with neither directory there
             assert sorted(os.walk(root)) + sorted(os.walk(home)) == before, "watching must not litter"
-            file = write(config.project_file(root), "max_restarts = 5\n")
+            file = write(sources.project_file(root), "max_restarts = 5\n")
             assert await seen.get() == (5, True)
             write(file, "max_restarts = nonsense\n")
             assert await seen.get() == (5, False)
-            write(config.user_file({}, home), "max_restarts = 9\n")
+            write(sources.user_file({}, home), "max_restarts = 9\n")
             file.unlink()
             while (found := await seen.get()) != (9, True):
                 assert found[0] == 5, "the last good one stays until the next good one"
@@ -252,7 +252,7 @@ async def test_other_files_beside_the_watched_ones_change_nothing(root: Path, ho
             (root / "main.py").write_text("x")
             (root / ".agents").mkdir()
             (root / ".agents" / "team.toml").write_text("x")
-            write(config.project_file(root), 'overflow = "window"\n')
+            write(sources.project_file(root), 'overflow = "window"\n')
             assert await seen.get() == "window"
             assert seen.empty()
     finally:

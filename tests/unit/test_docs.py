@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
-from orchestrator.config_keys import KEYS, Config, env_name
+from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import records
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
@@ -21,7 +21,7 @@ from orchestrator.server import gsd_prompts
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.team.teamfile import TeamFile
-from orchestrator.worker_command import read_payload
+from orchestrator.worker.shell_command import read_payload
 from tools import docs
 
 ROOT = docs.ROOT

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.protocol.tool_calls import Call, Client
 from orchestrator.server import gsd_wiring
 from orchestrator.server.gsd_wiring import GsdWiring, Questions
-from orchestrator.server.toolset import Call, Client
 
 pytestmark = pytest.mark.anyio
 

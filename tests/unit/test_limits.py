@@ -2,13 +2,13 @@
 
 import pytest
 
-from orchestrator.config import load
-from orchestrator.config_keys import env_name
+from orchestrator.config.keys import env_name
+from orchestrator.config.sources import load
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines.table import ENGINES, call_limit_s
-from orchestrator.server.limits import answer_by_s
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.server.master_tools import poll_cap_s
-from orchestrator.server.toolset import Client
 
 
 def client(name, told=None):

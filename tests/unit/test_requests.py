@@ -21,8 +21,8 @@ from orchestrator.edge.request_limits import (
     read_cut,
 )
 from orchestrator.edge.wire_format import KEPT, Lines
-from orchestrator.server.messages import read, written
-from orchestrator.server.traffic import MAX_LINE as DAEMON_MAX_LINE
+from orchestrator.protocol.sdk_messages import read, written
+from orchestrator.protocol.traffic import MAX_LINE as DAEMON_MAX_LINE
 
 JUDGES = [read_client, read]
 

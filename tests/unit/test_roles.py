@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.engines.definition import Engine, Headless, Prepared, Ran
-from orchestrator.roles import catalogue, files, heads, lint
+from orchestrator.roles import catalogue, heads, lint, role_files
 from orchestrator.roles.catalogue import Broken, Role
 from orchestrator.roles.library import Library
 from tests.trusting import allow
@@ -279,7 +279,7 @@ BOMBS = {
     "not UTF-8": (b"---\nname: \xff\n---\n", "is not UTF-8"),
     "UTF-16": ("name".encode("utf-16"), "is not UTF-8"),
     "NUL": ("a\0b", "NUL"),
-    "too large": ("x" * (files.ROLE_MAX + 1), f"has {files.ROLE_MAX + 1} bytes"),
+    "too large": ("x" * (role_files.ROLE_MAX + 1), f"has {role_files.ROLE_MAX + 1} bytes"),
 }
 TOML_BOMBS = {
     "dotted": (".".join("a" * 30_000) + " = 1", "more than 20 parts"),  # half a minute for tomllib
@@ -405,14 +405,14 @@ def test_what_may_not_be_read_is_said_and_an_unlisted_folder_may_hide_any_role(r
 
 def test_a_folder_that_cannot_be_listed_may_hide_any_role(root, monkeypatch):
     put(root, ".claude/agents/x.md")
-    listed = files.names
+    listed = role_files.names
 
     def names(folder):
         if folder.label == ".claude/agents":
             raise PermissionError(13, "Permission denied")
         return listed(folder)
 
-    monkeypatch.setattr(files, "names", names)
+    monkeypatch.setattr(role_files, "names", names)
     found = catalogue.read(root)
     assert found.broken == (Broken("", ".claude/agents", "cannot be listed: Permission denied"),)
     assert code(found.role, "x")[0] == code(catalogue.body, root, "x")[0] == "bad_role"
@@ -422,9 +422,9 @@ def test_a_folder_that_cannot_be_listed_may_hide_any_role(root, monkeypatch):
 
 def test_a_file_that_goes_while_the_folder_is_read_is_none(root, monkeypatch):
     put(root, "agents/there.md")
-    listed = files.names
+    listed = role_files.names
     monkeypatch.setattr(
-        files, "names", lambda folder: [*listed(folder), *(["gone.md"] if folder.label == "agents" else [])]
+        role_files, "names", lambda folder: [*listed(folder), *(["gone.md"] if folder.label == "agents" else [])]
     )
     found = catalogue.read(root)
     assert set(own(found)) == {"there"}
@@ -641,8 +641,8 @@ def test_the_library_reads_once_and_again_after_every_kind_of_change(root, monke
 def test_a_change_too_fast_for_the_file_systems_clock_is_seen(root, monkeypatch):
     path = put(root, "agents/a.md", "one")
     library = Library(root, Later(timedelta(0)))
-    stamp = files.fingerprint(files.folders(root))
-    monkeypatch.setattr(files, "fingerprint", lambda _: stamp)
+    stamp = role_files.fingerprint(role_files.folders(root))
+    monkeypatch.setattr(role_files, "fingerprint", lambda _: stamp)
     assert library.found().role("a").body == "one"
     path.write_text("two")
     assert library.found().role("a").body == "two"

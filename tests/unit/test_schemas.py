@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from orchestrator.base import package_data
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core.file_models import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]

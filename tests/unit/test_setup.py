@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.cli import app, doctor_clis
 from orchestrator.edge import project_location
-from orchestrator.setup import change, entries, files, jsonc, logins, places, registration
+from orchestrator.setup import cli_files, config_locations, entries, jsonc, logins, registration, text_change
 from orchestrator.setup.entries import CLIS
 
 MCP = [sys.executable, "-P", "-m", "orchestrator", "mcp"]
@@ -46,7 +46,7 @@ def told(capsys, *args, status=0):
 
 
 def file_of(cli) -> Path:
-    return places.server_file(CLIS[cli], os.environ)
+    return config_locations.server_file(CLIS[cli], os.environ)
 
 
 def data_of(cli):
@@ -128,7 +128,7 @@ HOOKS = {
 
 @pytest.mark.parametrize("cli", sorted(HOOKS))
 def test_hooks_are_a_constant_command_beside_the_users_own(cli, home, capsys):
-    path = places.hooks_file(CLIS[cli], os.environ)
+    path = config_locations.hooks_file(CLIS[cli], os.environ)
     path.parent.mkdir(exist_ok=True)
     event = next(iter(HOOKS[cli]))
     own = {"hooks": [{"type": "command", "command": "mine"}]}
@@ -239,7 +239,7 @@ def test_an_entry_of_another_installation_is_brought_up_to_date(capsys):
 def of_before(cli):
     """The file as a version wrote it that did not tell how long a call may last."""
     old = replace(CLIS[cli], raises=False)
-    text, _ = change.put(old, None, registration.parts_of(old)[0])
+    text, _ = text_change.put(old, None, registration.parts_of(old)[0])
     assert "--call-limit" not in text
     file_of(cli).parent.mkdir(parents=True, exist_ok=True)
     file_of(cli).write_text(text)
@@ -353,7 +353,7 @@ def test_secrets_of_a_replaced_entry_are_not_shown(capsys):
     ],
 )
 def test_the_clis_own_variables_move_the_file(cli, env, wanted):
-    assert str(places.server_file(CLIS[cli], {"HOME": "/home/u", **env})) == wanted
+    assert str(config_locations.server_file(CLIS[cli], {"HOME": "/home/u", **env})) == wanted
 
 
 def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
@@ -367,7 +367,9 @@ def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
 
 def test_claudes_lock_is_waited_for_honoured_and_taken_over_when_stale(home, capsys, monkeypatch):
     monkeypatch.setattr("orchestrator.cli.setup.BUSY_S", 0.0)
-    monkeypatch.setattr("orchestrator.setup.files.LOCK_STALE_S", 3600.0)  # a pause of this test makes no lock stale
+    monkeypatch.setattr(
+        "orchestrator.setup.cli_files.LOCK_STALE_S", 3600.0
+    )  # a pause of this test makes no lock stale
     lock = home / ".claude.json.lock"
     lock.mkdir()
     assert told(capsys, "claude", status=4)["error"]["code"] == "config_busy"
@@ -381,10 +383,10 @@ def test_claudes_lock_is_waited_for_honoured_and_taken_over_when_stale(home, cap
 def test_a_file_that_changes_while_setup_works_is_not_overwritten(home):
     path = home / "settings.json"
     path.write_text("{}")
-    seen = files.read(path)
+    seen = cli_files.read(path)
     path.write_text('{"newer": 1}')
-    with pytest.raises(files.NotReady) as caught:
-        files.write(seen, "{ }", "now")
+    with pytest.raises(cli_files.NotReady) as caught:
+        cli_files.write(seen, "{ }", "now")
     assert caught.value.code == "config_busy"
     assert path.read_text() == '{"newer": 1}'
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths
 from orchestrator.squad import records

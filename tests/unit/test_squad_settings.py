@@ -5,7 +5,7 @@ import os
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.config_keys import Config
+from orchestrator.config.keys import Config
 from orchestrator.squad import settings
 from tests.trusting import allow
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.trust.identity import Identity
 from orchestrator.trust.seals import Seal
-from orchestrator.worker_command import MAX_LINE_BYTES, BadPayload, Guard, plain_lines, read_payload
+from orchestrator.worker.shell_command import MAX_LINE_BYTES, BadPayload, Guard, plain_lines, read_payload
 
 
 def test_a_minimal_payload_runs_in_the_agents_own_directory_without_a_limit(tmp_path):
@@ -91,10 +91,10 @@ def test_a_record_of_another_boot_or_a_reused_number_kills_nobody(tmp_path, monk
     import json
     import os
 
-    from orchestrator import worker_command
+    from orchestrator.worker import shell_command
 
     seal = Seal(Identity("0" * 32, b"k" * 32, tmp_path), "agent", "a", "worker")
-    own = {"pid": os.getpid(), "started": worker_command._started(os.getpid()), "boot": worker_command._boot()}
+    own = {"pid": os.getpid(), "started": shell_command._started(os.getpid()), "boot": shell_command._boot()}
     for left in ({**own, "boot": "other"}, {**own, "started": 1}, {**own, "pid": 1}, {**own, "pid": -1}, {}, []):
         record.write_text(json.dumps(seal.sealed(left) if left else left))
         assert Guard(record, "", seal).end_previous() is None

@@ -21,9 +21,9 @@ from typing import Any
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest
 from orchestrator.trust.provenance import Provenance
-from orchestrator.worker_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
-from orchestrator.worker_link import Ended, Link, Refused
-from orchestrator.worker_task_file import VARIABLE, TaskFiles
+from orchestrator.worker.relay_client import Ended, Link, Refused
+from orchestrator.worker.shell_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
+from orchestrator.worker.task_file import VARIABLE, TaskFiles
 
 WAIT_MS = 45_000
 REPORT_EVERY_S = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.engines.table import call_limit_s
-from orchestrator.server.toolset import Client
+from orchestrator.protocol.tool_calls import Client
 
 MARGIN_S = 15.0
 """Between our answer and the client's limit: a busy machine needs some of it to carry the answer."""

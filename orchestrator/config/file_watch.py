@@ -1,6 +1,6 @@
 """Follows the configuration files: the last good configuration, and what keeps the newest one from loading.
 
-Reads what `orchestrator.config` reads, and watches where it lies; writes nothing.
+Reads what `orchestrator.config.sources` reads, and watches where it lies; writes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.base.clock import Signal, SystemClock, wait_until
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.config import NONE, PROJECT_FILE, load, project_file, user_file
+from orchestrator.config.sources import NONE, PROJECT_FILE, load, project_file, user_file
 from orchestrator.trust.allowed import Allowed
 from orchestrator.trust.identity import FILE
 

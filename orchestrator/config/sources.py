@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.config_keys import KEYS, Config, acts, class_of, env_name, unit
+from orchestrator.config.keys import KEYS, Config, acts, class_of, env_name, unit
 from orchestrator.trust.allowed import Allowed
 
 DEFAULT = "default"

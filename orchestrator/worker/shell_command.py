@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.trust.seals import Seal
-from orchestrator.worker_task_file import VARIABLE
+from orchestrator.worker.task_file import VARIABLE
 
 CHUNK = 65_536
 TAIL_BYTES = 8_192

@@ -25,7 +25,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.server.traffic import Asked
+from orchestrator.protocol.traffic import Asked
 
 log = structlog.get_logger()
 
