@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.journal.syncer import Syncer
-from orchestrator.team import tasks
+from orchestrator.team.roster import delivery
 from tests.team import Team
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
@@ -84,13 +84,13 @@ async def team(root: Path, agents: int, cycles: int) -> float:
     async def work(name: str) -> None:
         roster = made.roster
         for n in range(cycles):
-            await tasks.enqueue(roster, name, task_id=f"t{n}", payload=PAYLOAD, req=f"m:{name}{n}")
-            got = await tasks.wait_for_command(roster, name, 1, timeout_s=5, age_s=0, req=f"w:{n}")
+            await delivery.enqueue(roster, name, task_id=f"t{n}", payload=PAYLOAD, req=f"m:{name}{n}")
+            got = await delivery.wait_for_command(roster, name, 1, timeout_s=5, age_s=0, req=f"w:{n}")
             assert got["command"]["task_id"] == f"t{n}"
-            await tasks.emit_event(
+            await delivery.emit_event(
                 roster, name, 1, kind="ack", task_id=None, payload=None, done=None, req=f"a:{name}{n}"
             )
-            await tasks.emit_event(
+            await delivery.emit_event(
                 roster, name, 1, kind="result", task_id=None, payload={"exit_code": 0}, done=None, req=f"r:{name}{n}"
             )
 

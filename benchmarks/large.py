@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.relays import Project, Wire, agents_of, percentile, rss, ticks
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
-from orchestrator.team.adoption import seal_files
+from orchestrator.team.recovery.team_adoption import seal_files
 from orchestrator.trust import state_dir
 
 AT = "2026-01-01T00:00:00.000Z"

@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.relays import Project, percentile
 from benchmarks.wire import Wire
-from orchestrator.team import tasks
-from orchestrator.team.overdue import Overdue
+from orchestrator.team.life.deadlines import Overdue
+from orchestrator.team.roster import delivery
 from tests.team import Team
 
 BOUND_S = 60.0
@@ -150,13 +150,13 @@ async def day(hours: int = 24, agents: int = 10) -> dict[str, float]:
 
 
 async def _task(roster: Any, agent_id: str, name: str) -> None:
-    await tasks.enqueue(
+    await delivery.enqueue(
         roster, agent_id, task_id=f"t-{name}", payload={"command": "true"}, req=f"c:{name}", timeout_s=3600.0
     )
-    told = await tasks.wait_for_command(roster, agent_id, 1, timeout_s=0.0, age_s=0.0, req=f"w:{name}")
+    told = await delivery.wait_for_command(roster, agent_id, 1, timeout_s=0.0, age_s=0.0, req=f"w:{name}")
     assert told["command"]["task_id"] == f"t-{name}"
     for kind in ("ack", "progress", "result"):
-        await tasks.emit_event(
+        await delivery.emit_event(
             roster, agent_id, 1, kind=kind, task_id=None, payload={"n": 1}, done=None, req=f"{kind}:{name}"
         )
 

@@ -14,7 +14,7 @@ from orchestrator.config import sources
 from orchestrator.roles import catalogue
 from orchestrator.roles.role_files import printable
 from orchestrator.squad import settings, template
-from orchestrator.team import teamfile
+from orchestrator.team.roster import team_file
 from orchestrator.trust.allowed import CONTENT_MAX, Allowed, name_of
 
 TEAM_FILE = ".agents/team.toml"
@@ -117,8 +117,8 @@ def _config(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
 
 
 def _team(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
-    content = teamfile.content_of(path)
-    return content, teamfile.acting_of(path, content)
+    content = team_file.content_of(path)
+    return content, team_file.acting_of(path, content)
 
 
 def _template(path: Path, name: str) -> tuple[bytes | None, dict[str, Any]]:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import failpoints
-from orchestrator.team import tasks
-from orchestrator.team.broadcast import run_file
-from orchestrator.team.collecting import Collecting
-from orchestrator.team.repairing import Repairing
-from orchestrator.team.supervisor import Supervisor
-from orchestrator.team.windows import Windows
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.recovery.garbage_collection import Collecting
+from orchestrator.team.recovery.repair import Repairing
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.broadcast import run_file
 from tests.team import FakeClock, Team
 
 
@@ -49,7 +49,7 @@ class Life:
         return list(found["items"])
 
     async def task(self, agent_id: str, task_id: str, payload: Any = None) -> None:
-        await tasks.enqueue(self.roster, agent_id, task_id=task_id, payload=payload, req=f"m:{task_id}")
+        await delivery.enqueue(self.roster, agent_id, task_id=task_id, payload=payload, req=f"m:{task_id}")
 
     async def deleted(self, name: str) -> None:
         """An agent that was made, did one task, and was deleted."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.core.screens import Composer, Pattern, Screen
 from orchestrator.engines.definition import Engine, Prepared
-from orchestrator.team.parking import Channel, Heard, Parking
+from orchestrator.team.wake.parking import Channel, Heard, Parking
 from tests.team import Team, settle
 
 

@@ -13,9 +13,9 @@ from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.journal.syncer import Syncer
-from orchestrator.team.broadcast import open_run
-from orchestrator.team.entry import Entry
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import open_run
+from orchestrator.team.roster.roster import Roster
 
 
 @dataclass

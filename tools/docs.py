@@ -35,14 +35,16 @@ from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
 from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
-from orchestrator.server import agent_tools, gsd_prompts, gsd_tools, master_tools, spawn_tools, squad_tools
+from orchestrator.server import gsd_prompts, gsd_tools, spawn_tools, squad_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
 from orchestrator.spawn import drawing
 from orchestrator.spawn.model import Mode
-from orchestrator.team.broadcast import digest
-from orchestrator.team.creating import POLICIES
-from orchestrator.team.views import full_of, row_of
+from orchestrator.team import agent_tools
+from orchestrator.team import tools as team_tools
+from orchestrator.team.life.creation import POLICIES
+from orchestrator.team.roster.agent_views import full_of, row_of
+from orchestrator.team.roster.broadcast import digest
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -318,7 +320,7 @@ def keys(schema: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
 
 def master() -> dict[str, Tool]:
     # The table is built over a supervisor that only a call would use.
-    return master_tools.build(None, None)  # type: ignore[arg-type]
+    return team_tools.build(None, None)  # type: ignore[arg-type]
 
 
 def agent() -> dict[str, Tool]:

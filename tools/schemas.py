@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # run as a file, the checkout's own package count
 
 from orchestrator.config.keys import Config  # noqa: E402
 from orchestrator.core.file_models import SCHEMAS  # noqa: E402
-from orchestrator.team.teamfile import TeamFile  # noqa: E402
+from orchestrator.team.roster.team_file import TeamFile  # noqa: E402
 
 PLACE = ROOT / ".agents-schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -235,22 +235,23 @@ def _trust(place: Project) -> Iterator[Finding]:
 
 
 def _logs(place: Project) -> Iterator[Finding]:
-    from orchestrator.team import adoption, mendable, reading  # noqa: PLC0415
+    from orchestrator.team.recovery import damage_report, team_adoption  # noqa: PLC0415
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
     count = 0
-    for row in reading.agents(place.root):
+    for row in offline_view.agents(place.root):
         count += 1
-        error = mendable.of_agent(place.root, row["agent_id"])
+        error = damage_report.of_agent(place.root, row["agent_id"])
         if error is not None:
             yield of_error("logs", error)
     for run in _runs(place):
         count += 1
         try:
-            reading.verify_broadcast(place.root, run)
-            mendable.check_run(place.root, run)
+            offline_view.verify_broadcast(place.root, run)
+            damage_report.check_run(place.root, run)
         except OrchestratorError as error:
             yield of_error("logs", error)
-    foreign = adoption.foreign_names(place.root)
+    foreign = team_adoption.foreign_names(place.root)
     if foreign:
         step = "orchestrator trust shows what it would do, and asks"
         yield Finding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)

@@ -76,7 +76,7 @@ def packaged(program: str) -> str | None:
 
 
 def _asked(program: str) -> str | None:
-    from orchestrator.team.versions import version_of  # noqa: PLC0415
+    from orchestrator.team.life.cli_versions import version_of  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-", ignore_cleanup_errors=True) as home:
         env = {name: value for name, value in os.environ.items() if name not in CONFIG_VARIABLES}

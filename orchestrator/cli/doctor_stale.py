@@ -77,12 +77,12 @@ def _refuses(path: Path) -> bool:
 
 
 def _panes(place: Project) -> Iterator[Finding]:
-    from orchestrator.team import reading  # noqa: PLC0415
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
     from orchestrator.tmux import panes  # noqa: PLC0415
     from orchestrator.tmux.tmux_server import Socket  # noqa: PLC0415
 
-    runs = {run["run_id"]: run["tmux_socket"] for run in reading.runs(place.root)}
-    live = {row["agent_id"] for row in reading.agents(place.root) if row["status"] not in OVER}
+    runs = {run["run_id"]: run["tmux_socket"] for run in offline_view.runs(place.root)}
+    live = {row["agent_id"] for row in offline_view.agents(place.root) if row["status"] not in OVER}
     for socket in sorted({str(path) for path in runs.values() if path and Path(path).exists()}):
         try:
             tagged = panes.list_tagged(Socket(path=socket))
@@ -96,7 +96,7 @@ def _panes(place: Project) -> Iterator[Finding]:
 
 
 def _unfinished(place: Project) -> Iterator[Finding]:
-    from orchestrator.team import mendable  # noqa: PLC0415
+    from orchestrator.team.recovery import damage_report  # noqa: PLC0415
 
     home = place.root / ".agents"
     for path in sorted(home.glob("*/*/*.torn")):
@@ -105,7 +105,7 @@ def _unfinished(place: Project) -> Iterator[Finding]:
         yield Finding(
             "leftovers", "note", f"{path}: a damaged file, kept by doctor --fix", "look at it, then remove it"
         )
-    half = mendable.half_written_of(place.root)
+    half = damage_report.half_written_of(place.root)
     if half:
         step = "orchestrator doctor --fix removes them"
         yield Finding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)

@@ -39,10 +39,10 @@ class FromFiles:
     live = False
 
     def __init__(self, root: Path) -> None:
-        from orchestrator.team import reading  # noqa: PLC0415  (loads pydantic, which most commands do without)
+        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads pydantic, which most commands do without)
 
         self._root = root
-        self._reading = reading
+        self._reading = offline_view
 
     def agents(self) -> list[dict[str, Any]]:
         return self._reading.agents(self._root)

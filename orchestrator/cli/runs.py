@@ -8,9 +8,9 @@ from orchestrator.edge.project_location import Project
 
 def choose_run(place: Project, wanted: str) -> str:
     """The run to read: the wanted one, else the only live one, else the newest; BadRequest if several are live."""
-    from orchestrator.team import reading  # noqa: PLC0415
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
-    runs = reading.runs(place.root)
+    runs = offline_view.runs(place.root)
     if wanted:
         if wanted not in {run["run_id"] for run in runs}:
             raise BadRequest("unknown_run", f"no team run is called {wanted!r}", "orchestrator agent list shows them")

@@ -24,7 +24,7 @@ from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
-    from orchestrator.team.team_plan import Step
+    from orchestrator.team.roster.team_plan import Step
 
 START_WAIT_MS = 45_000
 TEAM_FILE = Path(".agents") / "team.toml"
@@ -60,13 +60,13 @@ def up(
     if it is new or has changed. Exit 0: the team is as described; 1: it is not, and each line says why.
     """
     options.refuse_agents()
-    from orchestrator.team import team_plan, teamfile  # noqa: PLC0415
+    from orchestrator.team.roster import team_file, team_plan  # noqa: PLC0415
     from orchestrator.trust.allowed import digest, name_of  # noqa: PLC0415
 
     place = project_here()
     path = Path(file).absolute() if file else place.root / TEAM_FILE
-    content = teamfile.content_of(path)
-    described = teamfile.parse(path, content, place.root)
+    content = team_file.content_of(path)
+    described = team_file.parse(path, content, place.root)
     told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
     errors: dict[Step, str] = {}
     with Link(place, start=True) as link:
@@ -332,9 +332,9 @@ def _of(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
 
 
 def _known_run(place: Project, run: str) -> None:
-    from orchestrator.team import reading  # noqa: PLC0415
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
-    if run not in {one["run_id"] for one in reading.runs(place.root)}:
+    if run not in {one["run_id"] for one in offline_view.runs(place.root)}:
         raise BadRequest("unknown_run", f"no team run is called {run!r}", "orchestrator agent list shows them")
 
 

@@ -34,7 +34,7 @@ def verify(
     alone. Safe beside a running daemon: then what may be under way is left out, and named. Exit 6 if anything is
     violated.
     """
-    from orchestrator.team import verify as checker  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.recovery import verification as checker  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
     live = daemon_at_work(place)

@@ -22,7 +22,7 @@ def why(
     Its status, the reason, and each record that proves it, by file and line. Works without a daemon; then the status
     is what the files say.
     """
-    from orchestrator.team import why as reasons  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.recovery import explanation as reasons  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
     source = facts(place)

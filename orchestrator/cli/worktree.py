@@ -29,10 +29,10 @@ def list_worktrees(as_json: Json = False) -> None:
     What each is ahead of the project's last commit, and whether it holds what is not committed. One that belongs to
     no agent was left by a daemon that was killed, or its agent's data is gone.
     """
-    from orchestrator.team import worktree_facts  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
-    rows = worktree_facts.listed(place.root)
+    rows = inspection.listed(place.root)
     source = facts(place)
     statuses = {row["agent_id"]: row["status"] for row in source.agents()} if rows else {}
     for row in rows:
@@ -88,9 +88,9 @@ def merge_check(
 
     Exit 0 if it merges cleanly, 1 with the files in conflict if not. Needs git 2.38.
     """
-    from orchestrator.team import worktree_facts  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
-    found = worktree_facts.merge_check(project_here().root, agent_id, into)
+    found = inspection.merge_check(project_here().root, agent_id, into)
     if as_json:
         output.print_json(found)
     else:

@@ -38,7 +38,7 @@ from orchestrator.protocol.daemon_log import configure_log
 from orchestrator.protocol.tool_calls import Client, Tool, only_reading
 from orchestrator.protocol.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.protocol.wait_turns import Turns
-from orchestrator.server import agent_queries, agent_tools, door, greeting, hooks, master_tools, peers
+from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.own_sockets import OwnSockets
 from orchestrator.server.peers import Peer, Peers
@@ -46,17 +46,19 @@ from orchestrator.server.session import Admin, build, note_listed, serve
 from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.trusting import Trusting
-from orchestrator.team import agents, trees
-from orchestrator.team.adoption import Adoption
-from orchestrator.team.collecting import Collecting
-from orchestrator.team.leading import Leading
-from orchestrator.team.masters import GONE, Leader, Masters
-from orchestrator.team.parking import Parking
-from orchestrator.team.repairing import Repairing
-from orchestrator.team.roster import PUT_BACK, Roster
-from orchestrator.team.supervisor import Supervisor
-from orchestrator.team.wake import Waker
-from orchestrator.team.windows import Windows
+from orchestrator.team import agent_tools, agent_toolsets
+from orchestrator.team import tools as team_tools
+from orchestrator.team.life import agent_commands, agent_worktrees
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.recovery.garbage_collection import Collecting
+from orchestrator.team.recovery.repair import Repairing
+from orchestrator.team.recovery.team_adoption import Adoption
+from orchestrator.team.roster.roster import PUT_BACK, Roster
+from orchestrator.team.wake.held_masters import Leading
+from orchestrator.team.wake.masters import GONE, Leader, Masters
+from orchestrator.team.wake.parking import Parking
+from orchestrator.team.wake.paste_wake import Waker
 from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
@@ -103,14 +105,14 @@ class Daemon:
         self.leading = Leading(self.roster, self.windows, self._leaders)
         self.supervisor.watching.on_human = self.parking.human
         self.supervisor.watching.on_stale = self.parking.stale
-        stop = partial(agents.end, self.supervisor, force=False, req=None, reason=GONE)
+        stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self.masters = Masters(self.roster, self.windows, self._leaders, stop)
         self.agent_tools = agent_tools.build(self.roster)
-        self.master_tools = master_tools.build(self.supervisor, self.masters)
+        self.master_tools = team_tools.build(self.supervisor, self.masters)
         self.squads = SquadWiring(self.roster, self.windows)
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
         self.gsd = GsdWiring(str(opened.directory / project_location.LOG))
-        self.queries: agent_queries.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
+        self.queries: agent_toolsets.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
         self.peers = Peers(self.roster)
         self.own_sockets = OwnSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
@@ -346,7 +348,7 @@ class Daemon:
 
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":
-            return self.agent_tools | agent_queries.tools(self.roster, client, self.queries)
+            return self.agent_tools | agent_toolsets.tools(self.roster, client, self.queries)
         if client.role == "refused":
             return {}
         tools: dict[str, Tool] = {}
@@ -393,7 +395,7 @@ class Daemon:
         offered: dict[str, Admin] = {
             "status": self.status,
             "stop": self.stop,
-            "worktree": partial(trees.remove, self.supervisor),
+            "worktree": partial(agent_worktrees.remove, self.supervisor),
             "gc": self.gc,
             "fix": self.repairing.run,
             **self.squads.admin(),

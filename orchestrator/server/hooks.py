@@ -16,11 +16,11 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.engines.table import ENGINES
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, drained
-from orchestrator.team import tasks
-from orchestrator.team.entry import Entry
-from orchestrator.team.leading import Leading
-from orchestrator.team.parking import Channel, Heard, Parking
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.held_masters import Leading
+from orchestrator.team.wake.parking import Channel, Heard, Parking
 
 log = structlog.get_logger()
 
@@ -83,7 +83,7 @@ def read_event(line: bytes) -> Heard | None:
 def _entry(client: Client, roster: Roster) -> Entry | None:
     """The agent the connection speaks for, when its secret proves the current life."""
     try:
-        entry = tasks.check_identity(
+        entry = delivery.check_identity(
             roster, client.agent_id or "", claimed=client.agent_id or "", secret=client.secret
         )
     except OrchestratorError as error:

@@ -18,7 +18,7 @@ import structlog
 from orchestrator.base.clock import call_off
 from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
 from orchestrator.protocol.traffic import BUFFER
-from orchestrator.team.entry import Entry
+from orchestrator.team.roster.agent_entry import Entry
 
 log = structlog.get_logger()
 

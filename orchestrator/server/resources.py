@@ -25,10 +25,10 @@ from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.server import gsd_resources
 from orchestrator.server.gsd_wiring import Questions
-from orchestrator.team.entry import Entry
-from orchestrator.team.roster import Roster
-from orchestrator.team.tasks import PAGE_BYTES, shown
-from orchestrator.team.views import artifact, artifacts, meta_of
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import artifact, artifacts, meta_of
+from orchestrator.team.roster.delivery import PAGE_BYTES, shown
+from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]

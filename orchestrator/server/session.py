@@ -35,7 +35,7 @@ from orchestrator.protocol.wait_turns import Turns, is_wait
 from orchestrator.server import gsd_prompts
 from orchestrator.server.gsd_wiring import TOOLSET, Questions
 from orchestrator.server.resources import Events, Resources
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]

@@ -29,8 +29,8 @@ from orchestrator.squad.plan import Around, Asked
 from orchestrator.squad.runner import Stop
 from orchestrator.squad.settings import Settings
 from orchestrator.squad.turns import Turns
-from orchestrator.team import asking
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster import ask_agent
+from orchestrator.team.roster.roster import Roster
 
 BY_VARIABLES = "command"
 """The engine's name for: what the connection's ENGINE, ENGINE_COMMAND and RUN_TEMPLATE say."""
@@ -183,7 +183,7 @@ class AgentCaller:
 
     def check(self, agent_id: str) -> None:
         """BadRequest ``unknown_agent`` or Conflict ``agent_ended`` when that agent cannot be asked."""
-        asking.check(self._roster, agent_id)
+        ask_agent.check(self._roster, agent_id)
 
     def leave(self) -> None:
         """The daemon ends: a canceled call leaves its task alone from now on, and the next daemon gets the answer."""
@@ -192,7 +192,7 @@ class AgentCaller:
     async def forget(self, run_id: str) -> None:
         """The run has ended: what an earlier daemon's attempts still ask of agents for it, nobody waits for."""
         if not self._leaving:
-            await asking.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
+            await ask_agent.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
 
     async def call(self, ask: Ask) -> Reply | Fault:
         """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
@@ -200,7 +200,7 @@ class AgentCaller:
         deadline = self._roster.clock.monotonic() + ask.timeout_s
         try:
             await self._put(agent_id, task_id, ask)
-            record = await asking.outcome(self._roster, agent_id, task_id, deadline)
+            record = await ask_agent.outcome(self._roster, agent_id, task_id, deadline)
             if record is not None:
                 return await self._read(agent_id, record, ask)
             fault = Fault("timeout", f"agent {agent_id} did not end its task within {ask.timeout_s:g} s", retry=False)
@@ -216,18 +216,18 @@ class AgentCaller:
     async def _put(self, agent_id: str, task_id: str, ask: Ask) -> None:
         instructions = "\n\n".join(text for text in (ask.system, ask.prompt) if text)
         about = {"run_id": ask.run_id, "node_id": ask.node_id}
-        await asking.put(self._roster, agent_id, task_id, instructions, about, req=f"spawn:{ask.token}")
+        await ask_agent.put(self._roster, agent_id, task_id, instructions, about, req=f"spawn:{ask.token}")
 
     async def _withdraw(self, agent_id: str, task_id: str, ask: Ask) -> None:
-        await asking.withdraw(self._roster, agent_id, task_id, req=f"spawn:{ask.token}:cancel")
+        await ask_agent.withdraw(self._roster, agent_id, task_id, req=f"spawn:{ask.token}:cancel")
 
     async def _read(self, agent_id: str, record: dict[str, Any], ask: Ask) -> Reply | Fault:
         payload = record.get("payload")
         if record["type"] != "result":
-            said = asking.trouble_of(payload)[:TOLD_CHARS]
+            said = ask_agent.trouble_of(payload)[:TOLD_CHARS]
             how = "canceled the task" if record["type"] == "canceled" else "ended the task in error"
             return Fault("agent", f"agent {agent_id} {how}" + (f": {said}" if said else ""), retry=False)
-        text, cut = await asking.text_of(self._roster, agent_id, payload, ANSWER_BYTES)
+        text, cut = await ask_agent.text_of(self._roster, agent_id, payload, ANSWER_BYTES)
         if not text.strip():
             return Fault("empty", f"agent {agent_id} ended the task without an answer", retry=True)
         return Reply(text, finish_reason="length" if cut else "stop", model=ask.model)

@@ -17,7 +17,7 @@ from orchestrator.spawn import shown
 from orchestrator.spawn.callers import Caller, kind_of, name_of
 from orchestrator.spawn.runs import Runs
 from orchestrator.squad.members import Squads
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster.roster import Roster
 
 Told = Callable[[str], None]
 

@@ -16,7 +16,7 @@ from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import Library
 from orchestrator.spawn.place import has_open_runs, home_of
 from orchestrator.squad.members import Squads
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster.roster import Roster
 
 if TYPE_CHECKING:
     from orchestrator.server.spawn_service import SpawnService

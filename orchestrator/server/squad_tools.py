@@ -25,12 +25,12 @@ from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
-from orchestrator.server.master_models import Untrusted
 from orchestrator.squad import settings
 from orchestrator.squad.members import Request, Squads
 from orchestrator.squad.plan import Asked
 from orchestrator.squad.settings import Mode
 from orchestrator.squad.watched import Show
+from orchestrator.team.models import Untrusted
 
 log = structlog.get_logger()
 

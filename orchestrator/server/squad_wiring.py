@@ -19,9 +19,9 @@ from orchestrator.roles.library import Library
 from orchestrator.server import squad_tools
 from orchestrator.squad.members import Squads
 from orchestrator.squad.watched import Seen, Show
-from orchestrator.team.roster import Roster
-from orchestrator.team.showing import Showing
-from orchestrator.team.windows import Windows
+from orchestrator.team.panes.member_panes import Showing
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 SWEEP_S = 60.0

@@ -25,9 +25,9 @@ from orchestrator.server.session import Admin
 from orchestrator.server.spawn_wiring import SpawnWiring
 from orchestrator.squad import settings
 from orchestrator.team import allowing, askers
-from orchestrator.team.adoption import Adoption
 from orchestrator.team.askers import Process
-from orchestrator.team.roster import Roster
+from orchestrator.team.recovery.team_adoption import Adoption
+from orchestrator.team.roster.roster import Roster
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import Allowed
 from orchestrator.trust.difference import difference

@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.journal.project_files import ensure_agents_dir, failure
-from orchestrator.team.roster import Roster
+from orchestrator.team.roster.roster import Roster
 from orchestrator.trust import allowed
 from orchestrator.trust.state_dir import StateDirUnsafe
 

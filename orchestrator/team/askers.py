@@ -13,7 +13,7 @@ from itertools import pairwise
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import processes
 from orchestrator.edge.project_location import AGENT_ENV, MEMBER_ENV
-from orchestrator.team.masters import SHELLS
+from orchestrator.team.wake.masters import SHELLS
 
 DEPTH = 256
 """No process has more ancestors; a chain that is cut short there is refused."""

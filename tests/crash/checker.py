@@ -7,7 +7,7 @@ import json
 from collections import Counter
 
 from orchestrator.core import records
-from orchestrator.team.verify import verify
+from orchestrator.team.recovery.verification import verify
 from tests.fakes.relays import until
 
 

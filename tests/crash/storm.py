@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator.core.records import TERMINAL
-from orchestrator.team.verify import verify
+from orchestrator.team.recovery.verification import verify
 from tests.crash.conftest import over
 from tests.crash.moves import around
 from tests.fakes.relays import until

@@ -19,8 +19,9 @@ import pytest
 from orchestrator.base.errors import Environment
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.syscalls import SysIO
-from orchestrator.team import broadcast, launches, tasks
-from orchestrator.team.metas import Metas
+from orchestrator.team.life import launch_files
+from orchestrator.team.roster import broadcast, delivery
+from orchestrator.team.roster.meta_files import Metas
 from tests.crash.checker import check
 from tests.team import FakeClock, Team, settle
 
@@ -189,30 +190,32 @@ class Story:
             assert roster.new_id(name) == name, "a name is free after a refusal"
             spec = {**SPEC, "name": name, "run_id": run.run_id, "cwd": str(self.root)}
             draft = supervision.starting(name, at=self.at(), req=f"c:{name}", spec=spec)
-            await roster.create(name, draft, lambda entry: launches.write(roster, entry, spec, 1, {}))
+            await roster.create(name, draft, lambda entry: launch_files.write(roster, entry, spec, 1, {}))
         await roster.durable(roster.agents[name])
-        assert launches.read(roster, roster.agents[name])["epoch"] == 1, "whoever reads the intent finds its launch"
+        assert launch_files.read(roster, roster.agents[name])["epoch"] == 1, (
+            "whoever reads the intent finds its launch"
+        )
         self.said.append(("agent", name))
 
     async def enqueue(self, task_id):
-        answer = await tasks.enqueue(
+        answer = await delivery.enqueue(
             self.team.roster, "a1", task_id=task_id, payload={"n": task_id * 40}, req=f"c:{task_id}"
         )
         assert answer["task_id"] == task_id
         self.said.append(("task", task_id))
 
     async def cancel(self, task_id):
-        answer = await tasks.cancel(self.team.roster, "a1", task_id=task_id, req=f"c:cancel-{task_id}")
+        answer = await delivery.cancel(self.team.roster, "a1", task_id=task_id, req=f"c:cancel-{task_id}")
         assert answer["ok"]
         self.said.append(("cancel", task_id))
 
     async def wait(self, req):
         roster = self.team.roster
-        answer = await tasks.wait_for_command(roster, "a1", 1, timeout_s=0, age_s=0, req=req)
+        answer = await delivery.wait_for_command(roster, "a1", 1, timeout_s=0, age_s=0, req=req)
         return answer.get("command")
 
     async def emit(self, kind, task_id):
-        answer = await tasks.emit_event(
+        answer = await delivery.emit_event(
             self.team.roster,
             "a1",
             1,
@@ -227,8 +230,10 @@ class Story:
             self.said.append(("end", task_id, kind))
 
     async def read(self):
-        page = await tasks.events_read(self.team.roster, "a1", since_seq=0, max_events=1000, wait_s=0)
-        told = await tasks.broadcast_read(self.team.roster, await self.run(), since_seq=0, max_events=1000, wait_s=0)
+        page = await delivery.events_read(self.team.roster, "a1", since_seq=0, max_events=1000, wait_s=0)
+        told = await delivery.broadcast_read(
+            self.team.roster, await self.run(), since_seq=0, max_events=1000, wait_s=0
+        )
         for record in [*page["events"], *told["events"]]:
             self.said.append(("seen", "broadcast" if "ref" in record else "a1", record["seq"], record["type"]))
 

@@ -10,7 +10,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.core import supervision
 from orchestrator.journal.project_files import replace
 from orchestrator.journal.syscalls import SysIO
-from orchestrator.team import tasks
+from orchestrator.team.roster import delivery
 from tests.crash.checker import check
 from tests.team import Team, settle
 
@@ -45,18 +45,18 @@ def reloaded(tmp_path, team):
 
 
 async def wait(team, req="a:w"):
-    answer = tasks.wait_for_command(team.roster, "a1", 1, timeout_s=0, age_s=0, req=req)
+    answer = delivery.wait_for_command(team.roster, "a1", 1, timeout_s=0, age_s=0, req=req)
     return (await answer).get("command")
 
 
 async def emit(team, kind, req):
-    return await tasks.emit_event(
+    return await delivery.emit_event(
         team.roster, "a1", 1, kind=kind, task_id=None, payload={"k": kind}, done=None, req=req
     )
 
 
 def enqueue(team, task_id, req):
-    return tasks.enqueue(team.roster, "a1", task_id=task_id, payload={"n": task_id}, req=req)
+    return delivery.enqueue(team.roster, "a1", task_id=task_id, payload={"n": task_id}, req=req)
 
 
 @pytest.mark.parametrize("short", [0, 9])
@@ -109,7 +109,7 @@ def test_a_cancel_whose_consequence_found_no_room_is_carried_out_by_the_next_wri
         await enqueue(team, "t1", "c:1")
         disk.update(full="outbox.jsonl")
         with pytest.raises(Environment):
-            await tasks.cancel(team.roster, "a1", task_id="t1", req="c:2")
+            await delivery.cancel(team.roster, "a1", task_id="t1", req="c:2")
         disk.update(full=None)
         assert await wait(team) is None, "a canceled task is never handed out"
         await enqueue(team, "t2", "c:3")

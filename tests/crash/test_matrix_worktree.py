@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from orchestrator.team import worktree_facts
+from orchestrator.team.worktrees import inspection
 from tests.crash.conftest import over
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
@@ -49,7 +49,7 @@ def whole(stage, master, agent):
     path = stage.root / ".agents" / "worktrees" / agent
     assert (path / "a.txt").read_text() == "one"
     assert (path / "seen").read_text() == "untracked"
-    look = worktree_facts.look(stage.root, agent)
+    look = inspection.look(stage.root, agent)
     assert (look["on"], look["dirty"], look["locked"]) == (f"orchestrator/{agent}", False, None)
     [starting] = [r for r in stage.found().outbox[agent] if r["type"] == "starting"]
     assert (starting["cwd"], starting["worktree"]["branch"]) == (str(path), f"orchestrator/{agent}")
@@ -92,7 +92,7 @@ def test_a_leftover_of_a_call_that_nobody_repeats_is_listed_and_can_be_removed(s
     master.gone()
     again = stage.master()
     assert again.do("agent_list", scope="all")["agents"] == []
-    assert [(row["agent_id"], row["recorded"]) for row in worktree_facts.listed(stage.root)] == [("a", False)]
+    assert [(row["agent_id"], row["recorded"]) for row in inspection.listed(stage.root)] == [("a", False)]
     words = [sys.executable, "-P", "-m", "orchestrator", "worktree", "remove", "a", "--json"]
     done = subprocess.run(words, cwd=stage.root, env=stage.env, capture_output=True, check=False)
     assert json.loads(done.stdout).get("branch_removed"), done

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.engines.table import ENGINES
-from orchestrator.team import tasks
-from orchestrator.team.parking import Parking
+from orchestrator.team.roster import delivery
+from orchestrator.team.wake.parking import Parking
 from tests.crash.test_world_wake import Lives
 from tests.parked import ROW, Line
 from tests.team import FakeClock, Team, settle
@@ -45,16 +45,16 @@ def team(tmp_path):
 
 def wait(team, timeout_s=45.0, agent="a1", epoch=1, req="w:1"):
     return asyncio.ensure_future(
-        tasks.wait_for_command(team.roster, agent, epoch, timeout_s=timeout_s, age_s=0, req=req)
+        delivery.wait_for_command(team.roster, agent, epoch, timeout_s=timeout_s, age_s=0, req=req)
     )
 
 
 async def enqueue(team, task_id, agent="a1"):
-    return await tasks.enqueue(team.roster, agent, task_id=task_id, payload=1, req=f"m:{task_id}")
+    return await delivery.enqueue(team.roster, agent, task_id=task_id, payload=1, req=f"m:{task_id}")
 
 
 async def emit(team, kind, task_id=None, agent="a1"):
-    return await tasks.emit_event(
+    return await delivery.emit_event(
         team.roster, agent, 1, kind=kind, task_id=task_id, payload=None, done=None, req=f"e:{next(KEYS)}"
     )
 
@@ -135,7 +135,7 @@ async def test_a_parked_agent_stays_parked_and_is_woken_once(tmp_path, monkeypat
 
 
 def heard(event):
-    from orchestrator.team.parking import Heard
+    from orchestrator.team.wake.parking import Heard
 
     return Heard(event, "s-1")
 
@@ -193,7 +193,9 @@ async def test_any_history_under_a_mad_clock_is_the_same_as_under_a_sane_one(tmp
             elif step == "pass":
                 await team.clock.advance(choose.uniform(0, 400))
             elif step == "cancel" and lease is not None:
-                answers.append(await tasks.cancel(team.roster, "a1", task_id=lease.task_id, req=f"c:{lease.task_id}"))
+                answers.append(
+                    await delivery.cancel(team.roster, "a1", task_id=lease.task_id, req=f"c:{lease.task_id}")
+                )
             elif lease is not None:
                 answers.append(await emit(team, "result" if step == "cancel" else step, lease.task_id))
         answers = json.loads(json.dumps(answers).replace(str(tmp_path / str(mad)), ""))

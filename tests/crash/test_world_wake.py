@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from orchestrator.engines.table import ENGINES
-from orchestrator.team import tasks
-from orchestrator.team.wake import PAUSES_S, SILENT_S, Waker
+from orchestrator.team.roster import delivery
+from orchestrator.team.wake.paste_wake import PAUSES_S, SILENT_S, Waker
 from tests.hooks import Cli, fake_cli, last_of, stop
 from tests.integration.test_wake import FakePanes
 from tests.parked import ROW
@@ -49,17 +49,17 @@ class Lives:
         self.waker.seen(self.entry)
 
     async def enqueue(self, task_id="t-1"):
-        await tasks.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
+        await delivery.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
         await settle()
 
     def call(self):
-        wait = tasks.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
+        wait = delivery.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
         return asyncio.ensure_future(wait)
 
     async def ended(self, task_id):
         """The agent reports."""
         roster = self.team.roster
-        await tasks.emit_event(roster, "a1", 1, kind="result", task_id=task_id, payload=1, done=None, req=task_id)
+        await delivery.emit_event(roster, "a1", 1, kind="result", task_id=task_id, payload=1, done=None, req=task_id)
 
     @property
     def pasted(self):

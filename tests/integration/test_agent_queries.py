@@ -10,8 +10,9 @@ from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.toolsets import GSD
 from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
-from orchestrator.server import agent_queries
-from orchestrator.team import launches, tasks
+from orchestrator.team import agent_toolsets
+from orchestrator.team.life import launch_files
+from orchestrator.team.roster import delivery
 from tests.team import Team
 
 
@@ -71,7 +72,7 @@ async def an_agent(team, *, toolsets=("gsd",), name="a1", **options):
 
 
 async def asks(team, who, tool=TOOL.name, tools=None):
-    found = agent_queries.tools(team.roster, who, tools or offered())[tool]
+    found = agent_toolsets.tools(team.roster, who, tools or offered())[tool]
     return await found.run(Call(who, "c:1", 0.0, print), Nothing())
 
 
@@ -80,20 +81,20 @@ async def test_the_tools_are_those_of_the_toolsets_in_the_record_of_its_start(te
     await an_agent(team)
     await an_agent(team, name="plain", toolsets=())
     await an_agent(team, name="other", toolsets=("else",))
-    assert list(agent_queries.tools(team.roster, client(), offered())) == [TOOL.name]
+    assert list(agent_toolsets.tools(team.roster, client(), offered())) == [TOOL.name]
     for other in ("plain", "other", "nobody"):
-        assert agent_queries.tools(team.roster, client(other), offered()) == {}
-    assert agent_queries.tools(team.roster, client(), {}) == {}
-    assert agent_queries.tools(team.roster, replace(client(), agent_id=None), offered()) == {}
+        assert agent_toolsets.tools(team.roster, client(other), offered()) == {}
+    assert agent_toolsets.tools(team.roster, client(), {}) == {}
+    assert agent_toolsets.tools(team.roster, replace(client(), agent_id=None), offered()) == {}
 
 
 @pytest.mark.anyio
 async def test_a_tool_is_shown_as_the_master_sees_it_and_made_once_for_all_agents(team):
     await an_agent(team)
     await an_agent(team, name="b1")
-    one = agent_queries.tools(team.roster, client(), offered())[TOOL.name]
+    one = agent_toolsets.tools(team.roster, client(), offered())[TOOL.name]
     assert one.listed == TOOL.listed
-    assert agent_queries.tools(team.roster, client("b1"), offered())[TOOL.name] is one
+    assert agent_toolsets.tools(team.roster, client("b1"), offered())[TOOL.name] is one
 
 
 @pytest.mark.anyio
@@ -145,8 +146,8 @@ async def test_a_query_leaves_no_record_and_makes_nobody_ready(team):
 
 
 async def with_a_task(team, entry):
-    await tasks.enqueue(team.roster, entry.agent_id, task_id="t", payload={}, req="m:1")
-    got = await tasks.wait_for_command(team.roster, entry.agent_id, 1, timeout_s=0, age_s=0, req="c:0")
+    await delivery.enqueue(team.roster, entry.agent_id, task_id="t", payload={}, req="m:1")
+    got = await delivery.wait_for_command(team.roster, entry.agent_id, 1, timeout_s=0, age_s=0, req="c:0")
     assert got["command"]["kind"] == "task"
 
 
@@ -213,7 +214,7 @@ async def test_the_launch_of_a_cli_is_told_of_them_by_the_record_of_its_start_al
     entry = await team.agent()
     spec = {**entry.state.spec, "engine": engine, **({"toolsets": toolsets} if toolsets else {})}
     home = str(team.paths.root)
-    launches.write(team.roster, entry, spec, 1, {"HOME": home, "PATH": "/usr/bin"})
+    launch_files.write(team.roster, entry, spec, 1, {"HOME": home, "PATH": "/usr/bin"})
     place = team.paths.engine_dir(entry.agent_id)
     restriction = (place / WHERE[engine]).read_text()
     rules = "\n".join(path.read_text() for path in place.rglob("*") if path.is_file())

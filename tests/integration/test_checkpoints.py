@@ -15,10 +15,11 @@ from orchestrator.core import state, supervision
 from orchestrator.journal.cache import BrokenCache, Cache
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
-from orchestrator.team import agents, checkpoints, tasks
-from orchestrator.team.adoption import seal_files
-from orchestrator.team.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER
-from orchestrator.team.folding import folded
+from orchestrator.team.life import agent_commands
+from orchestrator.team.recovery.team_adoption import seal_files
+from orchestrator.team.roster import checkpoints, delivery
+from orchestrator.team.roster.agent_fold import folded
+from orchestrator.team.roster.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER
 from tests.desk import essence
 from tests.team import Team
 
@@ -34,19 +35,19 @@ pytestmark = pytest.mark.anyio
 
 
 async def enqueue(team, task_id, agent="a1", payload=None, req=None):
-    return await tasks.enqueue(
+    return await delivery.enqueue(
         team.roster, agent, task_id=task_id, payload=payload or {"of": task_id}, req=req or f"m:{agent}:{task_id}"
     )
 
 
 async def wait(team, agent="a1", epoch=1, req="w"):
-    return (await tasks.wait_for_command(team.roster, agent, epoch, timeout_s=0, age_s=0, req=f"{agent}:{req}")).get(
-        "command"
-    )
+    return (
+        await delivery.wait_for_command(team.roster, agent, epoch, timeout_s=0, age_s=0, req=f"{agent}:{req}")
+    ).get("command")
 
 
 async def emit(team, kind, agent="a1", task_id=None, epoch=1, req=None):
-    return await tasks.emit_event(
+    return await delivery.emit_event(
         team.roster, agent, epoch, kind=kind, task_id=task_id, payload={"k": kind}, done=None,
         req=f"{agent}:{req or kind}",
     )  # fmt: skip
@@ -69,7 +70,7 @@ async def history(team):
     await work(team, ["u1"], "a2")
     for name in ("q1", "q2", "q3"):
         await enqueue(team, name)
-    await tasks.cancel(team.roster, "a1", task_id="q2", req="m:c")
+    await delivery.cancel(team.roster, "a1", task_id="q2", req="m:c")
     await wait(team, req="wq1")
     await emit(team, "ack", req="aq1")
     a2 = team.roster.agents["a2"]
@@ -170,7 +171,7 @@ async def test_a_duplicate_of_a_task_that_left_memory_is_still_one(tmp_path):
             await enqueue(team, "t1", payload={"else": 1}, req="m:else")
         assert other.value.code == "task_exists"
         with pytest.raises(Conflict) as late:
-            await tasks.cancel(team.roster, "a1", task_id="t1", req="m:c")
+            await delivery.cancel(team.roster, "a1", task_id="t1", req="m:c")
         assert late.value.facts["outcome"] == "result"
         assert (await emit(team, "error", task_id="t1", req="late"))["duplicate"]
         await ended(team)
@@ -508,7 +509,7 @@ async def test_nothing_is_saved_that_is_not_durable(tmp_path):
 
 async def delete(team, name):
     entry = team.roster.agents[name]
-    team.roster.write(entry, agents.decide.stop(entry.state, force=False, req=f"d:{name}", at=AT))
+    team.roster.write(entry, agent_commands.decide.stop(entry.state, force=False, req=f"d:{name}", at=AT))
     await team.roster.commit(entry, supervision.stopped(entry.state, at=AT, rungs=[]))
     await team.roster.commit(entry, supervision.deleted(entry.state, at=AT))
 
@@ -526,7 +527,7 @@ async def test_a_deleted_agent_rests_and_still_answers(tmp_path):
         assert entry.outbox.rests
         assert len(entry.state.calls) < 30
         assert (await enqueue(team, "t3", req="m:again"))["duplicate"]
-        page = await tasks.events_read(team.roster, "a1", since_seq=0, max_events=1000, wait_s=0)
+        page = await delivery.events_read(team.roster, "a1", since_seq=0, max_events=1000, wait_s=0)
         assert page["events"][0]["type"] == "starting"
         with pytest.raises(Conflict):
             await enqueue(team, "new")

@@ -10,7 +10,7 @@ from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import records, supervision
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
-from orchestrator.team import tasks
+from orchestrator.team.roster import delivery
 from tests.desk import BUDGET
 from tests.team import FakeClock, Team, settle
 
@@ -32,18 +32,18 @@ def team(tmp_path):
 
 def wait(team, timeout_s=45.0, age_s=0.0, agent="a1", epoch=1, req="w:1"):
     return asyncio.ensure_future(
-        tasks.wait_for_command(team.roster, agent, epoch, timeout_s=timeout_s, age_s=age_s, req=req)
+        delivery.wait_for_command(team.roster, agent, epoch, timeout_s=timeout_s, age_s=age_s, req=req)
     )
 
 
 async def emit(team, kind, task_id=None, payload=None, req="e:1", epoch=1):
-    return await tasks.emit_event(
+    return await delivery.emit_event(
         team.roster, "a1", epoch, kind=kind, task_id=task_id, payload=payload, done=None, req=req
     )
 
 
 async def enqueue(team, task_id, payload=None, req=None):
-    return await tasks.enqueue(team.roster, "a1", task_id=task_id, payload=payload, req=req or f"m:{task_id}")
+    return await delivery.enqueue(team.roster, "a1", task_id=task_id, payload=payload, req=req or f"m:{task_id}")
 
 
 def outbox(team, agent="a1"):
@@ -189,22 +189,22 @@ async def test_a_cancel_reaches_a_waiting_agent_at_once(team):
     await emit(team, "ack")
     call = wait(team)
     await settle()
-    assert (await tasks.cancel(team.roster, "a1", task_id="t1", req="m:c"))["state"] == "cancel_requested"
+    assert (await delivery.cancel(team.roster, "a1", task_id="t1", req="m:c"))["state"] == "cancel_requested"
     assert (await call)["command"] == {"kind": "cancel", "task_id": "t1"}
-    page = await tasks.events_read(team.roster, "a1", since_seq=0, max_events=100, wait_s=0)
+    page = await delivery.events_read(team.roster, "a1", since_seq=0, max_events=100, wait_s=0)
     assert page["events"][-1]["type"] == "cancel_requested"
     assert (await emit(team, "canceled", req="e:9"))["ok"]
 
 
 async def test_events_read_gives_the_delta_and_waits_for_news(team):
     await team.agent()
-    first = await tasks.events_read(team.roster, "a1", since_seq=0, max_events=1, wait_s=0)
+    first = await delivery.events_read(team.roster, "a1", since_seq=0, max_events=1, wait_s=0)
     assert first["more"]
     assert first["last_seq"] == 1
-    second = await tasks.events_read(team.roster, "a1", since_seq=1, max_events=100, wait_s=0)
+    second = await delivery.events_read(team.roster, "a1", since_seq=1, max_events=100, wait_s=0)
     assert [r["type"] for r in second["events"]] == ["ready"]
     call = asyncio.ensure_future(
-        tasks.events_read(team.roster, "a1", since_seq=second["last_seq"], max_events=100, wait_s=30)
+        delivery.events_read(team.roster, "a1", since_seq=second["last_seq"], max_events=100, wait_s=30)
     )
     await settle()
     assert not call.done()
@@ -216,7 +216,7 @@ async def test_events_read_gives_the_delta_and_waits_for_news(team):
 async def test_since_seq_beyond_the_end_is_refused(team):
     await team.agent()
     with pytest.raises(BadRequest) as caught:
-        await tasks.events_read(team.roster, "a1", since_seq=99, max_events=1, wait_s=0)
+        await delivery.events_read(team.roster, "a1", since_seq=99, max_events=1, wait_s=0)
     assert caught.value.code == "bad_argument"
 
 
@@ -228,7 +228,7 @@ async def test_large_answers_are_paged(team):
         await emit(team, "result", payload="x" * 1500, req=f"e:{n}")
     seq, seen = 0, []
     while True:
-        page = await tasks.events_read(team.roster, "a1", since_seq=seq, max_events=1000, wait_s=0)
+        page = await delivery.events_read(team.roster, "a1", since_seq=seq, max_events=1000, wait_s=0)
         assert len(json.dumps(page)) < 14_000
         seen += [r["task_id"] for r in page["events"] if r["type"] == "result"]
         seq = page["last_seq"]
@@ -243,7 +243,7 @@ async def test_the_broadcast_repeats_terminal_and_lifecycle_records_in_order(tea
     await wait(team)
     await emit(team, "result", payload={"big": "x" * 5000})
     await team.clock.advance(0.01)
-    page = await tasks.broadcast_read(team.roster, team.roster.runs["run-1"], since_seq=0, max_events=10, wait_s=0)
+    page = await delivery.broadcast_read(team.roster, team.roster.runs["run-1"], since_seq=0, max_events=10, wait_s=0)
     assert [(r["type"], r["ref"]) for r in page["events"]] == [("starting", 1), ("ready", 2), ("result", 4)]
     assert "payload" not in page["events"][-1]
     assert page["events"][-1]["payload_bytes"] > 5000
@@ -272,7 +272,7 @@ async def test_a_restart_goes_on_where_the_records_stand(team, tmp_path):
     await enqueue(team, "t2")
     await wait(team)
     await emit(team, "ack")
-    await tasks.cancel(team.roster, "a1", task_id="t2", req="m:c")
+    await delivery.cancel(team.roster, "a1", task_id="t2", req="m:c")
     team.close()
     again = Team(tmp_path, FakeClock(2000.0)).load()
     entry = again.roster.entry("a1")
@@ -299,7 +299,9 @@ async def test_what_a_crash_kept_from_the_broadcast_is_published_on_restart(team
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:1]))
     again = Team(tmp_path).load()
-    page = await tasks.broadcast_read(again.roster, again.roster.runs["run-1"], since_seq=0, max_events=10, wait_s=0)
+    page = await delivery.broadcast_read(
+        again.roster, again.roster.runs["run-1"], since_seq=0, max_events=10, wait_s=0
+    )
     assert [r["type"] for r in page["events"]] == ["starting", "ready", "result"]
     again.close()
     third = Team(tmp_path).load()
@@ -321,7 +323,7 @@ async def test_an_outbox_that_lost_lines_the_broadcast_knows_is_corrupt_and_the_
     assert again.roster.corrupt["a1"].code == "corrupt_log"
     with pytest.raises(Exception, match="outbox"):
         again.roster.entry("a1")
-    assert await tasks.enqueue(again.roster, "b1", task_id="x", payload=None, req="m:x")
+    assert await delivery.enqueue(again.roster, "b1", task_id="x", payload=None, req="m:x")
     again.close()
 
 
@@ -380,7 +382,7 @@ async def test_a_full_disk_fails_the_call_and_the_next_one_works(team, monkeypat
 
 async def test_a_late_end_of_an_old_life_is_refused_and_leaves_a_note_and_no_record(team):
     entry = await team.agent()
-    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
+    await delivery.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
     assert (await wait(team))["command"]["task_id"] == "t1"
     at = "2026-01-01T00:00:00.000Z"
     await team.roster.commit(entry, supervision.exited(entry.state, at=at, how="signal", reason="r", signal=9))
@@ -396,7 +398,7 @@ async def test_a_late_end_of_an_old_life_is_refused_and_leaves_a_note_and_no_rec
 
 async def test_an_end_that_comes_after_the_tasks_end_leaves_a_note_and_no_record(team):
     entry = await team.agent()
-    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
+    await delivery.enqueue(team.roster, "a1", task_id="t1", payload=1, req="c:1")
     await wait(team)
     await emit(team, "result", "t1")
     before = entry.outbox.last_seq

@@ -11,7 +11,7 @@ from orchestrator.base.platform import processes
 from orchestrator.core import decisions
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
-from orchestrator.team.ending import Ending
+from orchestrator.team.life.deletion import Ending
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,9 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import file_models, records
 from orchestrator.core.records import TERMINAL
 from orchestrator.journal.log_reader import read_all
-from orchestrator.team import mendable, reading, tasks
-from orchestrator.team.broadcast import digest
+from orchestrator.team.recovery import damage_report
+from orchestrator.team.roster import delivery, offline_view
+from orchestrator.team.roster.broadcast import digest
 from tests.mending import Died, Life, dying
 
 pytestmark = pytest.mark.anyio
@@ -40,11 +41,11 @@ async def worked(root):
 
 async def wait(life, name, req="w:1"):
     life.roster.agents[name].secret = "s"
-    return await tasks.wait_for_command(life.roster, name, 1, timeout_s=0, age_s=0, req=f"{name}:{req}")
+    return await delivery.wait_for_command(life.roster, name, 1, timeout_s=0, age_s=0, req=f"{name}:{req}")
 
 
 async def emit(life, name, kind, payload=None, req="e:1"):
-    return await tasks.emit_event(
+    return await delivery.emit_event(
         life.roster, name, 1, kind=kind, task_id=None, payload=payload, done=None, req=f"{name}:{req}"
     )
 
@@ -78,7 +79,7 @@ def sound(root, agents=AGENTS):
     """Every log folds, and the broadcast tells exactly what the outboxes say."""
     due, told = {}, {}
     for name in agents:
-        assert mendable.of_agent(root, name) is None
+        assert damage_report.of_agent(root, name) is None
         out = written(log(root, "outbox", name), records.OUTBOX_TYPES)
         for record in out:
             records.OUTBOX.validate_python(record)
@@ -117,7 +118,7 @@ async def test_a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outco
     before = log(tmp_path, "outbox").read_bytes()
     line = hurt(log(tmp_path, "outbox"), b'"result"', garbled)
     damaged = log(tmp_path, "outbox").read_bytes()
-    wrong = mendable.of_agent(tmp_path, "a1")
+    wrong = damage_report.of_agent(tmp_path, "a1")
     assert wrong.code == "corrupt_log" and "--fix" in wrong.next_step and wrong.facts["line"] == line
     assert log(tmp_path, "outbox").read_bytes() == damaged, "looking changes nothing"
     told = await fixed(tmp_path)
@@ -128,10 +129,10 @@ async def test_a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outco
     assert ends["a1.t1"]["payload"] == {"of": "a1"}, "the broadcast knew it"
     assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
     assert "a1.t3" not in ends, "it was never handed out"
-    row = reading.agent(tmp_path, "a1")
+    row = offline_view.agent(tmp_path, "a1")
     assert row["status"] == "failed" and "outbox.jsonl, line" in row["reason"]
     assert [task["task_id"] for task in row["tasks"]] == ["a1.t3"]
-    assert reading.agent(tmp_path, "a2")["status"] == "unknown"
+    assert offline_view.agent(tmp_path, "a2")["status"] == "unknown"
     # What was whole stands where it stood: who has read up to a number reads on.
     new = log(tmp_path, "outbox").read_bytes().splitlines()
     assert [n for n, old in enumerate(before.splitlines(), 1) if new[n - 1] != old] == [line]
@@ -162,8 +163,8 @@ async def test_a_file_of_a_log_with_a_wrong_name_costs_no_record(tmp_path):
     before = written(outbox, records.OUTBOX_TYPES)
     split(outbox, 1, 3, 5)
     outbox.with_name("outbox.000000000003.jsonl").rename(outbox.with_name("outbox.000000000004.jsonl"))
-    kept = [line + b"\n" for line in mendable.lines_of(outbox, records.OUTBOX_TYPES)]
-    assert not mendable.is_same(outbox, kept), "its lines are all there, and no reader finds them"
+    kept = [line + b"\n" for line in damage_report.lines_of(outbox, records.OUTBOX_TYPES)]
+    assert not damage_report.is_same(outbox, kept), "its lines are all there, and no reader finds them"
     await fixed(tmp_path)
     sound(tmp_path)
     assert written(outbox, records.OUTBOX_TYPES)[: len(before)] == before
@@ -185,7 +186,7 @@ async def test_a_damaged_inbox_loses_no_task_that_can_be_read(tmp_path):
     await fixed(tmp_path)
     ends = sound(tmp_path)
     assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
-    [left] = reading.agent(tmp_path, "a1")["tasks"]
+    [left] = offline_view.agent(tmp_path, "a1")["tasks"]
     assert left["task_id"] == "a1.t3"
     stored = {r["task_id"]: r for r in written(log(tmp_path, "inbox"), records.INBOX_TYPES) if r["type"] == "task"}
     assert stored["a1.t3"]["payload"] == {"n": 3}
@@ -197,10 +198,10 @@ async def test_lines_lost_at_the_end_come_back_as_far_as_the_broadcast_knows_the
     path = log(tmp_path, "outbox", "a2")
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:2]))
-    assert mendable.of_agent(tmp_path, "a2").code == "corrupt_log"
+    assert damage_report.of_agent(tmp_path, "a2").code == "corrupt_log"
     await fixed(tmp_path)
     assert sound(tmp_path)["a2.t1"]["payload"] == {"of": "a2"}
-    assert reading.agent(tmp_path, "a2")["status"] == "failed"
+    assert offline_view.agent(tmp_path, "a2")["status"] == "failed"
 
 
 @pytest.mark.parametrize("needle", [b'"starting"', b'"ready"', b'"result"'])
@@ -212,7 +213,7 @@ async def test_a_damaged_broadcast_is_told_again_byte_for_byte(tmp_path, needle)
     assert broadcast(tmp_path).read_bytes() == before
     assert [one["what"] for one in told["done"]] == ["broadcast"]
     sound(tmp_path)
-    assert reading.agent(tmp_path, "a1")["status"] == "unknown", "its agents work on"
+    assert offline_view.agent(tmp_path, "a1")["status"] == "unknown", "its agents work on"
 
 
 async def test_broadcast_and_outbox_damaged_at_once_still_agree_afterwards(tmp_path):
@@ -229,7 +230,7 @@ async def test_a_run_file_that_cannot_be_read_is_replaced_and_says_what_is_lost(
     path = tmp_path / ".agents" / "run" / "run-1" / "run.json"
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(OrchestratorError):
-        mendable.check_run(tmp_path, "run-1")
+        damage_report.check_run(tmp_path, "run-1")
     told = await fixed(tmp_path)
     assert any(one["what"] == "run" and "window is not known" in one["did"] for one in told["done"])
     file_models.RunFile.model_validate(json.loads(path.read_text()))
@@ -240,7 +241,7 @@ async def test_the_first_line_lost_is_made_from_what_the_agent_showed(tmp_path):
     await worked(tmp_path)
     hurt(log(tmp_path, "outbox"), b'"starting"', garbled)
     await fixed(tmp_path)
-    row = reading.agent(tmp_path, "a1")
+    row = offline_view.agent(tmp_path, "a1")
     assert (row["name"], row["role"], row["engine"], row["run_id"]) == ("a1", "r", "shell", "run-1")
     assert sound(tmp_path)["a1.t1"]["payload"] == {"of": "a1"}
 
@@ -252,7 +253,7 @@ async def test_an_agent_that_was_deleted_stays_deleted(tmp_path):
     await life.end()
     hurt(log(tmp_path, "outbox"), b'"ready"', garbled)
     await fixed(tmp_path)
-    assert reading.agent(tmp_path, "a1")["status"] == "deleted"
+    assert offline_view.agent(tmp_path, "a1")["status"] == "deleted"
 
 
 async def test_an_agent_that_was_being_stopped_is_ended(tmp_path):
@@ -377,7 +378,7 @@ async def test_a_kill_at_any_step_leaves_what_the_next_run_finishes(tmp_path, mo
         assert set(ends) >= {"a1.t1", "a2.t1"}
         if which in DAMAGES:
             assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
-            assert reading.agent(root, "a1")["status"] == "failed"
+            assert offline_view.agent(root, "a1")["status"] == "failed"
 
 
 @pytest.mark.parametrize("cut", ["inbox", "outbox", "broadcast"])

@@ -14,10 +14,12 @@ from orchestrator.base.platform import processes
 from orchestrator.cli.gc import seconds
 from orchestrator.core import file_models, records
 from orchestrator.journal.log_reader import read_all
-from orchestrator.team import orphans, reading, worktrees
-from orchestrator.team.collecting import Data, plan_data, plan_processes
-from orchestrator.team.collecting import Life as Place
-from orchestrator.team.orphans import Proven
+from orchestrator.team.recovery import orphans
+from orchestrator.team.recovery.garbage_collection import Data, plan_data, plan_processes
+from orchestrator.team.recovery.garbage_collection import Life as Place
+from orchestrator.team.recovery.orphans import Proven
+from orchestrator.team.roster import offline_view
+from orchestrator.team.worktrees import worktrees
 from tests.mending import Died, Life, dying
 from tests.stage import alive, until
 
@@ -169,9 +171,9 @@ async def test_what_is_removed_leaves_its_id_taken_and_its_artifacts_there(tmp_p
     after = Life(tmp_path)
     assert after.roster.agents == {} and after.roster.corrupt == {} and after.roster.runs == {}
     assert after.roster.new_id("a2") == "a2-2"
-    assert reading.agents(tmp_path) == [] and reading.runs(tmp_path) == []
+    assert offline_view.agents(tmp_path) == [] and offline_view.runs(tmp_path) == []
     with pytest.raises(BadRequest, match="gc has removed"):
-        reading.agent(tmp_path, "a1")
+        offline_view.agent(tmp_path, "a1")
     await after.end()
 
 

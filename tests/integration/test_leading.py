@@ -8,9 +8,9 @@ from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.screens import Screen
 from orchestrator.engines.table import ENGINES
-from orchestrator.team import tasks
-from orchestrator.team.leading import LOOK_EVERY_S, Leader, Leading
-from orchestrator.team.parking import Heard
+from orchestrator.team.roster import delivery
+from orchestrator.team.wake.held_masters import LOOK_EVERY_S, Leader, Leading
+from orchestrator.team.wake.parking import Heard
 from tests.parked import ROW, Line
 from tests.team import Team, settle
 
@@ -62,7 +62,7 @@ class Scene:
         return line
 
     async def enqueue(self, task_id="t-1"):
-        await tasks.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
+        await delivery.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
 
     async def work(self, kind="result", **more):
         """The agent takes its next task and ends it; the broadcast is flushed."""
@@ -71,8 +71,8 @@ class Scene:
 
     async def ends(self, kind="result", **more):
         """The agent takes its next task and ends it; the broadcast is yet to be told."""
-        await tasks.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w")
-        await tasks.emit_event(
+        await delivery.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w")
+        await delivery.emit_event(
             self.team.roster,
             "a1",
             1,
@@ -86,7 +86,7 @@ class Scene:
 
     async def read(self):
         """The master reads the broadcast to its end."""
-        page = await tasks.broadcast_read(self.team.roster, self.run, since_seq=0, max_events=1000, wait_s=0)
+        page = await delivery.broadcast_read(self.team.roster, self.run, since_seq=0, max_events=1000, wait_s=0)
         self.run.read = page["last_seq"]
 
 

@@ -14,9 +14,9 @@ from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.file_models import RunFile
 from orchestrator.journal import project_files
-from orchestrator.team.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
-from orchestrator.team.places import Place
-from orchestrator.team.windows import Windows
+from orchestrator.team.panes.run_windows import Place
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.wake.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
 from orchestrator.tmux.panes import PaneInfo
 from tests.crash.checker import check
 from tests.stage import alive, until

@@ -9,9 +9,9 @@ import pytest
 from orchestrator.core import records, supervision
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
-from orchestrator.team import tasks
-from orchestrator.team.overdue import EVERY_S, Overdue
-from orchestrator.team.views import meta_of, status_of
+from orchestrator.team.life.deadlines import EVERY_S, Overdue
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_views import meta_of, status_of
 from tests.team import FakeClock, Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -49,10 +49,10 @@ class Scene:
         return entry
 
     async def holds(self, entry, task="t1", timeout_s=None):
-        await tasks.enqueue(
+        await delivery.enqueue(
             self.team.roster, entry.agent_id, task_id=task, payload=None, req=f"c:{task}", timeout_s=timeout_s
         )
-        told = await tasks.wait_for_command(
+        told = await delivery.wait_for_command(
             self.team.roster, entry.agent_id, entry.state.epoch, timeout_s=0, age_s=0, req=f"w:{task}"
         )
         assert told["command"]["task_id"] == task
@@ -60,7 +60,7 @@ class Scene:
     async def emit(self, entry, kind, **more):
         given = {"task_id": None, "payload": None, "done": None} | more
         req = f"e:{self.team.clock.seconds}"
-        return await tasks.emit_event(
+        return await delivery.emit_event(
             self.team.roster, entry.agent_id, entry.state.epoch, kind=kind, req=req, **given
         )
 
@@ -275,7 +275,7 @@ async def test_each_attempt_has_its_own_time_and_the_next_is_told_of_the_last(sc
     )
     budget = supervision.Budget("2026-01-01T00:00:00.000Z", 1.0)
     await scene.team.roster.commit(entry, supervision.after_exit(entry.state, at=at, budget=budget))
-    told = await tasks.wait_for_command(scene.team.roster, "a1", 2, timeout_s=0, age_s=0, req="w:2")
+    told = await delivery.wait_for_command(scene.team.roster, "a1", 2, timeout_s=0, age_s=0, req="w:2")
     command = told["command"]
     assert command["attempt"] == 2
     assert command["previous"] == {

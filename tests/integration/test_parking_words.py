@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.core import decisions, records, supervision
 from orchestrator.engines.table import ENGINES
-from orchestrator.team import tasks
-from orchestrator.team.parking import AFTER_LISTED_S, HEED_S, LISTED_S
+from orchestrator.team.roster import delivery
+from orchestrator.team.wake.parking import AFTER_LISTED_S, HEED_S, LISTED_S
 from tests.desk import BUDGET
 from tests.parked import PLUGIN, ROW, Line, Lot
 from tests.team import Team, settle
@@ -29,17 +29,17 @@ async def lot(tmp_path, monkeypatch):
 
 
 def wait(lot, timeout_s=0.0, req="w:1"):
-    call = tasks.wait_for_command(lot.team.roster, "a1", 1, timeout_s=timeout_s, age_s=0.0, req=req, parks=True)
+    call = delivery.wait_for_command(lot.team.roster, "a1", 1, timeout_s=timeout_s, age_s=0.0, req=req, parks=True)
     return asyncio.ensure_future(call)
 
 
 async def enqueue(lot, task_id="t-1"):
-    await tasks.enqueue(lot.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
+    await delivery.enqueue(lot.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
     await settle()
 
 
 async def emit(lot, kind, req="e:1"):
-    await tasks.emit_event(lot.team.roster, "a1", 1, kind=kind, task_id=None, payload=None, done=None, req=req)
+    await delivery.emit_event(lot.team.roster, "a1", 1, kind=kind, task_id=None, payload=None, done=None, req=req)
 
 
 def outbox(lot, *types):

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.base.errors import CODES, Environment
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table
-from orchestrator.team import origins
+from orchestrator.team.panes import master_pane
 from tests.integration.tmux_server import private_server
 
 __all__ = ["private_server"]
@@ -34,14 +34,15 @@ def test_the_pane_of_a_shared_background_process_is_refused_not_guessed(private_
     pane, pid = private_server.start(), int(private_server.show("user", "#{pane_pid}"))
     socket = private_server.socket
     with pytest.raises(Environment) as refused:
-        origins.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane=pane, pids=(background,)))
+        master_pane.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane=pane, pids=(background,)))
     assert refused.value.code == "pane_unknown" and "app-server" in refused.value.message
     # Its ancestry says nothing either: that is the pane in which the first of its CLIs was started.
     with pytest.raises(Environment):
-        origins.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane="%99", pids=(background, pid)))
+        master_pane.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane="%99", pids=(background, pid)))
     # Any other process is found by its ancestry, and may name its pane by the environment.
     assert (
-        origins.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane=pane, pids=(os.getpid(), pid))).pane_id == pane
+        master_pane.pane_of(socket, ConnectionOrigin("c", "/", tmux_pane=pane, pids=(os.getpid(), pid))).pane_id
+        == pane
     )
 
 

@@ -16,8 +16,8 @@ from orchestrator.cli import rundirs
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
-from orchestrator.team.showing import Showing
-from orchestrator.team.windows import Windows
+from orchestrator.team.panes.member_panes import Showing
+from orchestrator.team.panes.team_panes import Windows
 from orchestrator.tmux import member_tags, panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
 from tests.stage import MARK, until
@@ -418,8 +418,8 @@ import asyncio, json, sys
 from pathlib import Path
 from orchestrator import steps
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.team.showing import Showing
-from orchestrator.team.windows import Windows
+from orchestrator.team.panes.member_panes import Showing
+from orchestrator.team.panes.team_panes import Windows
 from tests.team import Team
 
 root, config, origin, words = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:]

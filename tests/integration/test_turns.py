@@ -16,9 +16,9 @@ from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming
 from orchestrator.protocol.wait_turns import Turns, is_wait
-from orchestrator.server import agent_tools
 from orchestrator.server.session import build, serve
-from orchestrator.team import tasks
+from orchestrator.team import agent_tools
+from orchestrator.team.roster import delivery
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -74,13 +74,13 @@ class Line:
 async def entered_before_a_report(root, waiting, turns, monkeypatch):
     """How many of the waits are under way when the report, which came right after them, is answered; and at last."""
     under_way = []
-    wait = tasks.wait_for_command
+    wait = delivery.wait_for_command
 
     async def counted(roster, agent_id, *given, **more):
         under_way.append(agent_id)
         return await wait(roster, agent_id, *given, **more)
 
-    monkeypatch.setattr(tasks, "wait_for_command", counted)
+    monkeypatch.setattr(delivery, "wait_for_command", counted)
     team = Team(root)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(team.close)
@@ -91,7 +91,7 @@ async def entered_before_a_report(root, waiting, turns, monkeypatch):
             lines[name] = Line(team, name, turns)
             await lines[name].open(stack)
         reporter = lines.pop("reporter")
-        await tasks.enqueue(team.roster, "reporter", task_id="t1", payload=1, req="m:1")
+        await delivery.enqueue(team.roster, "reporter", task_id="t1", payload=1, req="m:1")
         reporter.call("wait_for_command", timeout_ms=1000)
         assert not (await reporter.answer())["result"].get("isError")
         under_way.clear()

@@ -9,8 +9,16 @@ import pytest
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Finding, Pattern, Screen
 from orchestrator.engines.table import ENGINES
-from orchestrator.team import tasks
-from orchestrator.team.wake import PAUSES_S, QUIET_S, SILENT_S, TROUBLE_S, WORKING_SILENT_S, Waker, may_paste
+from orchestrator.team.roster import delivery
+from orchestrator.team.wake.paste_wake import (
+    PAUSES_S,
+    QUIET_S,
+    SILENT_S,
+    TROUBLE_S,
+    WORKING_SILENT_S,
+    Waker,
+    may_paste,
+)
 from tests.parked import ROW
 from tests.team import Team, settle
 
@@ -64,11 +72,11 @@ class Scene:
         self.team.roster.listeners.append(self.waker.seen)
 
     async def enqueue(self, task_id="t-1"):
-        await tasks.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
+        await delivery.enqueue(self.team.roster, "a1", task_id=task_id, payload=1, req=f"m:{task_id}")
         await settle()
 
     def call(self):
-        wait = tasks.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
+        wait = delivery.wait_for_command(self.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
         return asyncio.ensure_future(wait)
 
     def blocked(self):
@@ -78,7 +86,7 @@ class Scene:
 async def ack(scene):
     """The agent has taken its task."""
     roster = scene.team.roster
-    await tasks.emit_event(roster, "a1", 1, kind="ack", task_id=None, payload=None, done=None, req="e:ack")
+    await delivery.emit_event(roster, "a1", 1, kind="ack", task_id=None, payload=None, done=None, req="e:ack")
 
 
 @pytest.fixture
@@ -117,13 +125,15 @@ async def test_what_a_hook_holds_is_not_looked_at(scene, turn):
 
 async def test_an_agent_inside_a_wait_and_one_that_works_on_a_task_are_not_looked_at(scene):
     await scene.begin("unknown")
-    wait = asyncio.ensure_future(tasks.wait_for_command(scene.team.roster, "a1", 1, timeout_s=50, age_s=0, req="w:0"))
+    wait = asyncio.ensure_future(
+        delivery.wait_for_command(scene.team.roster, "a1", 1, timeout_s=50, age_s=0, req="w:0")
+    )
     await settle()
     await scene.enqueue()
     assert (await wait)["command"]["task_id"] == "t-1"
     await ack(scene)
     await scene.enqueue("t-2")
-    await tasks.cancel(scene.team.roster, "a1", task_id="t-1", req="m:c")
+    await delivery.cancel(scene.team.roster, "a1", task_id="t-1", req="m:c")
     await scene.team.clock.advance(3600)
     assert scene.panes.done == []
 

@@ -9,9 +9,10 @@ import pytest
 from orchestrator.core import decisions, records, supervision
 from orchestrator.core.screens import Finding, Pattern, Screen
 from orchestrator.engines import table
-from orchestrator.team import creating, readiness, tasks
-from orchestrator.team.views import meta_of, row, status_of
-from orchestrator.team.watching import EVERY_S, Watching
+from orchestrator.team.life import creation, readiness
+from orchestrator.team.life.screen_watch import EVERY_S, Watching
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_views import meta_of, row, status_of
 from tests.desk import BUDGET
 from tests.team import Team, settle
 
@@ -95,7 +96,7 @@ async def scene(tmp_path, monkeypatch):
 
 def wait(scene, agent="a1", req="w:1"):
     return asyncio.ensure_future(
-        tasks.wait_for_command(scene.team.roster, agent, 1, timeout_s=45.0, age_s=0.0, req=req)
+        delivery.wait_for_command(scene.team.roster, agent, 1, timeout_s=45.0, age_s=0.0, req=req)
     )
 
 
@@ -234,11 +235,13 @@ async def test_a_limit_keeps_its_end_everywhere(scene):
 
 async def test_the_screen_does_not_lift_what_the_delivery_rule_says(scene):
     entry = await scene.agent(screen=ASKS)
-    await tasks.enqueue(scene.team.roster, "a1", task_id="t1", payload=1, req="m:1")
+    await delivery.enqueue(scene.team.roster, "a1", task_id="t1", payload=1, req="m:1")
     call = wait(scene)
     await settle()
     assert call.done()
-    await tasks.emit_event(scene.team.roster, "a1", 1, kind="ack", task_id="t1", payload=None, done=None, req="e:1")
+    await delivery.emit_event(
+        scene.team.roster, "a1", 1, kind="ack", task_id="t1", payload=None, done=None, req="e:1"
+    )
     for n in range(4):  # three redeliveries, then the wait that holds
         last = wait(scene, req=f"w:{n + 2}")
         await scene.team.clock.advance(3.0)
@@ -341,7 +344,7 @@ async def test_a_cli_that_does_not_get_ready_in_time_is_failed_with_its_cause(sc
     assert record["cause"] == cause
     assert record["reason"] == f"{cause}; not ready within 60 s"
     assert scene.tended == [entry]
-    error = creating._as_error(entry, entry.state.failure, record["last_lines"])
+    error = creation._as_error(entry, entry.state.failure, record["last_lines"])
     assert (error.code, error.facts["cause"], error.facts["last_lines"]) == (
         "not_ready", cause, ["Do you trust this folder?"],
     )  # fmt: skip

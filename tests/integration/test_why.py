@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.team import reading, tasks, why
-from orchestrator.team.views import meta_of
+from orchestrator.team.recovery import explanation
+from orchestrator.team.roster import delivery, offline_view
+from orchestrator.team.roster.agent_views import meta_of
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -32,13 +33,13 @@ async def team(tmp_path):
     made = Team(tmp_path, segment_bytes=4096)
     await made.agent()
     for n in range(3):
-        await tasks.enqueue(made.roster, "a1", task_id=f"t{n}", payload="x" * 1500, req=f"c:{n}")
+        await delivery.enqueue(made.roster, "a1", task_id=f"t{n}", payload="x" * 1500, req=f"c:{n}")
 
     async def wait(n):
-        return await tasks.wait_for_command(made.roster, "a1", 1, timeout_s=0, age_s=0, req=f"w:{n}")
+        return await delivery.wait_for_command(made.roster, "a1", 1, timeout_s=0, age_s=0, req=f"w:{n}")
 
     async def emit(n, kind):
-        return await tasks.emit_event(
+        return await delivery.emit_event(
             made.roster, "a1", 1, kind=kind, task_id=None, payload="y" * 3000, done=None, req=f"e:{n}"
         )
 
@@ -53,7 +54,7 @@ async def team(tmp_path):
 
 async def test_why_cites_the_records_that_prove_it_by_file_and_line(team, tmp_path):
     meta = meta_of(team.roster, team.roster.entry("a1"))
-    found = why.of_agent(tmp_path, meta)
+    found = explanation.of_agent(tmp_path, meta)
     assert [one["file"] for one in meta["evidence"]] == [one["file"] for one in found["evidence"]]
     assert (found["status"], found["task_id"]) == ("busy", "t1")
     assert cited(tmp_path, found) == [("delivered", "t1"), ("ready", None)]
@@ -65,30 +66,30 @@ async def test_the_story_of_a_task_is_told_record_by_record(team, tmp_path):
     def meta(agent_id):
         return meta_of(team.roster, team.roster.entry(agent_id))
 
-    ended = why.of_task(tmp_path, "t0", None, meta)
+    ended = explanation.of_task(tmp_path, "t0", None, meta)
     assert (ended["status"], ended["agent_id"]) == ("result", "a1")
     assert "the agent in attempt 1" in ended["reason"]
     kinds = [kind for kind, _ in cited(tmp_path, ended)]
     assert kinds == ["task", "delivered", "progress", "progress", "progress", "result"]
-    running = why.of_task(tmp_path, "t1", None, meta)
+    running = explanation.of_task(tmp_path, "t1", None, meta)
     assert (running["status"], running["agent"]["status"]) == ("running", "busy")
-    queued = why.of_task(tmp_path, "t2", "a1", meta)
+    queued = explanation.of_task(tmp_path, "t2", "a1", meta)
     assert (queued["status"], "place 2" in queued["reason"]) == ("queued", True)
 
 
 async def test_what_is_not_there_is_said_and_what_is_not_clear_is_asked(team, tmp_path):
     def meta(agent_id):
-        return reading.agent(tmp_path, agent_id)
+        return offline_view.agent(tmp_path, agent_id)
 
     with pytest.raises(BadRequest) as none:
-        why.of_task(tmp_path, "t9", None, meta)
+        explanation.of_task(tmp_path, "t9", None, meta)
     assert none.value.code == "unknown_task"
     await team.agent("a2")
-    await tasks.enqueue(team.roster, "a2", task_id="t1", payload=1, req="c:x")
+    await delivery.enqueue(team.roster, "a2", task_id="t1", payload=1, req="c:x")
     with pytest.raises(BadRequest) as both:
-        why.of_task(tmp_path, "t1", None, meta)
+        explanation.of_task(tmp_path, "t1", None, meta)
     assert "a1/t1" in both.value.next_step
-    assert why.of_task(tmp_path, "t1", "a2", meta)["agent_id"] == "a2"
+    assert explanation.of_task(tmp_path, "t1", "a2", meta)["agent_id"] == "a2"
 
 
 async def test_the_command_works_on_files_alone(team, tmp_path):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core import prompts
-from orchestrator.team import agents, launches, trees, worktree_facts
+from orchestrator.team.life import agent_commands, agent_worktrees, launch_files
+from orchestrator.team.worktrees import inspection
 from tests.integration.test_worktrees import branches, commit, repository, sh, write
 from tests.stage import until
 from tests.team import Team
@@ -189,8 +190,8 @@ async def test_the_rules_of_an_agent_name_its_worktree_and_of_no_other(team):
     tree = {"path": "/p/.agents/worktrees/a", "branch": "orchestrator/a"}
     rules = {}
     for with_tree in (False, True):
-        launches.write(team.roster, entry, spec | ({"worktree": tree} if with_tree else {}), 1, {})
-        rules[with_tree] = launches.read(team.roster, entry)["argv"][1]
+        launch_files.write(team.roster, entry, spec | ({"worktree": tree} if with_tree else {}), 1, {})
+        rules[with_tree] = launch_files.read(team.roster, entry)["argv"][1]
     sentence = prompts.worktree_rule(tree["path"], tree["branch"])
     assert sentence in rules[True]
     assert tree["path"] in sentence
@@ -208,18 +209,18 @@ async def test_agent_get_looks_at_a_worktree_once_in_a_while_and_not_on_the_loop
             asyncio.get_running_loop()
         return {"path": "/p", "branch": "b", "dirty": False, "ahead": len(looks)}
 
-    monkeypatch.setattr(worktree_facts, "look", look)
+    monkeypatch.setattr(inspection, "look", look)
     entry = await team.agent("a")
-    assert await trees.seen(team.roster, entry) is None, "it was given none"
+    assert await agent_worktrees.seen(team.roster, entry) is None, "it was given none"
     entry.state.spec["worktree"] = {"path": "/p"}
-    both = await asyncio.gather(trees.seen(team.roster, entry), trees.seen(team.roster, entry))
+    both = await asyncio.gather(agent_worktrees.seen(team.roster, entry), agent_worktrees.seen(team.roster, entry))
     assert [one["ahead"] for one in both] == [1, 1]
-    await team.clock.advance(trees.FRESH_S - 0.1)
-    assert (await trees.seen(team.roster, entry))["ahead"] == 1
+    await team.clock.advance(agent_worktrees.FRESH_S - 0.1)
+    assert (await agent_worktrees.seen(team.roster, entry))["ahead"] == 1
     await team.clock.advance(0.1)
-    assert (await trees.seen(team.roster, entry))["ahead"] == 2
+    assert (await agent_worktrees.seen(team.roster, entry))["ahead"] == 2
     assert looks == ["a", "a"]
-    assert (await trees.left_behind(team.roster, entry))["worktree"]["ahead"] == 3, (
+    assert (await agent_worktrees.left_behind(team.roster, entry))["worktree"]["ahead"] == 3, (
         "the end of an agent is looked at anew"
     )
 
@@ -229,6 +230,6 @@ async def test_an_agent_is_shown_even_where_its_worktree_cannot_be(team, tmp_pat
     entry = await team.agent("a")
     entry.state.spec["worktree"] = {"path": "/p", "branch": "b", "base": "c", "tree": "/p"}
     (team.roster.root / ".agents" / "worktrees").symlink_to(tmp_path)
-    meta = await agents.get(team.roster, "a", wait_s=0, since_seq=None)
+    meta = await agent_commands.get(team.roster, "a", wait_s=0, since_seq=None)
     assert {**meta["worktree"], "error": ""} == {"path": "/p", "branch": "b", "base": "c", "error": ""}
-    assert meta["worktree"]["error"] in (await trees.left_behind(team.roster, entry))["note"]
+    assert meta["worktree"]["error"] in (await agent_worktrees.left_behind(team.roster, entry))["note"]

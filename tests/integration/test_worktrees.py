@@ -15,7 +15,7 @@ from orchestrator.core.records import OUTBOX
 from orchestrator.edge.project_location import find_project
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
-from orchestrator.team import git, included, worktree_facts, worktrees
+from orchestrator.team.worktrees import git, include, inspection, worktrees
 from tests.stage import tree as entries
 from tests.stage import until
 
@@ -173,7 +173,7 @@ def test_a_repository_inside_the_project_gives_its_own_worktrees(root):
     assert path == root / ".agents" / "worktrees" / "a"
     assert branches(inner) == ["main", "orchestrator/a"]
     assert find_project(path).root == inner, "which has an .agents/ of its own here"
-    assert worktree_facts.look(root, "a")["ahead"] == 0
+    assert inspection.look(root, "a")["ahead"] == 0
     assert worktrees.remove(root, "a")["branch_removed"]
 
 
@@ -228,7 +228,7 @@ def test_a_leftover_with_work_in_it_stays(root):
         give(root)
     assert code(error) == "worktree_taken"
     assert (path / "work").read_text() == "w"
-    [row] = worktree_facts.listed(root)
+    [row] = inspection.listed(root)
     assert (row["agent_id"], row["recorded"], row["dirty"], row["files"]) == ("a", False, True, ["work"])
     (path / "work").unlink()
     assert worktrees.remove(root, "a")["branch_removed"]
@@ -274,7 +274,7 @@ def test_a_failed_making_leaves_nothing(root, monkeypatch):
     def refuse(*_):
         raise Environment("disk_full", "full")
 
-    monkeypatch.setattr(included, "copy", refuse)
+    monkeypatch.setattr(include, "copy", refuse)
     with pytest.raises(Environment):
         leftover(root)
     assert [path.name for path in (root / ".agents" / "worktrees").iterdir()] == [".lock"]
@@ -364,7 +364,7 @@ def test_what_matches_is_copied_as_it_is_and_nothing_else(root):
     assert (made["copied"], made["not_copied"]) == (6, [])
     assert (path / "script").stat().st_mode & 0o777 == 0o750
     assert (path / "local" / "link").readlink() == Path("/nowhere/at all")
-    look = worktree_facts.look(root, "a")
+    look = inspection.look(root, "a")
     assert (look["dirty"], look["files_changed"]) == (False, 0), "unchanged copies are nobody's work"
 
 
@@ -396,9 +396,9 @@ def test_what_cannot_be_copied_is_told_and_does_no_harm(root, tmp_path):
 
 
 def test_copies_are_bounded_and_the_rest_is_counted(root, monkeypatch):
-    monkeypatch.setattr(included, "MAX_FILES", 3)
-    monkeypatch.setattr(included, "MAX_BYTES", 1000)
-    monkeypatch.setattr(included, "TOLD", 2)
+    monkeypatch.setattr(include, "MAX_FILES", 3)
+    monkeypatch.setattr(include, "MAX_BYTES", 1000)
+    monkeypatch.setattr(include, "TOLD", 2)
     write(root, ".worktreeinclude", "local/\n")
     write(root, "local/0", "x" * 1001)
     for n in range(1, 7):
@@ -414,7 +414,7 @@ def test_copies_are_bounded_and_the_rest_is_counted(root, monkeypatch):
 
 def test_what_a_worktree_holds_is_counted_from_where_it_left(root):
     path, made = give(root)
-    assert worktree_facts.look(root, "a") == {
+    assert inspection.look(root, "a") == {
         "path": str(path), "branch": "orchestrator/a", "base": made["base"], "operation": None, "locked": None,
         "on": "orchestrator/a", "ahead": 0, "behind": 0, "files_changed": 0, "insertions": 0, "deletions": 0,
         "dirty": False, "files": [], "merged": False,
@@ -425,11 +425,11 @@ def test_what_a_worktree_holds_is_counted_from_where_it_left(root):
     write(path, "new", "new\n")
     write(root, "main.txt", "m")
     commit(root, "main goes on")
-    found = worktree_facts.look(root, "a")
+    found = inspection.look(root, "a")
     assert [found[key] for key in ("ahead", "behind", "files_changed", "insertions", "deletions")] == [1, 1, 3, 3, 1]
     assert (found["dirty"], found["files"], found["merged"]) == (True, ["sub/b.txt", "new"], False)
     sh(root, "merge", "-q", "--no-edit", "orchestrator/a")
-    found = worktree_facts.look(root, "a")
+    found = inspection.look(root, "a")
     assert (found["ahead"], found["merged"], found["dirty"]) == (0, True, True), "merged, and dirty all the same"
 
 
@@ -437,13 +437,13 @@ def test_a_copy_that_was_changed_is_work(root):
     write(root, ".worktreeinclude", "seen\n")
     write(root, "seen", "same")
     path, _ = give(root)
-    assert not worktree_facts.look(root, "a")["dirty"]
+    assert not inspection.look(root, "a")["dirty"]
     write(path, "seen", "own!")
-    assert worktree_facts.look(root, "a")["files"] == ["seen"]
+    assert inspection.look(root, "a")["files"] == ["seen"]
     # With the size and the time of the original, a look is deceived; a removal is not.
     stat = (root / "seen").stat()
     os.utime(path / "seen", ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert not worktree_facts.look(root, "a")["dirty"]
+    assert not inspection.look(root, "a")["dirty"]
     with pytest.raises(Conflict):
         worktrees.remove(root, "a")
     assert (path / "seen").read_text() == "own!"
@@ -453,7 +453,7 @@ def test_a_worktree_that_lost_its_git_is_not_taken_for_the_main_tree(root):
     path, _ = give(root)
     (path / ".git").unlink()
     write(root, "dirt", "in the main tree")
-    found = worktree_facts.look(root, "a")
+    found = inspection.look(root, "a")
     assert "error" in found
     assert "ahead" not in found
     with pytest.raises(Conflict) as error:
@@ -466,7 +466,7 @@ def test_a_listing_names_every_worktree_whoever_it_belongs_to(root):
     give(root, "a")
     leftover(root, "b")
     write(root, ".agents/worktrees/c/x", "x")
-    rows = worktree_facts.listed(root)
+    rows = inspection.listed(root)
     assert [(row["agent_id"], row["recorded"], "error" in row) for row in rows] == [
         ("a", True, False), ("b", False, False), ("c", False, True)
     ]  # fmt: skip
@@ -474,8 +474,8 @@ def test_a_listing_names_every_worktree_whoever_it_belongs_to(root):
 
 
 def test_a_project_without_worktrees_has_none(root):
-    assert worktree_facts.listed(root) == []
-    assert worktree_facts.look(root, "a") is None
+    assert inspection.listed(root) == []
+    assert inspection.look(root, "a") is None
     assert worktrees.removable(root, "a") == (False, "agent a has no worktree")
     with pytest.raises(BadRequest) as error:
         worktrees.remove(root, "a")
@@ -484,7 +484,7 @@ def test_a_project_without_worktrees_has_none(root):
 
 @pytest.mark.parametrize("wrong", ["..", "../x", ".lock", "", "a/b"])
 def test_an_id_that_is_no_id_leads_nowhere(root, wrong):
-    for verb in (worktrees.remove, worktrees.removable, worktree_facts.look, worktree_facts.merge_check):
+    for verb in (worktrees.remove, worktrees.removable, inspection.look, inspection.merge_check):
         with pytest.raises(BadRequest) as error:
             verb(root, wrong)
         assert code(error) == "bad_id"
@@ -499,7 +499,7 @@ def test_a_merge_is_tried_without_touching_anything(root):
     write(path, "sub/x\ny", "new\n")
     commit(path, "work")
     before, refs = entries(root), sh(root, "for-each-ref")
-    found = worktree_facts.merge_check(root, "a")
+    found = inspection.merge_check(root, "a")
     assert (found["clean"], found["conflicts"], found["dirty"]) == (True, [], False)
     assert (found["branch"], found["into"]) == ("orchestrator/a", "main")
     write(root, "a.txt", "master\n")
@@ -507,10 +507,10 @@ def test_a_merge_is_tried_without_touching_anything(root):
     sh(root, "checkout", "-q", "-b", "side")
     commit(root, "against it")
     write(path, "a.txt", "not committed")
-    found = worktree_facts.merge_check(root, "a")
+    found = inspection.merge_check(root, "a")
     assert (found["clean"], sorted(found["conflicts"]), found["dirty"]) == (False, ["a.txt", "sub/x\ny"], True)
     assert found["into"] == "side"
-    assert worktree_facts.merge_check(root, "a", "main")["clean"]
+    assert inspection.merge_check(root, "a", "main")["clean"]
     sh(root, "checkout", "-q", "main")
     sh(root, "branch", "-qD", "side")
     write(path, "a.txt", "agent\n")
@@ -523,7 +523,7 @@ def test_a_merge_is_tried_without_touching_anything(root):
 def test_a_merge_into_nothing_is_refused(root, into):
     give(root)
     with pytest.raises(BadRequest) as error:
-        worktree_facts.merge_check(root, "a", into)
+        inspection.merge_check(root, "a", into)
     assert code(error) == "bad_argument"
 
 
@@ -535,7 +535,7 @@ def test_an_old_git_is_said_to_be_too_old(root, tmp_path, monkeypatch):
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
     with pytest.raises(Environment, match=r"2\.38") as error:
-        worktree_facts.merge_check(root, "a")
+        inspection.merge_check(root, "a")
     assert code(error) == "git_failed"
 
 
@@ -556,7 +556,7 @@ def test_a_clean_worktree_goes_with_a_branch_that_has_nothing_of_its_own(root):
     assert branches(root) == ["main"]
     assert (root / "seen").read_text() == "s"
     assert worktrees.remove(root, "a") == wanted
-    assert worktree_facts.look(root, "a") is None
+    assert inspection.look(root, "a") is None
     assert made["copied"] == 2
 
 
@@ -634,7 +634,7 @@ def test_a_worktree_in_use_is_kept(root):
     with pytest.raises(Conflict, match="mine") as error:
         worktrees.remove(root, "a")
     assert code(error) == "worktree_busy"
-    assert worktree_facts.look(root, "a")["locked"] == "mine"
+    assert inspection.look(root, "a")["locked"] == "mine"
     sh(root, "worktree", "unlock", str(path))
     assert worktrees.remove(root, "a")["branch_removed"]
 

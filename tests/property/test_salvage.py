@@ -15,8 +15,8 @@ from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.core.screens import Finding
 from orchestrator.journal.log_lines import decode, encode, intact
-from orchestrator.team.broadcast import digest
-from orchestrator.team.salvage import UNKNOWN, Beside, Damaged, salvage
+from orchestrator.team.recovery.agent_repair import UNKNOWN, Beside, Damaged, salvage
+from orchestrator.team.roster.broadcast import digest
 from tests.desk import Desk, essence
 
 TYPES = {"inbox": INBOX_TYPES, "outbox": OUTBOX_TYPES}

@@ -14,9 +14,9 @@ import pytest
 from orchestrator.base.platform import processes
 from orchestrator.journal.log_lines import encode, is_sealed
 from orchestrator.journal.project_files import Paths
-from orchestrator.team.adoption import preview, seal_files
-from orchestrator.team.exits import recorded
-from orchestrator.team.folding import folded
+from orchestrator.team.life.launch_exits import recorded
+from orchestrator.team.recovery.team_adoption import preview, seal_files
+from orchestrator.team.roster.agent_fold import folded
 from tests.security import hostile
 from tests.security.hostile import git
 from tests.security.human import Human
@@ -276,7 +276,7 @@ def test_a_bind_mount_is_the_same_project(made):
     script = f'mount --bind "{made.stage.root}" "{place}" && exec "{sys.executable}" -P -c "$1" "{place}"'
     code = (
         "import sys; from pathlib import Path; from orchestrator.journal.project_files import Paths; "
-        "from orchestrator.team.adoption import preview; print(preview(Paths(Path(sys.argv[1]))))"
+        "from orchestrator.team.recovery.team_adoption import preview; print(preview(Paths(Path(sys.argv[1]))))"
     )
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", code],
@@ -340,13 +340,13 @@ def test_a_broadcast_of_a_stranger_tells_a_master_nothing(made):
 
 def test_a_worktree_of_a_stranger_is_no_agents(made):
     """A record that was not written here may name any directory as an agent's worktree."""
-    from orchestrator.team import worktree_facts
+    from orchestrator.team.worktrees import inspection
 
     tree = {"path": "/etc", "tree": "/", "branch": "x", "base": "0" * 40}
     evil = made.stage.root / ".agents/agents/evil"
     evil.mkdir()
     (evil / "outbox.jsonl").write_bytes(hostile.outbox(made.stage.base / "marker", agent="evil", worktree=tree))
-    assert worktree_facts.place_of(made.stage.root, "evil") is None
+    assert inspection.place_of(made.stage.root, "evil") is None
 
 
 def test_a_process_file_of_a_stranger_names_no_process(made, tmp_path):
@@ -528,20 +528,20 @@ def test_the_data_of_before_is_adopted_without_loss(tmp_path):
 
 @pytest.mark.parametrize("at", range(1, 4))
 def test_an_adoption_that_was_cut_off_is_made_whole_by_the_next(tmp_path, monkeypatch, at):
-    from orchestrator.team import adoption
+    from orchestrator.team.recovery import team_adoption
 
     old_project(tmp_path)
-    real, count = adoption.rewrite, iter(range(1, 100))
+    real, count = team_adoption.rewrite, iter(range(1, 100))
 
     def cut(path, lines):
         if next(count) == at:
             raise KeyboardInterrupt
         real(path, lines)
 
-    monkeypatch.setattr(adoption, "rewrite", cut)
+    monkeypatch.setattr(team_adoption, "rewrite", cut)
     with pytest.raises(KeyboardInterrupt):
         seal_files(Paths(tmp_path))
-    monkeypatch.setattr(adoption, "rewrite", real)
+    monkeypatch.setattr(team_adoption, "rewrite", real)
     assert preview(Paths(tmp_path)), "what is half done is foreign still"
     seal_files(Paths(tmp_path))
     assert preview(Paths(tmp_path)) == []

@@ -13,7 +13,7 @@ import pytest
 from orchestrator import hook
 from orchestrator.edge.project_location import Project, find_project, main_tree, worktree_at
 from orchestrator.gsd import place as gsd
-from orchestrator.team import git, worktree_facts
+from orchestrator.team.worktrees import git, inspection
 from tests.stage import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,7 +167,7 @@ def test_a_worktree_that_only_says_it_is_one_is_not_taken_for_an_agents(victim):
     (made / ".git").write_text("gitdir: g\n")
     (made / "g" / "commondir").write_text(f"{victim}/.git\n")
     (made / "g" / "HEAD").write_text("ref: refs/heads/orchestrator/a\n")
-    assert worktree_facts.place_of(at, "a") is None
+    assert inspection.place_of(at, "a") is None
 
 
 def test_the_command_line_and_the_relay_work_in_the_archive(victim, stage):

@@ -18,7 +18,7 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import Library
 from orchestrator.squad import settings
-from orchestrator.team import teamfile
+from orchestrator.team.roster import team_file
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import CLASSES, CONTENT_MAX, Allowed
 from tests.stage import until
@@ -73,7 +73,7 @@ def test_a_setting_without_a_class_is_noticed():
 
 
 def test_every_key_of_a_team_file_has_a_class():
-    for model in (teamfile.TeamFile, teamfile.Defaults, teamfile.DescribedAgent, teamfile.Policies):
+    for model in (team_file.TeamFile, team_file.Defaults, team_file.DescribedAgent, team_file.Policies):
         for key, field in model.model_fields.items():
             extra = field.json_schema_extra
             assert isinstance(extra, dict) and extra.get("class") in CLASSES, f"{model.__name__}.{key} has no class"
@@ -284,11 +284,11 @@ OF_AGENTS = {"engine": '"shell"', "approval": '"all"', "env": '{PATH = "/evil"}'
 
 
 def test_every_acting_key_of_an_agent_has_its_case():
-    assert {key for key in teamfile.DescribedAgent.model_fields if _acts(key)} == set(OF_AGENTS)
+    assert {key for key in team_file.DescribedAgent.model_fields if _acts(key)} == set(OF_AGENTS)
 
 
 def _acts(key):
-    return teamfile.DescribedAgent.model_fields[key].json_schema_extra["class"] == "acting"
+    return team_file.DescribedAgent.model_fields[key].json_schema_extra["class"] == "acting"
 
 
 @pytest.mark.parametrize("key", OF_AGENTS)

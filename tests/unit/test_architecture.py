@@ -21,11 +21,11 @@ LAYERS = {
     "edge": {"trust"},
     "journal": {"base", "trust"},
     "squad": {"base", "config", "core", "edge", "engines", "journal", "roles", "trust"},
+    "protocol": {"base", "core", "edge", "engines"},
     "tmux": {"base", "core"},
-    "team": {"base", "config", "core", "edge", "engines", "journal", "roles", "tmux", "trust"},
+    "team": {"base", "config", "core", "edge", "engines", "journal", "protocol", "roles", "tmux", "trust"},
     "acting": {"base", "config", "roles", "squad", "team", "trust"},
     "gsd": {"base", "core", "edge", "journal"},
-    "protocol": {"base", "core", "edge", "engines"},
     "spawn": {"base", "journal", "trust"},
     "server": {"acting", "base", "config", "core", "edge", "engines", "gsd", "journal", "protocol", "roles", "spawn", "squad", "team", "trust"},
     "setup": {"base", "edge"},
@@ -186,12 +186,12 @@ def reach(module):
 
 
 def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
-    reached = reach("orchestrator.server.agent_tools") | reach("orchestrator.server.agent_queries")
+    reached = reach("orchestrator.team.agent_tools") | reach("orchestrator.team.agent_toolsets")
     assert not {m for m in reached if m.startswith("orchestrator.tmux")}
     assert not reached & {
-        "orchestrator.team.agents", "orchestrator.team.creating", "orchestrator.team.supervisor",
-        "orchestrator.team.windows", "orchestrator.team.places", "orchestrator.team.ending",
-        "orchestrator.base.platform.processes", "orchestrator.server.master_tools",
+        "orchestrator.team.life.agent_commands", "orchestrator.team.life.creation", "orchestrator.team.life.supervisor",
+        "orchestrator.team.panes.team_panes", "orchestrator.team.panes.run_windows", "orchestrator.team.life.deletion",
+        "orchestrator.base.platform.processes", "orchestrator.team.tools",
     }  # fmt: skip
 
 

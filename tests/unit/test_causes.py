@@ -11,9 +11,9 @@ import pytest
 from orchestrator.core.screens import Finding, Kind, readable
 from orchestrator.engines import start_failures
 from orchestrator.engines.definition import Engine, Prepared
-from orchestrator.team import versions
-from orchestrator.team.entry import Entry
-from orchestrator.team.painting import border_line
+from orchestrator.team.life import cli_versions
+from orchestrator.team.panes.border_lines import border_line
+from orchestrator.team.roster.agent_entry import Entry
 
 ROW = Engine(
     name="x", prepare=lambda _launch: Prepared(("x",)), tool_limit_s=60.0, program="x", tested_versions=("1.0", "1.1")
@@ -76,25 +76,25 @@ def program(place: Path, body: str) -> dict[str, str]:
 
 def test_a_version_is_asked_for_once_for_each_installed_file(tmp_path: Path) -> None:
     env = program(tmp_path, f'echo asked >> {tmp_path}/asked; echo "x version 3.2.1"')
-    assert versions.version_of("x", env) == "3.2.1"
-    assert versions.version_of("x", env) == "3.2.1"
+    assert cli_versions.version_of("x", env) == "3.2.1"
+    assert cli_versions.version_of("x", env) == "3.2.1"
     assert (tmp_path / "asked").read_text() == "asked\n"
     env = program(tmp_path, "echo 4.0")
     os.utime(tmp_path / "x", ns=(1, 1))
-    assert versions.version_of("x", env) == "4.0"
+    assert cli_versions.version_of("x", env) == "4.0"
 
 
 @pytest.mark.parametrize("body", ["exit 3", "echo none", "sleep 60; echo 1.0"])
 def test_a_program_that_does_not_tell_has_no_version(
     tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, "TIMEOUT_S", 0.2)
-    assert versions.version_of("x", program(tmp_path, body)) is None
+    monkeypatch.setattr(cli_versions, "TIMEOUT_S", 0.2)
+    assert cli_versions.version_of("x", program(tmp_path, body)) is None
 
 
 def test_a_program_that_is_not_there_has_no_version(tmp_path: Path) -> None:
-    assert versions.version_of("x", {"PATH": str(tmp_path)}) is None
-    assert versions.version_of("", {"PATH": str(tmp_path)}) is None
+    assert cli_versions.version_of("x", {"PATH": str(tmp_path)}) is None
+    assert cli_versions.version_of("", {"PATH": str(tmp_path)}) is None
 
 
 def test_last_lines_are_few_short_printable_and_say_something() -> None:

@@ -20,7 +20,7 @@ from orchestrator.journal.log_lines import encode
 from orchestrator.server import gsd_prompts
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
-from orchestrator.team.teamfile import TeamFile
+from orchestrator.team.roster.team_file import TeamFile
 from orchestrator.worker.shell_command import read_payload
 from tools import docs
 

@@ -200,8 +200,10 @@ def test_a_pane_whose_agent_has_ended_is_told_and_one_that_lives_is_not(tmp_path
 
     shown = [pane("%1", "lives"), pane("%2", "over"), pane("%3", "over", "run-of-another-project")]
     rows = [{"agent_id": "lives", "status": "unknown"}, {"agent_id": "over", "status": "deleted"}]
-    monkeypatch.setattr("orchestrator.team.reading.runs", lambda _: [{"run_id": "run-1", "tmux_socket": str(sock)}])
-    monkeypatch.setattr("orchestrator.team.reading.agents", lambda _: rows)
+    monkeypatch.setattr(
+        "orchestrator.team.roster.offline_view.runs", lambda _: [{"run_id": "run-1", "tmux_socket": str(sock)}]
+    )
+    monkeypatch.setattr("orchestrator.team.roster.offline_view.agents", lambda _: rows)
     monkeypatch.setattr("orchestrator.tmux.panes.list_tagged", lambda _: shown)
     told = [
         one for one in doctor_stale.leftovers(project_location.find_project(tmp_path / "p")) if "pane" in one.message

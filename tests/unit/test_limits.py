@@ -8,7 +8,7 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines.table import ENGINES, call_limit_s
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.server.master_tools import poll_cap_s
+from orchestrator.team.tools import poll_cap_s
 
 
 def client(name, told=None):

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.core.screens import Screen, explain
 from orchestrator.engines.claude import ROW, TOOL_LIMIT_S
 from orchestrator.engines.definition import Once
-from orchestrator.team.wake import may_paste
+from orchestrator.team.wake.paste_wake import may_paste
 from tests import launch
 from tests.launch import PLACE, SECRET
 

@@ -9,7 +9,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen, explain
 from orchestrator.engines.definition import Once, Prepared
 from orchestrator.engines.gemini import HOOKS, ROW
-from orchestrator.team.launches import _write_files
+from orchestrator.team.life.launch_files import _write_files
 from tests.launch import HOME, LAUNCH, PLACE, SECRET
 
 USER = f"{HOME}/.gemini"

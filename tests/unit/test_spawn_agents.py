@@ -10,8 +10,8 @@ from orchestrator.core import supervision
 from orchestrator.server import spawn_callers
 from orchestrator.server.spawn_callers import AgentCaller
 from orchestrator.spawn.model import Ask, Fault, Reply
-from orchestrator.team import tasks
-from orchestrator.team.asking import ANSWER
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.ask_agent import ANSWER
 from tests.stage import BOUND_S, until
 from tests.team import Team, settle
 
@@ -42,12 +42,12 @@ class Play:
 
     async def take(self):
         """The agent takes its next task; the task's payload."""
-        answer = await tasks.wait_for_command(self.roster, "a1", 1, timeout_s=0, age_s=0, req="w")
+        answer = await delivery.wait_for_command(self.roster, "a1", 1, timeout_s=0, age_s=0, req="w")
         return answer["command"]["payload"]
 
     async def say(self, kind, payload=None):
         """The agent ends its task."""
-        await tasks.emit_event(
+        await delivery.emit_event(
             self.roster, "a1", 1, kind=kind, task_id=None, payload=payload, done=None, req=f"e:{kind}"
         )
 
@@ -253,7 +253,7 @@ def test_an_agent_that_cannot_be_asked_is_refused_beforehand_and_a_fault(played)
 def test_an_agent_with_a_full_queue_is_asked_again_later(played):
     async def body(play):
         play.caller.check("a1")
-        await tasks.enqueue(play.roster, "a1", task_id="other", payload=1, req="r")
+        await delivery.enqueue(play.roster, "a1", task_id="other", payload=1, req="r")
         fault = await play.caller.call(play.ask())
         assert (fault.code, fault.retry) == ("agent", True)
 

@@ -8,12 +8,12 @@ import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt
 from orchestrator.cli import team as cli
-from orchestrator.server.master_models import NewAgent
-from orchestrator.server.master_models import Policies as ToolPolicies
-from orchestrator.team import teamfile
-from orchestrator.team.creating import POLICIES
-from orchestrator.team.team_plan import Step, plan
-from orchestrator.team.teamfile import Policies
+from orchestrator.team.life.creation import POLICIES
+from orchestrator.team.models import NewAgent
+from orchestrator.team.models import Policies as ToolPolicies
+from orchestrator.team.roster import team_file
+from orchestrator.team.roster.team_file import Policies
+from orchestrator.team.roster.team_plan import Step, plan
 
 BUILDER = '[agents.builder]\nrole = "builds"\n'
 
@@ -26,7 +26,7 @@ def root(tmp_path):
 
 def load(root, text):
     (root / "team.toml").write_text(text)
-    return teamfile.load(root / "team.toml", root)
+    return team_file.load(root / "team.toml", root)
 
 
 def one(root, text=BUILDER):
@@ -132,7 +132,7 @@ def test_what_is_no_toml_is_refused_with_its_line(root, text, line):
 def test_a_file_that_is_not_there_or_cannot_be_read_is_told(root):
     for path in (root / "no.toml", root / "src"):
         with pytest.raises(BadRequest) as refused:
-            teamfile.load(path, root)
+            team_file.load(path, root)
         assert refused.value.code == "bad_config"
         assert str(path) in refused.value.message
 
@@ -150,7 +150,7 @@ def test_the_policies_are_those_of_the_tool_and_of_the_configuration():
 
 
 def test_the_schema_takes_what_is_taken_and_refuses_what_is_refused():
-    schema = jsonschema.Draft202012Validator(teamfile.TeamFile.model_json_schema())
+    schema = jsonschema.Draft202012Validator(team_file.TeamFile.model_json_schema())
     good = tomllib.loads(f"[defaults]\nengine = 'shell'\n{BUILDER}policies = {{max_restarts = 1}}\n")
     assert schema.is_valid(good)
     assert not schema.is_valid(good | {"agent": {}})

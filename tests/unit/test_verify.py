@@ -13,8 +13,8 @@ from orchestrator.cli import app
 from orchestrator.cli import verify as command
 from orchestrator.core import invariants, records
 from orchestrator.journal.project_files import Paths
-from orchestrator.team import tasks
-from orchestrator.team.verify import verify
+from orchestrator.team.recovery.verification import verify
+from orchestrator.team.roster import delivery
 from tests.team import Team
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
@@ -398,8 +398,8 @@ async def test_a_hand_out_that_the_power_took_is_recorded_with_the_end_and_nothi
     """The disk has lost what was not synced, and the agent has not: it reports to the next daemon."""
     team = Team(tmp_path)
     await team.agent("a1")
-    await tasks.enqueue(team.roster, "a1", task_id="t1", payload=1, req="m:1")
-    handed = await tasks.wait_for_command(team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
+    await delivery.enqueue(team.roster, "a1", task_id="t1", payload=1, req="m:1")
+    handed = await delivery.wait_for_command(team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
     assert handed["command"]["task_id"] == "t1"
     await team.roster.flush()
     team.close()
@@ -410,7 +410,9 @@ async def test_a_hand_out_that_the_power_took_is_recorded_with_the_end_and_nothi
     Paths(tmp_path).cache.unlink(missing_ok=True)
 
     again = Team(tmp_path).load()
-    told = await tasks.emit_event(again.roster, "a1", 1, kind=kind, task_id="t1", payload=None, done=None, req="e:1")
+    told = await delivery.emit_event(
+        again.roster, "a1", 1, kind=kind, task_id="t1", payload=None, done=None, req="e:1"
+    )
     await again.roster.flush()
     again.close()
     stored = [json.loads(line) for line in log.read_bytes().splitlines()][-2:]
@@ -548,11 +550,11 @@ def test_what_a_killed_daemon_had_no_time_to_tell_is_a_note(files):
 
 
 def test_the_live_file_may_become_a_segment_while_it_is_read(files, monkeypatch):
-    from orchestrator.team import evidence
+    from orchestrator.team.recovery import log_audit
 
     files.write()
     path = place(files.root, A1)
-    opened = evidence._opened
+    opened = log_audit._opened
 
     def rotate(name, stack):
         found = opened(name, stack)
@@ -561,18 +563,18 @@ def test_the_live_file_may_become_a_segment_while_it_is_read(files, monkeypatch)
             path.touch()
         return found
 
-    monkeypatch.setattr(evidence, "_opened", rotate)
+    monkeypatch.setattr(log_audit, "_opened", rotate)
     report = look(files.root)
     assert report.violations == []
     assert report.checked["records"] == 44
 
 
 def test_the_live_file_may_lose_its_name_for_a_moment_and_get_it_back(files, monkeypatch):
-    from orchestrator.team import evidence
+    from orchestrator.team.recovery import log_audit
 
     files.write()
     path, away = place(files.root, A1), place(files.root, "a1/outbox.000000000001.jsonl")
-    opened, lost = evidence._opened, []
+    opened, lost = log_audit._opened, []
 
     def lose(name, stack):
         if name != path or lost:
@@ -584,7 +586,7 @@ def test_the_live_file_may_lose_its_name_for_a_moment_and_get_it_back(files, mon
         finally:
             away.rename(path)
 
-    monkeypatch.setattr(evidence, "_opened", lose)
+    monkeypatch.setattr(log_audit, "_opened", lose)
     report = look(files.root)
     assert lost
     assert report.violations == []

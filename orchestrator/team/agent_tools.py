@@ -1,0 +1,143 @@
+"""The two tools of a sub-agent: wait_for_command and emit_event.
+
+Never reaches, even transitively, code that creates or kills agents (a test holds it): an agent that calls a
+master's tool by mistake finds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.engines.table import ENGINES
+from orchestrator.protocol.tool_calls import Arguments, Call, Tool
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+
+AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
+
+
+class WaitArguments(Arguments):
+    """Arguments of wait_for_command."""
+
+    agent_id: AgentId
+    timeout_ms: Annotated[int, Field(ge=0, le=3_600_000, description="return by then; 0 = poll once")] = 45_000
+    cursor: Annotated[str | None, Field(max_length=64, description="the cursor of the previous answer")] = None
+
+
+class EmitArguments(Arguments):
+    """Arguments of emit_event."""
+
+    agent_id: AgentId
+    type: Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"]
+    task_id: Annotated[str | None, Field(max_length=128, description="default: the task you hold")] = None
+    payload: Annotated[Any, Field(description="any JSON; large output goes to a file in artifacts/")] = None
+    done: bool | None = None  # implied by result, error and canceled
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class WaitAnswer(_Answer):
+    """Answer of wait_for_command."""
+
+    status: Literal["command", "timeout"]
+    command: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description='{"kind":"task","task_id","payload","attempt"}, {"kind":"cancel","task_id"}, {"kind":"stop"}'
+        ),
+    ] = None
+    cursor: str
+    park: Annotated[bool | None, Field(description="true: end your turn; a message wakes you")] = None
+    reminder: str
+
+
+class EmitAnswer(_Answer):
+    """Answer of emit_event."""
+
+    ok: bool
+    cancel_requested: Annotated[bool, Field(description="true: stop the task at the next safe point, emit canceled")]
+    seq: int | None = None
+    duplicate: bool | None = None
+    reminder: str
+
+
+def _caller(roster: Roster, call: Call, agent_id: str) -> Entry:
+    """The agent that calls, proven; what its CLI says of itself is noted."""
+    client = call.client
+    entry = delivery.check_identity(roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
+    entry.client = (client.name, client.version)
+    session = call.meta.get("threadId")  # Codex tells its session so, and in no other way before its first call
+    if isinstance(session, str) and session:
+        entry.session = session
+    return entry
+
+
+def build(roster: Roster) -> dict[str, Tool]:
+    """The two tools of every agent, over the team of one daemon."""
+
+    async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
+        client = call.client
+        entry = _caller(roster, call, arguments.agent_id)
+        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        cap = min(roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
+        return await delivery.wait_for_command(
+            roster,
+            arguments.agent_id,
+            client.epoch,
+            timeout_s=min(arguments.timeout_ms / 1000, cap),
+            age_s=call.age_s,
+            req=call.req,
+            parks=row is not None and row.parks != "no",
+        )
+
+    async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
+        client = call.client
+        _caller(roster, call, arguments.agent_id)
+        return await delivery.emit_event(
+            roster,
+            arguments.agent_id,
+            client.epoch,
+            kind=arguments.type,
+            task_id=arguments.task_id,
+            payload=arguments.payload,
+            done=arguments.done,
+            req=call.req,
+        )
+
+    tools = (
+        Tool(
+            name="wait_for_command",
+            title="Wait for the next command",
+            description=(
+                "Wait until the orchestrator has a command for you, or the timeout passes; do what it says and call "
+                "this again, for ever. task: work on its payload. cancel: stop that task, emit canceled. stop: "
+                "finish, call nothing more. On a timeout just call again; with park: true end your turn instead."
+            ),
+            arguments=WaitArguments,
+            answer=WaitAnswer,
+            run=wait_for_command,
+            read_only=True,
+            idempotent=True,
+            brief=True,
+        ),
+        Tool(
+            name="emit_event",
+            title="Report on the task you hold",
+            description=(
+                "Report on your task: ack when you take it, progress now and then, exactly one of result, error or "
+                "canceled at its end. When an answer says cancel_requested: true, stop at the next safe point and "
+                "emit canceled."
+            ),
+            arguments=EmitArguments,
+            answer=EmitAnswer,
+            run=emit_event,
+            idempotent=True,
+            brief=True,
+        ),
+    )
+    return {tool.name: tool for tool in tools}

@@ -1,0 +1,185 @@
+"""The agents' verbs for surfaces but creating: get, list, restart, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.team.life import agent_worktrees
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster import offline_view
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import meta_of, row, row_of, status_of
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+
+Tell = Callable[[str], None]
+
+
+async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | None, reason: str = "") -> None:
+    """Write the stop, with its ``reason`` where no caller asked, and let the supervisor carry it out."""
+    roster = supervisor.roster
+    at = rfc3339(roster.clock.now())
+    roster.write(entry, decisions.stop(entry.state, force=force, req=req, at=at, reason=reason))
+    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop the end
+    await roster.durable(entry)
+
+
+async def restart(
+    supervisor: Supervisor,
+    origin: ConnectionOrigin,
+    agent_id: str,
+    *,
+    fresh: bool,
+    req: str,
+    wait_s: float,
+    tell: Tell,
+) -> dict[str, Any]:
+    """Begin a new life of an agent, whatever became of the last one; ``{agent_id, epoch, ready, status, reason}``.
+
+    A CLI that runs is ended first, and its task is what the agent's ``on_lost`` says. The queue stays. ``fresh``: not
+    with the session of the old life. A run whose window is gone goes on in the caller's. A re-sent call asks once.
+    """
+    roster, clock = supervisor.roster, supervisor.roster.clock
+    entry = roster.entry(agent_id)
+    drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+    run = roster.runs.get(entry.run_id)
+    if run is None:
+        raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")
+    if drafts:
+        await supervisor.windows.go_on_at(run, origin)
+        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+        roster.write(entry, drafts)
+    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop it
+    await roster.durable(entry)
+    tell(f"{agent_id}: asked for a new life")
+
+    def look() -> bool | None:
+        agent = entry.state
+        over = agent.life in ("failed", "stopped", "deleted") and entry.agent_id not in supervisor.tending
+        return True if (agent.life == "ready" and not agent.restart_due) or over or agent.stop_asked else None
+
+    await wait_until(look, entry.changed, clock.monotonic() + wait_s, clock)
+    await roster.durable(entry)
+    status, reason = status_of(entry, clock)
+    answer = {
+        "agent_id": agent_id,
+        "epoch": entry.state.epoch,
+        "ready": entry.state.life == "ready" and not entry.state.restart_due,
+        "status": status,
+        "reason": reason,
+        "tmux_pane_id": entry.pane_id,
+    }
+    failure = entry.state.failure or {}
+    if entry.state.life == "failed" and failure.get("last_lines"):
+        answer["last_lines"] = failure["last_lines"]
+    return answer
+
+
+async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
+    """End an agent (R-AC2): graceful by default, its unfinished tasks end in `canceled`, its files stay.
+
+    Returns once the agent is deleted; repeated or re-sent calls wait for the same end.
+    """
+    roster, clock = supervisor.roster, supervisor.roster.clock
+    entry = roster.entry(agent_id)
+    before = 0 if entry.state.stop_asked else entry.outbox.last_seq
+    if entry.state.life != "deleted":
+        tell(f"{agent_id}: asked to stop")
+        await end(supervisor, entry, force=force, req=req)
+    config = roster.config()
+    graces = config.stop_grace_s + config.quit_grace_s + config.kill_grace_s
+    deadline = clock.monotonic() + graces + 20.0
+    await wait_until(lambda: True if entry.state.life == "deleted" else None, entry.changed, deadline, clock)
+    if entry.state.life != "deleted":
+        raise entry.trouble or Environment(
+            "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
+        )
+    await supervisor.settled(entry, deadline)  # the last one's window is put back before anybody is told
+    await roster.durable(entry)
+    canceled = _canceled_since_stop(entry, before)
+    answer = {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
+    return answer | await agent_worktrees.left_behind(roster, entry)
+
+
+def _canceled_since_stop(entry: Entry, seq: int) -> list[str]:
+    """The tasks that ended in `canceled` behind ``seq`` and since the stop: the same for a re-sent call."""
+    (stop,), _ = entry.inbox.since(entry.state.stop_asked - 1, 1, 1)
+    canceled: list[str] = []
+    more = True
+    while more:
+        records, more = entry.outbox.since(seq, 1000, 1 << 20)
+        canceled += [r["task_id"] for r in records if r["type"] == "canceled" and r["at"] >= stop["at"]]
+        seq = records[-1]["seq"] if records else seq
+    return canceled
+
+
+async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | None) -> dict[str, Any]:
+    """The agent's meta; with ``wait_s`` once it has left `starting`, or has passed ``since_seq``.
+
+    Of a foreign agent at once what its files say.
+    """
+    if roster.is_foreign(agent_id):
+        return await asyncio.to_thread(offline_view.agent, roster.root, agent_id)
+    entry = roster.entry(agent_id)
+
+    def look() -> bool | None:
+        if since_seq is not None:
+            return True if entry.outbox.visible_seq > since_seq else None
+        return True if entry.state.life != "starting" else None
+
+    if wait_s > 0:
+        await wait_until(look, entry.changed, roster.clock.monotonic() + wait_s, roster.clock)
+    return meta_of(roster, entry) | {"worktree": await agent_worktrees.seen(roster, entry)}
+
+
+async def listed(
+    supervisor: Supervisor, origin: ConnectionOrigin, scope: str, run_id: str | None
+) -> list[dict[str, Any]]:
+    """The rows of agent_list; ``current_window`` is the run of the caller's tmux window."""
+    roster = supervisor.roster
+    entries = list(roster.agents.values())
+    if scope != "all" or run_id is not None:
+        if scope == "run" and run_id is None:
+            raise BadRequest("bad_argument", "scope run needs run_id", "agent_list(scope='all') shows every run_id")
+        try:
+            run = await run_of(supervisor, origin, run_id)
+        except BadRequest:
+            if run_id is not None:
+                raise
+            return []
+        entries = [entry for entry in entries if entry.run_id == run.run_id]
+    if scope != "all":
+        entries = [entry for entry in entries if entry.live]
+    unreadable = [
+        await asyncio.to_thread(offline_view.row, roster.paths, name)
+        if roster.is_foreign(name)
+        else row_of(state.Agent(name), ("failed", error.message), None, 0)
+        for name, error in roster.corrupt.items()
+        if roster.paths.agent_dir(name).is_dir()
+    ]
+    return [row(roster, entry) for entry in entries] + unreadable
+
+
+async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str | None) -> Run:
+    """The named run, else the live one of the caller's window, else the newest that window has had."""
+    roster = supervisor.roster
+    if run_id is not None:
+        found = roster.runs.get(run_id)
+        if found is None:
+            raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
+        return found
+    try:
+        place = await supervisor.windows.place_of(origin, make=False)
+    except Environment:
+        place = None
+    if place is not None:
+        runs = await supervisor.windows.runs_at(place)
+        if runs:
+            return max(runs, key=lambda run: (run.live, str(run.file["created_at"])))
+    raise BadRequest("unknown_run", "there is no team run in this window", "create an agent first, or pass run_id")

@@ -1,0 +1,91 @@
+"""The team's verbs about worktrees, for the daemon's event loop: git runs in threads, the team's rules hold.
+
+A worktree goes with its agent: made as one of the steps of agent_create, looked at by agent_get, left when the agent
+is deleted, and removed only once nobody lives in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import Conflict, OrchestratorError
+from orchestrator.journal.project_files import check_id
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import worktree_of
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.worktrees import inspection, worktrees
+
+FRESH_S = 3.0
+"""Who asks again within so many seconds gets the same look: agent_get is asked in loops."""
+
+
+async def check(roster: Roster, spec: dict[str, Any]) -> None:
+    """Raise what would keep an agent of that spec from getting a worktree; writes nothing."""
+    await asyncio.to_thread(worktrees.plan, roster.root, Path(spec["cwd"]))
+
+
+async def give(roster: Roster, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec with a worktree that was made for the agent. The caller holds ``windows.placing``."""
+    roster.begin_writing()
+    return await asyncio.to_thread(worktrees.fitted, roster.root, agent_id, spec)
+
+
+async def take_back(roster: Roster, spec: dict[str, Any]) -> None:
+    """Remove the worktree of an agent that could not be recorded, if `give` has made one."""
+    if "worktree" in spec:
+        await asyncio.to_thread(worktrees.undo, roster.root, spec["worktree"])
+
+
+async def seen(roster: Roster, entry: Entry) -> dict[str, Any] | None:
+    """What git says of the agent's worktree (`worktree_facts.look`), asked at most once in ``FRESH_S``."""
+    if "worktree" not in entry.state.spec:
+        return None
+    at = roster.clock.monotonic()
+    if entry.looked is None or at - entry.looked[0] >= FRESH_S:
+        looking = asyncio.to_thread(_look, roster, entry)
+        entry.looked = at, asyncio.get_running_loop().create_task(looking)
+    return await asyncio.shield(entry.looked[1])
+
+
+def _look(roster: Roster, entry: Entry) -> dict[str, Any] | None:
+    try:
+        return inspection.look(roster.root, entry.agent_id)
+    except OrchestratorError as error:  # its directory is a link out of the project: the rest of the agent is well
+        return (worktree_of(entry.state) or {}) | {"error": error.message}
+
+
+async def left_behind(roster: Roster, entry: Entry) -> dict[str, Any]:
+    """For the answer about a deleted agent: its worktree, and a note, when there is work in it or on its branch."""
+    entry.looked = None  # what it did in its last seconds counts
+    found = await seen(roster, entry)
+    if found is None:
+        return {}
+    work = [found["error"]] if "error" in found else []
+    work += [f"commits to merge: {found['ahead']}"] if found.get("ahead") else []
+    work += ["changes that are not committed"] if found.get("dirty") else []
+    if not work:
+        return {}
+    told = f"its worktree stays ({', '.join(work)}): {found['path']}, branch {found['branch']}"
+    return {"worktree": found, "note": f"{told}; in the end: orchestrator worktree remove {entry.agent_id}"}
+
+
+async def remove(supervisor: Supervisor, agent_id: str) -> dict[str, Any]:
+    """Remove the worktree of an agent that was deleted, or of none (`worktrees.remove`).
+
+    Conflict ``worktree_busy`` while the agent lives or is being made.
+    """
+    roster = supervisor.roster
+    if check_id(agent_id, "agent_id") in roster.corrupt:
+        raise roster.corrupt[agent_id]
+    async with supervisor.windows.placing:  # an agent being made has its worktree a moment before its record
+        entry = roster.agents.get(agent_id)
+        if entry is not None and entry.live:
+            raise Conflict(
+                "worktree_busy", f"agent {agent_id} is not deleted", f"orchestrator agent delete {agent_id}"
+            )
+        if entry is not None:
+            entry.looked = None
+        return await asyncio.to_thread(worktrees.remove, roster.root, agent_id)

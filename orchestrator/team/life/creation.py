@@ -1,0 +1,355 @@
+"""Makes agents: the intents first, then all panes, then all programs in parallel; nothing twice for one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
+from orchestrator.base.platform.processes import environ_of
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.core import decisions, supervision
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.engines import table
+from orchestrator.journal.project_files import confine
+from orchestrator.roles import catalogue
+from orchestrator.roles.catalogue import Role
+from orchestrator.team.life import agent_worktrees, launch_files
+from orchestrator.team.life.agent_commands import Tell, end
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.panes.run_windows import Place
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import paths_of, status_of
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.masters import master_of
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a caller asks for; ``cwd`` relative to the project or inside it."""
+
+    name: str
+    role: str
+    cwd: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    engine: str | None = None
+    model: str | None = None
+    approval: str | None = None
+    command: tuple[str, ...] = ()
+    policies: dict[str, Any] = field(default_factory=dict)  # what differs from the configuration
+    worktree: bool = False  # a git worktree of its own
+
+
+Withheld = Mapping[str, Sequence[str]]
+"""Files of the project, and their keys that do not count because nobody has allowed them."""
+
+
+class Created(NamedTuple):
+    """The answers of one call in input order, each an answer or the error of that agent, and what did not count."""
+
+    answers: list[dict[str, Any] | OrchestratorError]
+    withheld: Withheld
+
+
+POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attempts", "stall_after_s")
+"""Settings that are frozen into an agent's spec; a caller may give other values for one agent."""
+
+
+async def create(
+    supervisor: Supervisor,
+    origin: ConnectionOrigin,
+    specs: Sequence[Spec],
+    *,
+    req: str,
+    client_name: str,
+    wait_s: float,
+    tell: Tell,
+    many: bool = False,
+    only_missing: bool = False,
+) -> Created:
+    """Create agents: intents, panes, then all programs in parallel (R-AC1); answers in input order.
+
+    Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
+    an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first. With ``only_missing``
+    none is made where an agent of that name lives in the window's run already; it is answered, as ``existing``.
+    """
+    making = supervisor.making.get(req)  # a call re-sent to this same daemon finds the first one still at work
+    if making is None:
+        making = asyncio.get_running_loop().create_task(
+            _make(supervisor, origin, specs, req=req, client_name=client_name, many=many, only_missing=only_missing)
+        )
+        supervisor.making[req] = making
+        making.add_done_callback(lambda _done: supervisor.making.pop(req))
+    # A client that vanishes must not leave half a team: the making goes on, only the waiting ends.
+    made, withheld = await asyncio.shield(making)
+    deadline = supervisor.roster.clock.monotonic() + wait_s
+    return Created(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)), withheld)
+
+
+async def _make(
+    supervisor: Supervisor,
+    origin: ConnectionOrigin,
+    specs: Sequence[Spec],
+    *,
+    req: str,
+    client_name: str,
+    many: bool,
+    only_missing: bool,
+) -> tuple[list[_Made], Withheld]:
+    roster = supervisor.roster
+    made: list[_Made | None] = []
+    withheld: dict[str, list[str]] = {}
+    plans: list[tuple[int, str, dict[str, Any], Spec]] = []
+    inherited = environ_of(origin.pids[0]) if origin.pids else {}
+    found = await asyncio.to_thread(catalogue.read, roster.root)
+    for at, spec in enumerate(specs):
+        key = f"{req}#{at}" if many else req
+        known = roster.by_req.get(key)
+        made.append(roster.agents[known] if known else None)
+        if known is None:
+            try:
+                role = found.roles.get(spec.role)
+                fields = _planned(roster, spec, role, client_name, inherited)
+                for file, key in _withheld(roster, spec, role, fields["engine"], client_name):
+                    keys = withheld.setdefault(file, [])
+                    keys += [key] if key not in keys else []
+                if spec.worktree:
+                    await agent_worktrees.check(roster, fields)
+                plans.append((at, key, fields, spec))
+            except OrchestratorError as error:
+                made[at] = error
+    if plans:
+        try:
+            asked = _Asked(origin, master_of(origin, client_name), inherited, only_missing)
+            await _place(supervisor, asked, plans, made)
+        except OrchestratorError as error:
+            for at, *_ in plans:
+                made[at] = made[at] or error
+    answered = [
+        one if one is not None else Environment("internal", "an agent was neither made nor refused") for one in made
+    ]
+    return answered, withheld
+
+
+def _planned(
+    roster: Roster, spec: Spec, role: Role | None, client_name: str, inherited: dict[str, str]
+) -> dict[str, Any]:
+    """Everything that can be wrong with a spec is found here, before anything is written.
+
+    What the call leaves open the file of its ``role`` may say, then the configuration.
+    """
+    decisions.slug(spec.name)
+    config = roster.config()
+    row_ = (
+        table.engine(spec.engine) if spec.engine else table.engine(table.default_engine(config.engine, client_name))
+    )
+    approval = spec.approval or (role.approval if role is not None else None) or config.approval
+    model = spec.model or (role.model_for(row_) if role is not None and row_.models else None)
+    command = launch_files.command_line(spec.command, config.command) if row_.name == "command" else ()
+    if row_.name == "command" and not command and "command" in roster.withheld():
+        raise untrusted({PROJECT_FILE: ["command"]})
+    table.check_wishes(row_, model, approval, command)
+    launch_files.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
+    cwd = confine(roster.root, spec.cwd or ".", what="cwd")
+    if not Path(cwd).is_dir():
+        raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory")
+    for name, value in spec.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise BadRequest("bad_argument", f"{name!r} is no name of an environment variable")
+        if name.startswith("ORCHESTRATOR_"):
+            raise BadRequest("bad_argument", f"{name} is set by orchestrator itself")
+    policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
+    fields = {
+        "name": spec.name,
+        "role": spec.role,
+        "engine": row_.name,
+        "cwd": str(cwd),
+        "policies": policies,
+        "env_names": sorted(spec.env),
+    }
+    wishes = {"model": model, "command": list(command) or None}
+    if role is not None and role.toolsets:
+        wishes["toolsets"] = list(role.toolsets)
+    if approval != "ask":
+        wishes["approval"] = approval
+    return fields | {name: value for name, value in wishes.items() if value is not None}
+
+
+def _withheld(
+    roster: Roster, spec: Spec, role: Role | None, engine: str, client_name: str
+) -> Iterator[tuple[str, str]]:
+    """What the agent would get if the user had allowed it: (file, key)."""
+    config = roster.withheld()
+    there = bool(spec.engine) or "engine" not in config
+    would_be = engine if there else table.default_engine(config["engine"], client_name)
+    if would_be != engine:
+        yield PROJECT_FILE, "engine"
+    if "command" in config and would_be == "command" and not spec.command:
+        yield PROJECT_FILE, "command"
+    if not spec.approval and role is not None and role.withheld:
+        yield from ((role.file, key) for key in role.withheld)
+    elif not spec.approval and "approval" in config and (role is None or not role.approval):
+        yield PROJECT_FILE, "approval"
+    if "trust" in config and table.engine(would_be).program:
+        yield PROJECT_FILE, "trust"
+
+
+@dataclass(frozen=True)
+class _Existing:
+    """An agent that was there before the call."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What holds for all agents of one call."""
+
+    origin: ConnectionOrigin
+    master: dict[str, Any] | None  # the caller, where it is a CLI that leads
+    inherited: dict[str, str]
+    only_missing: bool
+
+
+_Made = Entry | _Existing | OrchestratorError
+_Plans = list[tuple[int, str, dict[str, Any], Spec]]
+
+
+async def _place(supervisor: Supervisor, asked: _Asked, plans: _Plans, made: list[_Made | None]) -> None:
+    roster, windows = supervisor.roster, supervisor.windows
+    if roster.root in (Path("/"), Path.home()):
+        raise BadRequest("no_project", f"{roster.root} is no project")
+    async with windows.placing:
+        place = await windows.place_of(asked.origin, make=True)
+        assert place is not None
+        here = await windows.run_at(place)
+        if asked.only_missing and here is not None:
+            # Under the lock: whoever makes the same team at the same time, or did when he was killed, has entered it.
+            plans = _missing(roster, here, plans, made)
+            if not plans:
+                return
+        run, entries = await _enter(supervisor, asked, (place, here), plans, made)
+        if not entries:
+            await windows.end_run_of_nobody(run)
+            return
+    await supervisor.launch(run, entries)
+
+
+def _missing(roster: Roster, run: Run, plans: _Plans, made: list[_Made | None]) -> _Plans:
+    """The plans of whose name no agent lives in the run; the living ones are answered."""
+    living = {
+        entry.state.spec["name"]: entry
+        for entry in roster.agents.values()
+        if entry.run_id == run.run_id and entry.live and not entry.state.stop_asked
+    }
+    for at, _, fields, _ in plans:
+        if fields["name"] in living:
+            made[at] = _Existing(living[fields["name"]])
+    return [plan for plan in plans if plan[2]["name"] not in living]
+
+
+async def _enter(
+    supervisor: Supervisor, asked: _Asked, where: tuple[Place, Run | None], plans: _Plans, made: list[_Made | None]
+) -> tuple[Run, list[Entry]]:
+    """The intents of agents that fit into the master's window, durable, in its run."""
+    roster, windows = supervisor.roster, supervisor.windows
+    place, here = where
+    fits, why = await windows.room(place, here, len(plans))
+    if not fits and not place.detached:
+        raise Environment("no_room", why)  # before a run is made: nothing is written
+    run = await windows.run_for(place, asked.master)
+    entries: list[Entry] = []
+    for count, (at, key, fields, spec) in enumerate(plans):
+        if count >= fits:
+            made[at] = Environment("no_room", why)
+            continue
+        whole = fields
+        try:
+            agent_id = roster.new_id(spec.name)
+            if spec.worktree:
+                whole = await agent_worktrees.give(roster, agent_id, fields)
+            draft = supervision.starting(
+                agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**whole, "run_id": run.run_id}
+            )
+            prepare = partial(
+                launch_files.write, roster, spec=whole, epoch=1, base=table.passed_on(asked.inherited, spec.env)
+            )
+            entry = await roster.create(agent_id, draft, prepare)
+        except OrchestratorError as error:
+            await agent_worktrees.take_back(roster, whole)
+            made[at] = error
+            continue
+        made[at] = entry
+        entries.append(entry)
+    return run, entries
+
+
+async def _answer(
+    supervisor: Supervisor, made: _Made, deadline: float, tell: Tell
+) -> dict[str, Any] | OrchestratorError:
+    if isinstance(made, OrchestratorError):
+        return made
+    roster, clock, existing = supervisor.roster, supervisor.roster.clock, isinstance(made, _Existing)
+    entry = made.entry if isinstance(made, _Existing) else made
+
+    def look() -> bool | None:
+        life = entry.state.life
+        return True if life == "ready" or life in ("failed", "stopped", "deleted") or entry.state.stop_asked else None
+
+    tell(f"{entry.agent_id}: starting {entry.state.spec['engine']} in pane {entry.pane_id}")
+    await wait_until(look, entry.changed, deadline, clock)
+    agent = entry.state
+    if agent.life == "failed" and not existing:
+        failure, ended = agent.failure or {}, agent.exited or {}
+        error = _as_error(entry, failure, failure.get("last_lines") or ended.get("last_lines", []))
+        await end(supervisor, entry, force=True, req=None)
+        return error
+    if agent.life in ("stopped", "deleted") and agent.ready_at is None and not existing:
+        return _as_error(entry, agent.failure or {}, (agent.exited or {}).get("last_lines", []))
+    await roster.durable(entry)
+    ready = agent.life == "ready"
+    status, reason = status_of(entry, clock)
+    tell(f"{entry.agent_id}: {'ready' if ready else 'still starting'}")
+    answer = {
+        "agent_id": entry.agent_id,
+        "tmux_pane_id": entry.pane_id,
+        "paths": paths_of(roster.paths, entry.agent_id),
+        "ready": ready,
+        "status": status,
+        "run_id": entry.run_id,
+        "epoch": agent.epoch,
+        "engine": agent.spec["engine"],
+    }
+    if "worktree" in agent.spec:
+        answer["worktree"] = {key: value for key, value in agent.spec["worktree"].items() if key != "tree"}
+    if existing:
+        answer["existing"] = True
+    if not ready:
+        what = "still starting" if status == "starting" else f"{status}: {reason}"
+        what += "; somebody must see to its pane" if status == "blocked" else ""
+        answer["note"] = f"{what}; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
+        if reason:
+            answer["reason"] = reason
+    run = roster.runs.get(entry.run_id)
+    attach = supervisor.windows.attach_command(run) if run else None
+    if attach:
+        answer["attach"] = attach
+    return answer
+
+
+def _as_error(entry: Entry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
+    code = failure.get("code", "launch_failed")
+    code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
+    reason = failure.get("reason") or "it was deleted while it started"
+    facts: dict[str, Any] = {"agent_id": entry.agent_id}
+    if failure.get("cause"):
+        facts["cause"] = failure["cause"]
+    if last_lines:
+        facts["last_lines"] = last_lines
+    return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)

@@ -1,0 +1,88 @@
+"""Ends an agent's CLI, gently first: the ladder of agent_delete, each rung bounded and told in the `stopped` record.
+
+stop (the agent leaves by itself), quit (its CLI's own command, where its input line is empty), SIGTERM, SIGKILL of
+the whole tree. Acts on processes and on the agent's own pane; writes no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from orchestrator.base.clock import elapse, wait_until
+from orchestrator.base.platform import processes
+from orchestrator.core.supervision import Rung
+from orchestrator.engines.table import ENGINES
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.paste_wake import may_paste
+
+
+class Ending:
+    """The ladder, for the agents of a roster."""
+
+    def __init__(self, roster: Roster, windows: Windows) -> None:
+        self._roster = roster
+        self._windows = windows
+
+    async def gently(self, entry: Entry, pid: int) -> list[Rung]:
+        """All rungs, for an agent that was asked to stop; those that were tried, the last one ended it."""
+        config, began = self._roster.config(), processes.start_time(pid)
+        if began is None:
+            return []
+        tried: list[Rung] = []
+        if not entry.state.stop_force and entry.state.life == "ready":
+            gone, took = await self._gone_within(entry, pid, began, config.stop_grace_s)
+            tried.append(Rung("stop", took))
+            if gone:
+                return tried
+            if await self._quit(entry):
+                gone, took = await self._gone_within(entry, pid, began, config.quit_grace_s)
+                tried.append(Rung("quit", took))
+                if gone:
+                    return tried
+        return [*tried, *await self.at_once(pid)]
+
+    async def at_once(self, pid: int) -> list[Rung]:
+        """SIGTERM and, after `kill_grace_s`, SIGKILL for the process and its descendants."""
+        clock = self._roster.clock
+        began = clock.monotonic()
+        by = await processes.end_tree(pid, self._roster.config().kill_grace_s, clock)
+        took = clock.monotonic() - began
+        if by == "SIGTERM":
+            return [Rung("SIGTERM", took)]
+        grace = min(took, self._roster.config().kill_grace_s)
+        return [Rung("SIGTERM", grace), Rung("SIGKILL", took - grace)]
+
+    async def _quit(self, entry: Entry) -> bool:
+        """Give the CLI its own quit command; False where that cannot be done without typing into something else."""
+        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        if row is None or not row.quit or entry.state.stop_force:
+            return False
+        screen = await self._windows.look_at_agent(entry)
+        if screen is None or screen.dead or entry.finding is not None or not may_paste(row, screen):
+            return False
+        if not await self._windows.paste(entry, row.quit):
+            return False
+        await elapse(row.paste_gap_s, self._roster.clock)
+        return await self._windows.submit(entry)
+
+    async def _gone_within(self, entry: Entry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
+        """Whether the process ends in time, and how long it was given; a force that arrives ends the waiting."""
+        clock = self._roster.clock
+        start = clock.monotonic()
+        ending = asyncio.get_running_loop().create_task(processes.ended(pid))
+        ending.add_done_callback(lambda _task: entry.changed.notify())
+        try:
+            await wait_until(
+                lambda: True if ending.done() or entry.state.stop_force else None,
+                entry.changed,
+                start + seconds,
+                clock,
+            )
+        finally:
+            ending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ending
+        return not processes.alive(pid, began), clock.monotonic() - start

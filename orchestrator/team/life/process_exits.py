@@ -1,0 +1,93 @@
+"""Notices at once that a CLI or a tmux server has ended, and now and then that a pane has gone.
+
+Waits on the kernel's word (pidfd), asks tmux for the panes, and remembers each CLI's process; decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.team.life import launch_exits
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+
+class Noticing:
+    """The processes and servers of a roster's agents; ``tend`` is called for an agent of whom something has ended."""
+
+    def __init__(self, roster: Roster, windows: Windows, tend: Callable[[Entry], None]) -> None:
+        self._roster = roster
+        self._windows = windows
+        self._tend = tend
+        self._processes: dict[str, asyncio.Task[None]] = {}
+        self._servers: dict[int, asyncio.Task[None]] = {}  # by pid
+
+    async def process(self, entry: Entry, run: Run, pid: int) -> None:
+        """The agent's CLI is this process: remember it, and notice its end; harmless when that is known."""
+        self._server(run)
+        watching, epoch = self._processes.get(entry.agent_id), entry.state.epoch
+        if entry.pid == pid and watching is not None and not watching.done():
+            return
+        await asyncio.to_thread(launch_exits.record, self._roster.paths, entry.agent_id, pid, epoch)
+        self.forget(entry)
+        entry.pid = pid
+        entry.process = "alive"
+        entry.changed.notify()
+
+        async def watch() -> None:
+            status = await processes.ended(pid)
+            entry.wait_status = None if status is None else (epoch, status)
+            entry.process = "gone"
+            entry.changed.notify()
+            self._tend(entry)
+
+        self._processes[entry.agent_id] = asyncio.get_running_loop().create_task(watch())
+
+    def forget(self, entry: Entry) -> None:
+        """Notice nothing more of the agent's process."""
+        watching = self._processes.pop(entry.agent_id, None)
+        if watching is not None:
+            watching.cancel()
+
+    def _server(self, run: Run) -> None:
+        """Know the end of the tmux server at once: a CLI may outlive it, and then shows nothing."""
+        pid = int(run.file["server_pid"])
+        if pid in self._servers:
+            return
+
+        async def watch() -> None:
+            await processes.ended(pid)
+            del self._servers[pid]
+            for entry in list(self._roster.agents.values()):
+                of = self._roster.runs.get(entry.run_id)
+                if entry.live and of is not None and of.file["server_pid"] == pid:
+                    self._tend(entry)
+
+        self._servers[pid] = asyncio.get_running_loop().create_task(watch())
+
+    async def look_for_panes(self) -> None:
+        """Tend the living agents whose pane is gone although their CLI still runs; called now and then."""
+        for run in [run for run in self._roster.runs.values() if run.live and run.file["agents"]]:
+            try:
+                seen = await self._windows.tagged(run)
+            except OrchestratorError as error:
+                log.debug("panes not seen", run=run.run_id, **error.as_dict())
+                continue
+            for agent_id in list(run.file["agents"]):
+                entry = self._roster.agents.get(agent_id)
+                if entry is not None and entry.live and agent_id not in seen:
+                    self._tend(entry)
+
+    async def close(self) -> None:
+        """Notice nothing more."""
+        await call_off([*self._processes.values(), *self._servers.values()])

@@ -1,0 +1,273 @@
+"""Looks at the screens of silent agents: records what blocks them, and fails a CLI that does not get ready.
+
+Every `EVERY_S`, only while there is something to look at: agents that are starting, that are silent, that are
+parked, or that are blocked by something on their screen. One tmux invocation per run for all of them. It never
+types, and never decides that an agent is idle or busy; what a screen means is the engine's row (`core.screens`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.core import blocked, supervision
+from orchestrator.core.records import Draft
+from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
+from orchestrator.team.life.readiness import cause_of
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+EVERY_S = 2.0
+STOPPED = "suspended"
+"""Kind of the block of an agent whose process was stopped (SIGSTOP, Ctrl-Z)."""
+STOPPED_EVERY = 2
+PANES_EVERY = 5
+"""In every so manieth look it is asked who is stopped, and whether all panes still exist."""
+SILENT_S = 5.0
+"""Without a call for so long, and not inside wait_for_command, an agent's screen is asked why."""
+
+
+@dataclass
+class _Life:
+    """One life of an agent as the looks see it. ``last`` and ``stale`` are of the look before."""
+
+    epoch: int
+    began: float
+    last: str | None = None  # kind of what the screen explained; "" for nothing, None before the first look
+    stale: bool = False
+    stopped: int | None = None  # a process of its was, in the look before
+    judged: bool = False  # being failed, because it did not get ready
+    told: Finding | None = None  # by a hook, in better words than the screen's; for as long as that shows the same
+
+
+class Watching:
+    """The looks at a roster's agents.
+
+    ``on_look`` is run now and then, to look for panes that are gone.
+    ``on_human`` is called when a human's message waits in the queue of a parked agent's CLI, ``on_stale`` when a
+    parked agent's title says in two looks that its turn has ended; both may be called again at every look.
+    """
+
+    def __init__(self, roster: Roster, windows: Windows, tend: Callable[[Entry], None]) -> None:
+        self._roster = roster
+        self._windows = windows
+        self._tend = tend
+        self.on_human: Callable[[Entry], None] | None = None
+        self.on_stale: Callable[[Entry], None] | None = None
+        self._lives: dict[str, _Life] = {}
+        self._rounds = Rounds(roster.clock, EVERY_S)
+        self._due: Timer | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._work: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._looks = 0
+        self.on_look: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def begin(self, entry: Entry) -> None:
+        """The agent's process of this epoch lives: its time to get ready counts from now, once per epoch."""
+        life, epoch = self._lives.get(entry.agent_id), entry.state.epoch
+        if life is None or life.epoch != epoch:
+            self._lives[entry.agent_id] = _Life(epoch, self._roster.clock.monotonic())
+            entry.finding = entry.seen = None
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._due is None and not self._closed:
+            self._due = self._rounds.begin(self._tick)
+
+    def _tick(self) -> None:
+        self._due = None
+        missed_s = self._rounds.missed_s()
+        for life in self._lives.values():
+            life.began += missed_s
+        looked_at: list[Entry] = []
+        for agent_id, life in list(self._lives.items()):
+            entry = self._roster.agents.get(agent_id)
+            if entry is None or entry.state.life not in ("starting", "ready") or entry.process == "gone":
+                del self._lives[agent_id]
+                continue
+            if self._overdue(entry, life):
+                life.judged = True
+                self._start(self._give_up(entry, life))
+            elif self._wanted(entry, life):
+                looked_at.append(entry)
+            else:
+                life.last, life.stale = None, False  # two looks in a row: a pause between them does not count
+        if self._lives:
+            self._arm()
+            self._looks += 1
+            if self._looks % STOPPED_EVERY == 0:
+                self._start(self._look_for_stopped())
+            if self._looks % PANES_EVERY == 0 and self.on_look is not None:
+                self._start(self.on_look())
+        if looked_at and (self._look is None or self._look.done()):
+            self._look = self._start(self._look_at(looked_at))
+
+    async def _look_for_stopped(self) -> None:
+        """Tell of agents in whose processes one was stopped, once two looks agree, and when it goes on again."""
+        watched = {
+            entry.pid: entry
+            for agent_id in self._lives
+            if (entry := self._roster.agents.get(agent_id)) is not None and entry.pid is not None
+        }
+        stopped = await asyncio.to_thread(processes.stopped_below, watched.keys())
+        for pid, entry in watched.items():
+            life = self._lives.get(entry.agent_id)
+            if life is None or entry.pid != pid:
+                continue
+            before, life.stopped = life.stopped, stopped.get(pid)
+            at = self._at()
+            drafts: list[Draft] = []
+            if life.stopped is None:
+                drafts = blocked.unblock(entry.state, {STOPPED}, at=at, reason="it goes on")
+            elif life.stopped == before:
+                what = processes.command_of(life.stopped)[:60]
+                reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} lets it go on"
+                drafts = blocked.block(entry.state, STOPPED, reason, at=at)
+            try:
+                self._roster.write(entry, drafts)
+            except OrchestratorError as error:
+                log.warning("a stopped process was not recorded", agent=entry.agent_id, **error.as_dict())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._closed = True
+        if self._due is not None:
+            self._due.cancel()
+        await call_off(self._work)
+
+    # -- what is looked at --------------------------------------------------------------------------------------
+
+    def _wanted(self, entry: Entry, life: _Life) -> bool:
+        agent, row = entry.state, _row(entry)
+        if row is None or entry.pane_id is None or agent.stop_asked:
+            return False
+        if entry.finding is not None or not SCREEN_KINDS.isdisjoint(agent.blocks):
+            return True
+        if entry.waiting is not None:
+            return False
+        if entry.turn == "parked":
+            return bool(row.human_queued or row.title_idle)
+        if not row.patterns:
+            return False
+        last = max(entry.last_call or 0.0, life.began)
+        return agent.life == "starting" or self._roster.clock.monotonic() - last > SILENT_S
+
+    async def _look_at(self, entries: list[Entry]) -> None:
+        by_run: dict[str, list[Entry]] = {}
+        for entry in entries:
+            by_run.setdefault(entry.run_id, []).append(entry)
+        for run_id, members in by_run.items():
+            run = self._roster.runs.get(run_id)
+            screens = await self._windows.look(run, members) if run is not None else {}
+            for entry in members:
+                screen, life = screens.get(entry.agent_id), self._lives.get(entry.agent_id)
+                if screen is None or screen.dead or life is None or life.epoch != entry.state.epoch:
+                    continue
+                try:
+                    await self._judge(entry, life, screen)
+                except OrchestratorError as error:
+                    log.warning("what blocks an agent was not recorded", agent=entry.agent_id, **error.as_dict())
+                except Exception:
+                    log.exception("bug while looking", agent=entry.agent_id)
+
+    async def _judge(self, entry: Entry, life: _Life, screen: Screen) -> None:
+        """What one look means for one agent, which may have called or ended while it was made."""
+        row = _row(entry)
+        if row is None or not self._wanted(entry, life):
+            return
+        if entry.turn == "parked":
+            self._parked(entry, life, row, screen)
+            # It has come to the end of its turn, whatever its screen still shows of the way there.
+            await self._roster.commit(
+                entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
+            )
+            return
+        now = explain(row.patterns, screen)
+        entry.seen, told = now, entry.finding
+        kind = now.kind if now is not None else ""
+        twice, life.last = life.last == kind, kind
+        if told is None and not twice:
+            return
+        # The CLI's own hook is taken at its word, until the screen says the same, and so will say when it is gone.
+        if told is not None:
+            life.told = told
+            if told.kind == kind:
+                entry.finding = None
+        elif life.told is not None and life.told.kind != kind:
+            life.told = None
+        drafts = blocked.explained(entry.state, life.told or now, at=self._at())
+        if drafts:
+            await self._roster.commit(entry, drafts)
+
+    def _parked(self, entry: Entry, life: _Life, row: Engine, screen: Screen) -> None:
+        if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
+            if self.on_human is not None:
+                self.on_human(entry)
+            return
+        stale = bool(row.title_idle and re.search(row.title_idle, screen.title))
+        if stale and life.stale and self.on_stale is not None:
+            self.on_stale(entry)
+        life.stale = stale
+
+    def _at(self) -> str:
+        return rfc3339(self._roster.clock.now())
+
+    # -- readiness ----------------------------------------------------------------------------------------------
+
+    def _overdue(self, entry: Entry, life: _Life) -> bool:
+        agent = entry.state
+        if agent.life != "starting" or agent.stop_asked or life.epoch != agent.epoch or life.judged:
+            return False
+        return self._roster.clock.monotonic() - life.began >= self._ready_within_s(entry)
+
+    def _ready_within_s(self, entry: Entry) -> float:
+        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        return self._roster.config().ready_timeout_s * (row.slow_start if row else 1.0)
+
+    async def _give_up(self, entry: Entry, life: _Life) -> None:
+        """Fail the agent with the likely cause and its pane's last lines; `tend` ends its process."""
+        try:
+            run = self._roster.runs.get(entry.run_id)
+            screen, lines = None, []
+            if run is not None and entry.pane_id is not None:
+                screen = (await self._windows.look(run, [entry])).get(entry.agent_id)
+                lines = await self._windows.last_lines(run, entry.pane_id)
+            cause = await cause_of(self._roster, entry, screen)
+            agent = entry.state
+            if agent.epoch != life.epoch or agent.stop_asked or agent.life != "starting":
+                return
+            seconds = self._ready_within_s(entry)
+            reason = f"{cause}; not ready within {seconds:g} s"
+            drafts = supervision.failed(
+                agent, at=self._at(), reason=reason, code="not_ready", cause=cause, last_lines=lines
+            )
+            await self._roster.commit(entry, drafts)
+        except OrchestratorError as error:
+            log.warning("agent not failed", agent=entry.agent_id, **error.as_dict())
+        finally:
+            life.judged = False  # what could not be done now is tried again
+            self._tend(entry)
+
+
+def _row(entry: Entry) -> Engine | None:
+    return ENGINES.get(str(entry.state.spec.get("engine")))

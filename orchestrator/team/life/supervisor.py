@@ -1,0 +1,407 @@
+"""Keeps agents alive as their records ask: launch, notice an exit, launch anew, end, and go on after a crash.
+
+One reconcile function (`tend`) derives the next step of an agent from its records and its pane; creating, deleting
+and recovering after a kill -9 all go through it, so a step that was cut off is simply taken again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.core import supervision
+from orchestrator.core.records import EXITS
+from orchestrator.edge import project_location
+from orchestrator.engines import table
+from orchestrator.journal.project_files import replace
+from orchestrator.team.life import launch_exits, launch_files
+from orchestrator.team.life.deadlines import Overdue
+from orchestrator.team.life.deletion import Ending
+from orchestrator.team.life.process_exits import Noticing
+from orchestrator.team.life.readiness import cause_of
+from orchestrator.team.life.restart_pause import Backoff
+from orchestrator.team.life.screen_watch import Watching
+from orchestrator.team.panes.border_lines import Painting
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.meta_files import Metas
+from orchestrator.team.roster.roster import Roster
+from orchestrator.tmux.panes import NewPane, TaggedPane
+from orchestrator.trust import state_dir
+
+log = structlog.get_logger()
+
+REAP_S = 2.0
+"""tmux needs a moment between the end of a pane's process and knowing its status."""
+
+
+class Supervisor:
+    """Tends every agent of a roster. Its tasks outlive the calls that caused them."""
+
+    def __init__(self, roster: Roster, windows: Windows) -> None:
+        self.roster = roster
+        self.windows = windows
+        self.tending: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
+        self._noticing = Noticing(roster, windows, self.tend)
+        self._backoff = Backoff(roster, self.tend)
+        self._ending = Ending(roster, windows)
+        self._metas = Metas(roster)
+        self._painting = Painting(roster)
+        self.watching = Watching(roster, windows, self.tend)
+        self.watching.on_look = self._noticing.look_for_panes
+        self.overdue = Overdue(roster, windows, self.tend)
+        roster.listeners.append(self._painting.repaint)
+        roster.listeners.append(self._metas.changed)
+        roster.listeners.append(self.overdue.seen)
+
+    def _at(self) -> str:
+        return rfc3339(self.roster.clock.now())
+
+    # -- launching ----------------------------------------------------------------------------------------------
+
+    def launch_argv(self, agent_id: str, epoch: int) -> list[str]:
+        """The pane's own command: our stub, which execs the CLI once the pane is ready (design §7)."""
+        named = os.environ.get(state_dir.VARIABLE)
+        state = ["--state", named] if named else []
+        return project_location.own_command(
+            "launch", agent_id, str(epoch), "--project", str(self.roster.root), *state
+        )
+
+    async def release(self, entry: Entry) -> None:
+        """Let the launch stub of the current epoch go; a level, so that it may be repeated."""
+        path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
+        await asyncio.to_thread(replace, path, epoch, mode=0o600)
+        failpoints.passed("launch:released")
+
+    async def launch(self, run: Run, entries: list[Entry]) -> dict[str, Environment]:
+        """Panes first, then all programs start in parallel; agents whose pane could not be made are failed."""
+        wanted = [
+            NewPane(
+                entry.agent_id,
+                run.run_id,
+                entry.state.epoch,
+                self.launch_argv(entry.agent_id, entry.state.epoch),
+                str(entry.state.spec["cwd"]),
+            )
+            for entry in entries
+        ]
+        failures: dict[str, Environment] = {}
+        try:
+            outcome = await self.windows.make(run, wanted)
+            for entry, made in zip(entries, outcome, strict=True):
+                if isinstance(made, str):
+                    entry.pane_id = made
+                    await self.release(entry)
+                else:
+                    failures[entry.agent_id] = made
+                    await self.roster.commit(
+                        entry, supervision.failed(entry.state, at=self._at(), reason=made.message, code=made.code)
+                    )
+        finally:
+            for entry in entries:
+                self.tend(entry)  # also when tmux or the disk failed: the intents stand
+        return failures
+
+    # -- the one reconcile function -----------------------------------------------------------------------------
+
+    def tend(self, entry: Entry) -> None:
+        """Take the agent's next steps until it needs none; harmless at any time, one at work per agent."""
+        if entry.agent_id in self.tending:
+            self._again.add(entry.agent_id)
+            return
+        task = asyncio.get_running_loop().create_task(self._tend(entry))
+        self.tending[entry.agent_id] = task
+
+    async def _tend(self, entry: Entry) -> None:
+        pause = 0.2
+        try:
+            while True:
+                self._again.discard(entry.agent_id)
+                try:
+                    moved = await self._step(entry)
+                    pause, entry.trouble = 0.2, None
+                except OrchestratorError as error:
+                    # Disk full, tmux hanging: the step is taken again, it was decided and not done.
+                    log.warning("agent not tended", agent=entry.agent_id, **error.as_dict())
+                    entry.trouble = error
+                    moved = True
+                    await elapse(pause, self.roster.clock)
+                    pause = min(pause * 2, 10.0)
+                if not moved and entry.agent_id not in self._again:
+                    return
+        except Exception:
+            log.exception("bug while tending", agent=entry.agent_id)
+        finally:
+            self.tending.pop(entry.agent_id, None)
+            entry.changed.notify()
+
+    async def _step(self, entry: Entry) -> bool:
+        """One step; whether to look again at once."""
+        agent, run = entry.state, self.roster.runs.get(entry.run_id)
+        if agent.life in ("new", "deleted") or run is None:
+            return False
+        if agent.life == "stopped" or agent.stop_asked:
+            await self.roster.durable(entry)
+            await self._end(entry, run)
+            return False
+        pane = (await self.windows.tagged(run)).get(entry.agent_id)
+        if agent.life == "exited" or (agent.life == "failed" and agent.restart_due):
+            return await self._after_exit(entry, run, pane)
+        if agent.life == "failed":
+            await self._after_failure(entry, run, pane)
+            return False
+        return await self._see(entry, run, pane)
+
+    async def _after_exit(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
+        """The next life by policy, or because it was asked for; or the word that there is none."""
+        agent = entry.state
+        await self.roster.durable(entry)  # the exit fences the old life: only then may what is left of it be ended
+        await self._end_remains(entry)
+        nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
+        budget = self._backoff.budget(entry)
+        wait_s = 0.0 if nowhere else self._backoff.left(entry, budget)
+        if wait_s > 0:
+            return False
+        cause = await cause_of(self.roster, entry) if supervision.never_ready(agent) else ""
+        row = table.ENGINES.get(str(agent.spec["engine"]))
+        session = (entry.session or agent.session) if row is not None and row.resumes else None
+        drafts = supervision.after_exit(
+            agent, at=self._at(), budget=budget, nowhere=nowhere, session=session, cause=cause
+        )
+        await self.roster.commit(entry, drafts)
+        return bool(drafts)
+
+    async def _end_remains(self, entry: Entry) -> None:
+        """End what is left of a life that is over: a CLI that outlived its pane must not work beside the next."""
+        left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+        if left is None or not left.alive():
+            return
+        log.warning("ending what its pane has left behind", agent=entry.agent_id, pid=left.pid)
+        await self._ending.at_once(left.pid)
+
+    async def _see(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
+        """A living agent: look for its pane of this epoch, and the process in it."""
+        agent = entry.state
+        if pane is None:
+            return await self._without_pane(entry, run)
+        entry.pane_id = pane.pane_id
+        await self.windows.note(run, entry.agent_id, pane.pane_id)
+        if pane.epoch < agent.epoch:
+            await self._relaunch(entry, run, pane)
+            return True
+        if pane.dead:
+            await self._exited(entry, run, pane)
+            return True
+        foreign = await asyncio.to_thread(
+            launch_exits.foreign, self.roster.paths, entry.agent_id, agent.epoch, pane.pid
+        )
+        if foreign is not None:
+            # Somebody started another program in its pane: that pane is theirs now.
+            await self.windows.let_go(run, entry.agent_id, pane.pane_id)
+            await self._commit_exit(entry, foreign)
+            return True
+        how = supervision.must_end(agent)
+        if how:
+            await self._end_life(entry, run, pane, how)
+            return True
+        if agent.life == "starting":
+            await self.release(entry)
+        self.watching.begin(entry)
+        await self._noticing.process(entry, run, pane.pid)
+        return False
+
+    async def _without_pane(self, entry: Entry, run: Run) -> bool:
+        agent = entry.state
+        alive = await self.windows.same_server(run)
+        if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
+            # The record is durable, its pane was never made: a new life, or a daemon died in between.
+            argv = self.launch_argv(entry.agent_id, agent.epoch)
+            made = await self.windows.adopt_stub(run, entry, argv)
+            if made is None and await self._written(entry):
+                await self.launch(run, [entry])
+            return True
+        left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+        status = entry.wait_status[1] if entry.wait_status and entry.wait_status[0] == agent.epoch else None
+        await self._commit_exit(entry, launch_exits.without_pane(agent.epoch, server=alive, left=left, status=status))
+        return True
+
+    async def _commit_exit(self, entry: Entry, end: launch_exits.End, last_lines: Sequence[str] = ()) -> None:
+        entry.process = "gone"
+        drafts = supervision.exited(
+            entry.state,
+            at=self._at(),
+            how=end.how,
+            reason=end.reason,
+            code=end.code,
+            signal=end.signal,
+            pid=entry.pid,
+            last_lines=last_lines,
+        )
+        await self.roster.commit(entry, drafts)
+
+    async def _end_life(self, entry: Entry, run: Run, pane: TaggedPane, how: str) -> None:
+        """End a CLI whose life is over by its records, so that the next one can begin."""
+        rungs = await self._ending.at_once(pane.pid)
+        failpoints.passed("restart:ended")
+        log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
+        await self._exited(entry, run, pane)
+
+    async def _relaunch(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
+        """The next life in the same pane; the record of it stands already."""
+        agent = entry.state
+        if not pane.dead:
+            # The old life outlived its record (the daemon was killed in between): it must not work on.
+            await processes.kill_tree(pane.pid, self.roster.clock)
+            await self._dead(run, entry.agent_id)
+        if not await self._written(entry):
+            return
+        new = NewPane(
+            entry.agent_id,
+            run.run_id,
+            agent.epoch,
+            self.launch_argv(entry.agent_id, agent.epoch),
+            str(agent.spec["cwd"]),
+        )
+        if await self.windows.respawn(run, pane.pane_id, new):
+            await self.release(entry)
+
+    async def _written(self, entry: Entry) -> bool:
+        """Have the launch file of the current epoch; False when the agent was failed, because it cannot be made."""
+        agent, old = entry.state, launch_files.read(self.roster, entry)
+        if old.get("epoch") == agent.epoch:
+            return True
+        base = old.get("base_env") or old.get("env") or table.passed_on(os.environ, {})
+        try:
+            launch_files.write(self.roster, entry, agent.spec, agent.epoch, base)
+        except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
+            reason = f"{error.message}: {error.next_step}"
+            await self.roster.commit(entry, supervision.failed(agent, at=self._at(), reason=reason, code=error.code))
+            return False
+        return True
+
+    # -- noticing an exit ---------------------------------------------------------------------------------------
+
+    async def _exited(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
+        pane = await self._dead(run, entry.agent_id) or pane
+        lines = await self.windows.last_lines(run, pane.pane_id)
+        end = launch_exits.of_status(pane.dead_status, pane.dead_signal)
+        how = supervision.must_end(entry.state)
+        if how:  # a daemon ended it, and was killed before it could say so
+            end = end._replace(how=how, reason=EXITS[how])
+        await self._commit_exit(entry, end, lines)
+
+    async def _dead(self, run: Run, agent_id: str) -> TaggedPane | None:
+        """The pane once tmux knows how its process ended."""
+        pane = None
+        for _ in range(int(REAP_S / 0.05)):
+            pane = (await self.windows.tagged(run)).get(agent_id)
+            known = pane is None or (pane.dead and (pane.dead_status is not None or pane.dead_signal is not None))
+            if known:
+                return pane
+            await elapse(0.05, self.roster.clock)
+        return pane
+
+    async def _after_failure(self, entry: Entry, run: Run, pane: TaggedPane | None) -> None:
+        """A CLI that did not get ready in time still runs, and must not begin to work later; its pane is closed."""
+        if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
+            if not pane.dead:
+                await self._ending.at_once(pane.pid)
+            await self.windows.remove(run, entry.agent_id)
+            entry.pane_id = None
+        entry.process = "gone"
+        entry.changed.notify()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def _end(self, entry: Entry, run: Run) -> None:
+        """The ladder of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
+        agent = entry.state
+        if agent.life != "stopped":
+            rungs = await self._end_process(entry, run)
+            failpoints.passed("delete:process-ended")
+            entry.process = "gone"
+            await self.roster.commit(entry, supervision.stopped(agent, at=self._at(), rungs=rungs))
+        await self.windows.remove(run, entry.agent_id)
+        failpoints.passed("delete:pane-removed")
+        await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
+        entry.pane_id = None
+        self._noticing.forget(entry)
+        await self.windows.end_if_empty(run)
+        entry.changed.notify()
+
+    async def _end_process(self, entry: Entry, run: Run) -> list[supervision.Rung]:
+        pane = (await self.windows.tagged(run)).get(entry.agent_id)
+        if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
+            # Split by a daemon that died before it could tag it: nobody else would ever close it.
+            await self.windows.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
+            pane = (await self.windows.tagged(run)).get(entry.agent_id)
+        if pane is None or pane.dead:
+            left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+            return await self._ending.at_once(left.pid) if left is not None and left.alive() else []
+        if entry.state.life == "starting":
+            await self.release(entry)
+        return await self._ending.gently(entry, pane.pid)
+
+    # -- start and stop of the daemon ---------------------------------------------------------------------------
+
+    async def recover(self, *, clean: bool) -> None:
+        """After a start: take up every agent where its records left it (C17, B1.12).
+
+        ``clean``: the last daemon ended in good order, so nothing can have been made and not recorded.
+        """
+        for entry in list(self.roster.agents.values()):
+            run = self.roster.runs.get(entry.run_id)
+            if run is not None and not entry.live and run.file["agents"].pop(entry.agent_id, None) is not None:
+                # Its pane was closed before it was recorded as deleted; only run.json could not be written in time.
+                await self.windows.save(run)
+            self.take_over(entry)
+            self.overdue.seen(entry)
+            if not clean and self._metas.behind(entry):
+                self._metas.changed(entry)
+        for run in self.roster.runs.values():
+            await self.windows.end_if_empty(run)
+        # A run that cannot be read may be the one that lives in our session.
+        if not clean and not self.roster.corrupt and not any(run.live for run in self.roster.runs.values()):
+            await self.windows.end_abandoned()
+
+    def take_over(self, entry: Entry) -> None:
+        """Go on with an agent that another daemon launched: its secret and pane as files of ours name them."""
+        launch = launch_files.read(self.roster, entry)
+        if launch.get("epoch") == entry.state.epoch:
+            entry.secret, entry.session = launch.get("secret"), launch.get("session")
+        run = self.roster.runs.get(entry.run_id)
+        if run is not None:
+            entry.pane_id = run.file["agents"].get(entry.agent_id)
+        if entry.live:
+            self.tend(entry)
+
+    async def settled(self, entry: Entry, deadline: float) -> None:
+        """Wait until nothing is being done for the agent, or the deadline."""
+        clock = self.roster.clock
+        await wait_until(lambda: True if entry.agent_id not in self.tending else None, entry.changed, deadline, clock)
+
+    @property
+    def live_agents(self) -> int:
+        """How many agents still need supervision."""
+        return sum(1 for entry in self.roster.agents.values() if entry.state.life in ("starting", "ready", "exited"))
+
+    async def close(self) -> None:
+        """Stop supervising; the agents work on and are taken up again by the next daemon."""
+        self._backoff.close()
+        await call_off(self.tending.values())
+        await self._noticing.close()
+        await self.watching.close()
+        await self.overdue.close()
+        await self._metas.close()
+        self._painting.close()

@@ -1,0 +1,90 @@
+"""The border line above each agent's pane: what it says, and bringing it up to date soon after a change.
+
+Writes lines through `term.borders`, and only in windows whose borders we turned on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from orchestrator.base.clock import Timer
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import status_of
+from orchestrator.team.roster.roster import Roster
+from orchestrator.tmux import borders
+
+log = structlog.get_logger()
+
+EVERY_S = 0.25
+REASON_MAX = 60
+GLYPHS = {
+    "idle": "○", "busy": "●", "parked": "◌", "starting": "◐", "stopping": "◐", "blocked": "!", "stalled": "!",
+    "exited": "✕", "failed": "✕", "deleted": "✕", "unknown": "?",
+}  # fmt: skip
+
+
+class Painting:
+    """Keeps the border lines of a roster's live runs true."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._shown: dict[str, str] = {}
+        self._due: Timer | None = None
+        self._work: set[asyncio.Task[None]] = set()
+
+    def repaint(self, _entry: Entry | None = None) -> None:
+        """Bring the border lines up to date soon; many changes make one tmux call."""
+        if self._due is None:
+            self._due = self._roster.clock.timer(EVERY_S, self._start)
+
+    def _start(self) -> None:
+        self._due = None
+        task = asyncio.get_running_loop().create_task(self._paint())
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _paint(self) -> None:
+        for run in list(self._roster.runs.values()):
+            if not run.live or run.file["changed"] is None:
+                continue
+            lines: dict[str, str] = {}
+            for agent_id, pane_id in run.file["agents"].items():
+                entry = self._roster.agents.get(agent_id)
+                if entry is not None:
+                    text = border_line(entry, *status_of(entry, self._roster.clock))
+                    if self._shown.get(pane_id) != text:
+                        lines[pane_id] = text
+            if not lines:
+                continue
+            try:
+                await asyncio.to_thread(borders.set_line, Windows.socket_of(run), lines)
+                self._shown.update(lines)
+            except OrchestratorError as error:
+                log.debug("border lines not painted", run=run.run_id, **error.as_dict())
+
+    def close(self) -> None:
+        """Paint no more."""
+        if self._due is not None:
+            self._due.cancel()
+        for task in self._work:
+            task.cancel()
+
+
+def border_line(entry: Entry, status: str, reason: str = "") -> str:
+    """Agent, role, status, why it does not go on, task, queue depth: what a human sees above the pane. Pure."""
+    state = entry.state
+    said = f"{GLYPHS.get(status, '?')} {status}"
+    if status == "blocked" and reason:
+        said += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
+    parts = [entry.agent_id, str(state.spec.get("role", "")), said]
+    lease = state.lease
+    if lease is not None:
+        parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))
+    queued = len(state.unfinished) - (1 if lease is not None else 0)
+    if queued:
+        parts.append(f"{queued} queued")
+    return " " + " · ".join(part for part in parts if part) + " "

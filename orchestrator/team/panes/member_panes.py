@@ -1,0 +1,290 @@
+"""Shows squad members in panes of the window of whoever started them, beside the agents there are.
+
+A member needs no pane, so nothing here may harm one: what cannot be shown is logged and left. A window with members
+only is no team run. That it must be put back one day stands in the daemon's run directory, which lives about as long
+as a tmux server does; whose pane is whose stands in the panes themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.errors import Environment, OrchestratorError
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.edge import project_location
+from orchestrator.journal.project_files import failure, read_json, replace
+from orchestrator.team.panes.team_panes import Windows, lines_wanted
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux.member_tags import NewMember
+from orchestrator.tmux.tmux_server import Socket
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Where a member is shown: the tmux server in just that life, the window, the pane it is ``beside``.
+
+    Written before anything is changed there.
+    """
+
+    tmux_socket: str | None
+    tmux_name: str | None
+    server_pid: int
+    server_start: int
+    window_id: str
+    beside: str
+
+    @property
+    def socket(self) -> Socket:
+        return Socket(path=self.tmux_socket, name=self.tmux_name)
+
+
+class Showing:
+    """The members' panes of one project."""
+
+    def __init__(self, roster: Roster, windows: Windows) -> None:
+        self._roster = roster
+        self._windows = windows
+        self._shown: dict[str, Shown] = {}
+        self._one = asyncio.Lock()  # one change at a time: tmux does no two at once either
+        self._work: set[asyncio.Task[Any]] = set()
+
+    async def show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
+        """Run ``argv`` in a pane of the caller's window and answer its id; None where that cannot be.
+
+        ``mark`` names one member and no other ever. Never raises. Who is called off while it waits may still get the
+        pane: `hide` with the mark closes it.
+        """
+        return await self._finished(partial(self._show, origin, title, mark, argv), mark)
+
+    async def hide(self, pane_id: str, mark: str) -> None:
+        """Close the member's pane, if it is still there, and put the window back after the last of ours.
+
+        Never raises; what could not be done is tried again by the next `sweep`.
+        """
+        await self._finished(partial(self._hide, pane_id, mark), mark)
+
+    async def sweep(self, living: Collection[str]) -> None:
+        """Close what a daemon that was killed has left, but for these members' panes. Never raises; called first."""
+        await self._finished(partial(self._sweep, living), "")
+
+    async def _finished(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
+        """The outcome of work that goes on to its end although its caller is called off: tmux is at it already."""
+        task = asyncio.get_running_loop().create_task(self._quietly(work, mark))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return await asyncio.shield(task)
+
+    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
+        try:
+            async with self._one:
+                return await work()
+        except OrchestratorError as error:
+            log.info("a member's pane was not made or closed", member=mark, **error.as_dict())
+        except Exception:
+            log.exception("bug while showing a member", member=mark)
+        return None
+
+    # -- showing ------------------------------------------------------------------------------------------------
+
+    async def _show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
+        windows = self._windows
+        place = await windows.place_of(origin, make=False)
+        if place is None or place.detached:
+            raise Environment(
+                "pane_unknown", "the caller works outside tmux", "nothing: the member works all the same"
+            )
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        run = self._run_in(place.pane.window_id, server)
+        beside = run.file["master_pane"] if run is not None else place.pane.pane_id
+        shown = Shown(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
+        self._shown[mark] = shown
+        made: str | Environment | None = None
+        try:
+            await self._save()
+            failpoints.passed("member:noted")
+            new = NewMember(mark, [*member_tags.begun(mark), *argv], str(self._roster.root))
+            made = await (self._add(shown, new) if run is None else self._add_to(run, shown, new))
+            if isinstance(made, Environment):
+                raise made
+        finally:
+            if not isinstance(made, str):
+                await self._close({mark: shown})
+        with contextlib.suppress(Environment):  # it is shown all the same
+            await asyncio.to_thread(borders.set_line, shown.socket, {made: f" {title} "})
+        return made
+
+    async def _add(self, shown: Shown, new: NewMember) -> str | Environment:
+        """A pane in a window without a run."""
+        socket, window, mode = shown.socket, shown.window_id, self._roster.config().border
+        if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.beside]):
+            await asyncio.to_thread(borders.set_borders, socket, window)
+        return await self._split(shown, new, ())
+
+    async def _add_to(self, run: Run, shown: Shown, new: NewMember) -> str | Environment:
+        async with self._windows.lock(run):
+            if not run.live:
+                return await self._add(shown, new)
+            await self._windows.borders_on(run, 1)
+            return await self._split(shown, new, self._windows.agents_of(run))
+
+    async def _split(self, shown: Shown, new: NewMember, agents: Sequence[str]) -> str | Environment:
+        [made] = await asyncio.to_thread(
+            splits.create_agents,
+            shown.socket,
+            shown.beside,
+            agents,
+            [new],
+            self._windows.limits(),
+            window_id=shown.window_id,
+        )
+        failpoints.passed("member:shown")
+        return made
+
+    def _run_in(self, window_id: str, server: tmux_server.Identity) -> Run | None:
+        here = {"window_id": window_id, "server_pid": server.pid, "server_start": server.start_time}
+        return next(
+            (run for run in self._roster.runs.values() if run.live and here.items() <= run.file.items()), None
+        )
+
+    # -- hiding -------------------------------------------------------------------------------------------------
+
+    async def _hide(self, pane_id: str, mark: str) -> None:
+        if mark in self._shown:
+            await self._close({mark: self._shown[mark]})
+        else:
+            log.debug("a member's pane is not known", pane=pane_id, member=mark)
+
+    async def _sweep(self, living: Collection[str]) -> None:
+        for path in (*self._elsewhere(), self._record()):
+            if await asyncio.to_thread(path.exists):
+                try:
+                    said = await asyncio.to_thread(read_json, path)
+                    self._shown |= {mark: Shown(**one) for mark, one in said.items()}
+                except (OrchestratorError, TypeError, AttributeError) as error:
+                    log.warning("what members' panes there were is not known", path=str(path), reason=str(error))
+        await self._close({mark: shown for mark, shown in self._shown.items() if mark not in living})
+
+    async def _close(self, found: dict[str, Shown]) -> None:
+        """Close these members' panes, window by window, and forget them; raises when a tmux server refuses."""
+        trouble: OrchestratorError | None = None
+        for server in {(one.socket, one.server_pid, one.server_start) for one in found.values()}:
+            there = {
+                mark: one for mark, one in found.items() if (one.socket, one.server_pid, one.server_start) == server
+            }
+            try:
+                if await asyncio.to_thread(_lives, *server):
+                    touched = await asyncio.to_thread(_close_panes, server[0], there)
+                    for window_id, beside in touched.items():
+                        await self._put_right(server[0], tmux_server.Identity(*server[1:]), window_id, beside)
+            except OrchestratorError as error:
+                trouble = error
+                continue
+            for mark in there:
+                self._shown.pop(mark, None)
+        if found:
+            await self._save()
+        if trouble is not None:
+            raise trouble
+
+    async def _put_right(self, socket: Socket, server: tmux_server.Identity, window_id: str, beside: str) -> None:
+        """Even out what is left of ours in the window; after the last, put it back as the user had it."""
+        run = self._run_in(window_id, server)
+        if run is not None:
+            async with self._windows.lock(run):
+                if run.live:
+                    await self._leave_to(run, socket, window_id)
+                    return
+        if await asyncio.to_thread(_is_ours, socket, window_id):
+            with contextlib.suppress(Environment):  # the window is gone, or busy: nothing that could not wait
+                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
+        else:
+            await asyncio.to_thread(borders.restore_window, socket, window_id)
+        failpoints.passed("member:hidden")
+
+    async def _leave_to(self, run: Run, socket: Socket, window_id: str) -> None:
+        """The run puts the window back when it ends, also what was changed for members."""
+        if run.file["changed"] is None:
+            with contextlib.suppress(Environment):
+                run.file["changed"] = await asyncio.to_thread(borders.saved_borders, socket, window_id)
+            if run.file["changed"] is not None:
+                await self._windows.save(run)
+        await self._windows.arrange(run)
+
+    # -- what is remembered -------------------------------------------------------------------------------------
+
+    def _record(self) -> Path:
+        try:
+            return project_location.run_dir(self._roster.root) / project_location.SHOWN
+        except project_location.RunDirUnsafe as error:
+            raise Environment("run_dir_unsafe", str(error)) from error
+
+    def _elsewhere(self) -> list[Path]:
+        """The records of a daemon that ran in the project's other run directory."""
+        own = self._record()
+        return [
+            path
+            for one in project_location.run_dirs(self._roster.root)
+            if (path := one / project_location.SHOWN) != own
+        ]
+
+    async def _save(self) -> None:
+        path, outdated = self._record(), self._elsewhere()
+        if self._shown:
+            data = orjson.dumps({mark: asdict(shown) for mark, shown in self._shown.items()})
+            await asyncio.to_thread(replace, path, data, mode=0o600)
+        else:
+            outdated.append(path)
+        for one in outdated:
+            try:
+                await asyncio.to_thread(one.unlink, missing_ok=True)
+            except OSError as error:
+                raise failure(one, error) from error
+
+
+def _lives(socket: Socket, pid: int, start: int) -> bool:
+    try:
+        return tmux_server.server_identity(socket) == (pid, start)
+    except Environment as error:
+        if error.facts.get("server_gone"):
+            return False
+        raise
+
+
+def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
+    """Close the panes of these members on one server; their windows, each with the pane they are beside."""
+    windows = {shown.window_id: shown.beside for shown in found.values()}
+    tagged = member_tags.list_members(socket)
+    for pane in tagged:
+        if pane.mark in found:
+            member_tags.kill(socket, pane.pane_id, pane.mark)
+            failpoints.passed("member:closed")
+            windows.setdefault(pane.window_id, found[pane.mark].beside)
+    for mark in found.keys() - {pane.mark for pane in tagged}:
+        stub = panes.find_stub(socket, member_tags.begun(mark))
+        if stub is not None:  # split by a daemon that died before it could tag it
+            panes.set_tags(socket, stub.pane_id, {member_tags.MEMBER: mark})
+            member_tags.kill(socket, stub.pane_id, mark)
+    return windows
+
+
+def _is_ours(socket: Socket, window_id: str) -> bool:
+    """Whether a pane of an agent or a member is left in the window, of whatever project."""
+    if member_tags.list_members(socket, window_id):
+        return True
+    return any(pane.window_id == window_id for pane in panes.list_tagged(socket))

@@ -1,0 +1,319 @@
+"""Where team runs live: the window of a master, the run of a window, our own session outside tmux, their end.
+
+Finds and keeps; what happens inside a window is `windows`. Every tmux call runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import elapse, rfc3339
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.core import decisions
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.edge import project_location
+from orchestrator.team.panes import master_pane
+from orchestrator.team.roster.broadcast import Run, new_run
+from orchestrator.team.roster.roster import Roster
+from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux.panes import PaneInfo
+from orchestrator.tmux.tmux_server import Socket
+
+log = structlog.get_logger()
+
+SAVED_AGAIN_S = 2.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux."""
+
+    socket: Socket
+    pane: PaneInfo
+    detached: bool
+
+
+class Places:
+    """The windows of a roster's runs."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._making = asyncio.Lock()
+        self._late: dict[str, asyncio.Task[None]] = {}  # by run id: its run.json could not be written yet
+        self.placing = asyncio.Lock()  # held while agents enter a run, and while it is asked whether a run is empty
+
+    # -- finding the window -------------------------------------------------------------------------------------
+
+    async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> Place | None:
+        """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
+
+        With ``make`` the detached session is created once when there is none; else None.
+        """
+        return await asyncio.to_thread(self._place_of, origin, make)
+
+    def _place_of(self, origin: ConnectionOrigin, make: bool) -> Place | None:
+        socket = master_pane.socket_of(origin)
+        if socket is not None:
+            pane = master_pane.pane_of(socket, origin)
+            if pane is not None:
+                return Place(socket, pane, detached=False)
+        return self._detached(make)
+
+    def _detached(self, make: bool) -> Place | None:
+        config = self._roster.config()
+        socket = Socket(name=config.tmux_socket or None)
+        name = self.session_name()
+        if not make:
+            try:
+                pane = splits.find_detached(socket, name)
+            except Environment:
+                return None
+            return Place(socket, pane, detached=True) if pane is not None else None
+        pane = splits.make_detached(
+            socket,
+            name,
+            project_location.own_command("broadcast", "--follow"),
+            str(self._roster.root),
+            width=config.session_width,
+            height=config.session_height,
+        )
+        return Place(socket, pane, detached=True)
+
+    def session_name(self) -> str:
+        """The name of the one session outside tmux: the project's name and a hash of its path."""
+        root = self._roster.root
+        digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
+        try:
+            name = decisions.slug(root.name)[:24]
+        except BadRequest:
+            name = "project"
+        return f"orchestrator-{name}-{digest}"
+
+    def attach_command(self, run: Run) -> str | None:
+        """How a human sees a detached run; None inside tmux."""
+        if not run.file.get("detached"):
+            return None
+        name = run.file.get("tmux_name")
+        return f"tmux {'-L ' + name + ' ' if name else ''}attach -t {run.file['session']}"
+
+    async def run_at(self, place: Place) -> Run | None:
+        """The live run of that window, on that life of the tmux server."""
+        return next((run for run in await self.runs_at(place) if run.live), None)
+
+    async def runs_at(self, place: Place) -> list[Run]:
+        """All runs that window has had: a restarted tmux server numbers its windows anew."""
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
+        return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
+
+    async def run_for(self, place: Place, master: dict[str, Any] | None) -> Run:
+        """The live run of that window, or a new one; the caller's pane, and its CLI if it is one, lead it now."""
+        async with self._making:
+            found = await self.run_at(place)
+            if found is None:
+                return await self._new_run(place, master)
+            await self.led_from(found, place, master)
+            return found
+
+    async def led_from(self, run: Run, place: Place, master: dict[str, Any] | None) -> None:
+        """Enter into run.json from which pane, and by which CLI (`masters.master_of`), the run is led from now on.
+
+        Without a CLI only the pane changes. Written when something has changed; another CLI than before has been told
+        nothing. What cannot be written is not so: raises as the disk does.
+        """
+        now: dict[str, Any] = {"master_pane": place.pane.pane_id}
+        before = run.file.get("master") or {}
+        other = master is not None and any(master[key] != before.get(key) for key in ("pid", "start"))
+        if master is not None:
+            now["master"] = {**master, "client": master["client"] or ("" if other else before.get("client", ""))}
+        if all(run.file.get(key) == value for key, value in now.items()):
+            return
+        async with self.lock(run):
+            old = run.file
+            run.file = {**old, **now}
+            try:
+                await asyncio.to_thread(run.save)
+            except OrchestratorError:
+                run.file = old
+                raise
+        if other:
+            log.info("a master leads", run=run.run_id, **now)
+            run.new_master()
+
+    async def _new_run(self, place: Place, master: dict[str, Any] | None) -> Run:
+        roster = self._roster
+        version = await asyncio.to_thread(tmux_server.version, place.socket)
+        if not tmux_server.supported(version):
+            raise Environment("no_tmux", f"tmux {version} is too old")
+        now = roster.clock.now()
+        run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        path = await asyncio.to_thread(
+            tmux_server.run, place.socket, "display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}"
+        )
+        file: dict[str, Any] = {
+            "v": 1,
+            "run_id": run_id,
+            "created_at": rfc3339(now),
+            "tmux_socket": path,
+            "tmux_name": place.socket.name,
+            "server_pid": server.pid,
+            "server_start": server.start_time,
+            "window_id": place.pane.window_id,
+            "master_pane": place.pane.pane_id,
+            "master": master,
+            "session": place.pane.session_name,
+            "detached": place.detached,
+            "changed": None,
+            "agents": {},
+            "ended_at": None,
+        }
+        roster.begin_writing()
+        config = roster.config()
+        make = partial(new_run, segment_bytes=config.segment_bytes)
+        run = await asyncio.to_thread(make, roster.paths, run_id, file, roster.syncer, config.durability)
+        roster.runs[run_id] = run
+        return run
+
+    async def save(self, run: Run) -> None:
+        """Write run.json, which tells of what tmux has done already; what the disk refuses now is written later."""
+        try:
+            await asyncio.to_thread(run.save)
+        except OrchestratorError as error:
+            log.warning("run.json delayed", run=run.run_id, **error.as_dict())
+            if run.run_id not in self._late:
+                self._late[run.run_id] = asyncio.get_running_loop().create_task(self._save_late(run))
+
+    async def _save_late(self, run: Run) -> None:
+        saved = False
+        while not saved:
+            await elapse(SAVED_AGAIN_S, self._roster.clock)
+            with contextlib.suppress(OrchestratorError):
+                async with self.lock(run):
+                    await asyncio.to_thread(run.save)
+                saved = True
+        del self._late[run.run_id]
+
+    @staticmethod
+    def socket_of(run: Run) -> Socket:
+        return Socket(path=run.file["tmux_socket"])
+
+    async def same_server(self, run: Run) -> bool:
+        """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
+        try:
+            server = await asyncio.to_thread(tmux_server.server_identity, self.socket_of(run))
+        except Environment:
+            return False
+        return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
+
+    def lock(self, run: Run) -> asyncio.Lock:
+        """Held while the run's panes or what we changed of its window are looked at and changed."""
+        return self._locks.setdefault(run.run_id, asyncio.Lock())
+
+    # -- a window that is gone ----------------------------------------------------------------------------------
+
+    async def ready_for(self, run: Run, agent_id: str) -> str:
+        """Make ready to give the agent a new pane, its old one being gone; "" or why none can be made.
+
+        A session of our own outside tmux is made again when its server has ended; a window of the user's is not.
+        """
+        async with self.lock(run):
+            gone = await self._gone(run)
+            if gone and not run.file["detached"]:
+                return gone
+            if gone:
+                place = await asyncio.to_thread(self._detached, make=True)
+                assert place is not None
+                await self._move(run, place)
+            if run.file["agents"].pop(agent_id, None) is not None:
+                await asyncio.to_thread(run.save)
+        return ""
+
+    async def _gone(self, run: Run) -> str:
+        if not await self.same_server(run):
+            return "the tmux server is gone"
+        try:
+            await asyncio.to_thread(panes.list_panes, self.socket_of(run), run.file["window_id"])
+        except Environment as error:
+            if error.facts.get("missing"):
+                return "its window is gone"
+            raise
+        return ""
+
+    async def go_on_at(self, run: Run, origin: ConnectionOrigin) -> None:
+        """See that the run has a window: its own, else the caller's; Conflict when another team works in that."""
+        async with self._making:
+            if not await self._gone(run):
+                return
+            place = await self.place_of(origin, make=True)
+            assert place is not None
+            there = await self.run_at(place)
+            if there is not None and there is not run:
+                raise Conflict("window_taken", f"run {there.run_id} works in this window, {run.run_id} had another")
+            async with self.lock(run):
+                await self._move(run, place)
+
+    async def _move(self, run: Run, place: Place) -> None:
+        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        shown = ("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
+        run.file |= {
+            "tmux_socket": await asyncio.to_thread(tmux_server.run, place.socket, *shown),
+            "tmux_name": place.socket.name,
+            "server_pid": server.pid,
+            "server_start": server.start_time,
+            "window_id": place.pane.window_id,
+            "master_pane": place.pane.pane_id,
+            "session": place.pane.session_name,
+            "detached": place.detached,
+            "changed": None,
+            # The panes of the old server are gone, and their ids may be other people's on the new one.
+            "agents": dict.fromkeys(run.file["agents"], ""),
+            "ended_at": None,
+        }
+        await asyncio.to_thread(run.save)
+        log.info("a run goes on in another window", run=run.run_id, window=place.pane.window_id)
+
+    # -- the end of a run ---------------------------------------------------------------------------------------
+
+    async def end_if_empty(self, run: Run) -> None:
+        """End the run when its last agent has left; no agent enters it meanwhile."""
+        async with self.placing:
+            await self.end_run_of_nobody(run)
+
+    async def end_run_of_nobody(self, run: Run) -> None:
+        """As `end_if_empty`, for a caller that holds ``placing``.
+
+        What we changed of the window is put back, our own session ended (design §6, §7).
+        """
+        async with self.lock(run):
+            agents = self._roster.agents.values()
+            if not run.live or any(entry.live for entry in agents if entry.run_id == run.run_id):
+                return
+            if await self.same_server(run):
+                socket = self.socket_of(run)
+                window, changed = run.file["window_id"], run.file["changed"]
+                # Where members are still shown, the window is put back when the last of them is hidden.
+                if changed is not None and not await asyncio.to_thread(member_tags.list_members, socket, window):
+                    await asyncio.to_thread(borders.restore_window, socket, window, changed)
+                if run.file["detached"]:
+                    await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
+            failpoints.passed("window:restored")
+            run.file["changed"] = None
+            run.file["ended_at"] = rfc3339(self._roster.clock.now())
+            await self.save(run)
+
+    async def end_abandoned(self) -> None:
+        """End our session outside tmux when no run lives in it: its daemon died before it could make the run."""
+        place = await asyncio.to_thread(self._detached, make=False)
+        if place is not None:
+            await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)

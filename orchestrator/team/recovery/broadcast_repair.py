@@ -1,0 +1,97 @@
+"""A run's broadcast, damaged, written again: it is derived, so every lost line can be told anew.
+
+Pure: lines in, lines out. Where the outboxes say exactly which records stood in a gap, they stand there again, and
+nobody who has read up to a number notices; else all that follows the gap is told again in order of (`at`, agent,
+`ref`), as after a crash.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchestrator.core.records import BROADCAST_TYPES
+from orchestrator.journal.log_lines import Record, encode, intact
+from orchestrator.team.roster.broadcast import digest
+
+Outboxes = Mapping[str, list[Record]]
+"""What each agent's outbox gives the broadcast to tell, in order; an agent whose files are gone is absent."""
+
+
+def retell(lines: list[bytes], outboxes: Outboxes, path: Path) -> list[bytes]:
+    """The lines of the new broadcast. What no intact line has told yet is left to be published as ever.
+
+    Raises ``Corrupt("unknown_version")`` when a newer version has written a line.
+    """
+    found: dict[int, Record] = {}
+    for line in lines:
+        record = intact(line, BROADCAST_TYPES, path)
+        if record is not None:
+            found.setdefault(record["seq"], {**record, "line": line})
+    told = [found[seq] for seq in sorted(found)]
+    due = {agent_id: [digest(agent_id, record) for record in records] for agent_id, records in outboxes.items()}
+    out: list[bytes] = []
+    while told:
+        gap = told[0]["seq"] - len(out) - 1
+        missing = _missing(told, due, gap)
+        if missing is None or not _follows(told[0], missing, due):
+            break
+        for digested in missing:
+            due[digested["agent_id"]].remove(digested)
+            out.append(encode(digested, len(out) + 1)[1])
+        record = told.pop(0)
+        out.append(record["line"] + b"\n")
+        if record["agent_id"] in due:
+            del due[record["agent_id"]][0]
+    return out + _rest(told, due, len(out))
+
+
+def _missing(told: list[Record], due: dict[str, list[Record]], gap: int) -> list[Record] | None:
+    """The ``gap`` records that stood before the first of ``told``; None when the outboxes do not say."""
+    if gap == 0:
+        return []
+    sure: list[list[Record]] = []
+    perhaps: list[list[Record]] = []
+    for agent_id, records in due.items():
+        later = next((one["ref"] for one in told if one["agent_id"] == agent_id), None)
+        if later is None:
+            perhaps.append(records)
+        else:
+            sure.append([one for one in records if one["ref"] < later])
+    certain, more = in_order(sure), in_order(perhaps)
+    if len(certain) >= gap:  # some may have stood in a later gap: the order of time says which
+        return certain[:gap]
+    both = in_order([certain, more[: gap - len(certain)]])
+    return both if len(both) == gap else None
+
+
+def in_order(digests: Iterable[list[Record]]) -> list[Record]:
+    """The digests of several agents in the order in which they are told: each agent's own order stays as it is."""
+    return list(heapq.merge(*digests, key=lambda one: (one["at"], one["agent_id"])))
+
+
+def _follows(record: Record, missing: list[Record], due: dict[str, list[Record]]) -> bool:
+    """Whether the record is, after the missing ones, what its agent's outbox has to tell next."""
+    records = due.get(record["agent_id"])
+    if records is None:
+        return True
+    rest = [one for one in records if one not in missing]
+    keys = ("ref", "type", "at", "epoch", "task_id", "by")
+    return bool(rest) and all(rest[0].get(key) == record.get(key) for key in keys)
+
+
+def _rest(told: list[Record], due: dict[str, list[Record]], written: int) -> list[bytes]:
+    """What was told behind the place where the old numbers end, of all agents, told again."""
+    if not told:
+        return []
+    upto: dict[str, int] = {}
+    for record in told:
+        upto[record["agent_id"]] = record["ref"]
+    again = [
+        {key: value for key, value in record.items() if key not in ("v", "seq", "mac", "crc", "line")}
+        for record in told
+        if record["agent_id"] not in due
+    ]
+    new = [[one for one in due[agent_id] if one["ref"] <= upto.get(agent_id, 0)] for agent_id in due]
+    return [encode(one, seq)[1] for seq, one in enumerate(in_order([again, *new]), written + 1)]

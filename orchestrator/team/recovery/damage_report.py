@@ -1,0 +1,253 @@
+"""What of the team's files is damaged, and what doctor --fix would make of it. Reads only, needs no daemon."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.base.platform.processes import start_time
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.journal.log_lines import Record, intact, is_sealed, resealed
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
+from orchestrator.journal.project_files import Paths, read_json
+from orchestrator.journal.segments import sealed_path
+from orchestrator.team.recovery import orphans
+from orchestrator.team.recovery.agent_repair import Beside, Damaged, Salvaged, salvage
+from orchestrator.team.recovery.broadcast_repair import retell
+from orchestrator.team.roster.agent_fold import folded
+from orchestrator.team.roster.broadcast import run_file
+from orchestrator.trust.seals import Seal
+
+HALF_S = 60.0
+"""A temporary file whose pid is in use, and that is older, was left by another process of that pid."""
+SPEC_KEYS = ("name", "role", "engine", "run_id", "cwd", "policies", "env_names", "model", "approval")
+TRIES = 3
+"""A daemon at work writes inbox and outbox while they are read one after the other."""
+
+
+def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
+    """What is wrong with an agent's logs, with what --fix would do as the next step; None when nothing is."""
+    paths = Paths(root)
+    error: OrchestratorError | None = None
+    for _ in range(TRIES):
+        found = _wrong(paths, agent_id)
+        if found is None or (error is not None and error.message == found.message):
+            error = found
+            break
+        error = found
+    if not isinstance(error, Corrupt) or error.code != "corrupt_log":
+        return error
+    try:
+        would = told_of(salvaged(paths, agent_id, error, datetime.now(UTC)))
+    except OrchestratorError as other:
+        return other
+    step = f"orchestrator doctor --fix keeps it in quarantine and writes it anew: {would}"
+    return Corrupt(error.code, error.message, step, **error.facts)
+
+
+def _wrong(paths: Paths, agent_id: str) -> OrchestratorError | None:
+    told = max((one["ref"] for one in beside(paths, agent_id).told), default=0)
+    try:
+        _, last = folded(paths, agent_id)
+    except OrchestratorError as error:
+        return error
+    if told <= last:
+        return None
+    path = paths.outbox(agent_id)
+    message = f"{path}: the broadcast knows record {told}, the log ends at {last}"
+    return Corrupt("corrupt_log", message, file=str(path), line=last)
+
+
+def check_run(root: Path, run_id: str) -> None:
+    """Raise Corrupt when the run's run.json is none."""
+    error = run_trouble(Paths(root), run_id)
+    if error is not None:
+        step = "orchestrator doctor --fix keeps it in quarantine; without it the run's window is not known"
+        raise Corrupt(error.code, error.message, step, **error.facts)
+
+
+def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Salvaged:
+    """What the agent's two new logs would be; reads only."""
+    file = error.facts.get("file")
+    where = f"{Path(str(file)).name}, line {error.facts.get('line')}" if file else "its logs"
+    seals = [paths.provenance.seal("agent", agent_id, name) for name in ("inbox", "outbox")]
+    logs = []
+    for path, types, seal in (
+        (paths.inbox(agent_id), INBOX_TYPES, seals[0]), (paths.outbox(agent_id), OUTBOX_TYPES, seals[1])
+    ):  # fmt: skip
+        logs.append(Damaged(own_lines(path, types, seal), quarantine_name(path, at).name, where))
+    made = salvage(agent_id, logs[0], logs[1], beside(paths, agent_id), rfc3339(at))
+    if seals[0] is not None and seals[1] is not None:
+        made.inbox, made.outbox = resealed(made.inbox, seals[0]), resealed(made.outbox, seals[1])
+    return made
+
+
+FOREIGN_LINE = b"\0"
+"""Stands for an intact line that was not written here: nothing of it may be saved, and its place is not free."""
+
+
+def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[bytes]:
+    """As `lines_of`, with every intact line that the seal does not hold made unreadable; without a seal all count."""
+    lines = lines_of(path, types)
+    if seal is None:
+        return lines
+    return [line if is_sealed(line, seal) or intact(line, types, path) is None else FOREIGN_LINE for line in lines]
+
+
+def told_of(made: Salvaged) -> str:
+    """What became of the agent, in one sentence."""
+    parts = [f"{len(made.inbox) + len(made.outbox) - made.lost} records kept, {made.lost} lost"]
+    if made.rebuilt:
+        parts.append(f"the payload is lost of: {', '.join(made.rebuilt)}")
+    if made.unknown:
+        parts.append(f"ended in error, outcome unknown: {', '.join(made.unknown)}")
+    return "; ".join([*parts, "the agent is failed, or ends as it was asked to"])
+
+
+def beside(paths: Paths, agent_id: str) -> Beside:
+    """What the project's other files say of the agent; those that were not written here say nothing."""
+    told: list[Record] = []
+    for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:
+        seal = paths.provenance.seal("run", path.parent.name, "broadcast")
+        told += [record for record in intact_of(path, BROADCAST_TYPES, seal) if record["agent_id"] == agent_id]
+    spec: dict[str, Any] = {
+        "name": agent_id, "role": "", "engine": "unknown", "run_id": "", "cwd": str(paths.root), "policies": {},
+    }  # fmt: skip
+    epochs = [1]
+    for path, kind in ((paths.meta(agent_id), "meta"), (paths.launch(agent_id), "launch")):
+        try:
+            found = read_json(path)
+        except OrchestratorError:
+            continue
+        if not paths.provenance.owns(found, "agent", agent_id, kind):
+            continue
+        if type(found.get("epoch")) is int:
+            epochs.append(found["epoch"])
+        if kind == "meta":
+            spec |= {name: found[name] for name in SPEC_KEYS if found.get(name) is not None}
+    process = orphans.recorded(paths, agent_id)
+    if process is not None:
+        epochs.append(process.epoch)
+    return Beside(told, spec, max(epochs))
+
+
+def intact_of(path: Path, types: frozenset[str], seal: Seal | None) -> list[Record]:
+    """The intact records of a log that the seal holds, wherever they stand; without a seal all of them."""
+    return [record for line in own_lines(path, types, seal) if (record := intact(line, types, path)) is not None]
+
+
+def damage(paths: Paths, agent_id: str) -> Corrupt | None:
+    """The first damaged line of the agent's logs."""
+    try:
+        for path, types in ((paths.inbox(agent_id), INBOX_TYPES), (paths.outbox(agent_id), OUTBOX_TYPES)):
+            for _ in read_all(path, types):
+                pass
+    except Corrupt as error:
+        return error
+    except OrchestratorError:
+        return None
+    return None
+
+
+def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
+    """Why a run's run.json is none; None also for one that a newer version wrote."""
+    try:
+        run_file(paths, run_id)
+    except Corrupt as error:
+        try:
+            version = read_json(paths.run_json(run_id)).get("v")
+        except (Corrupt, AttributeError):
+            return error
+        return None if isinstance(version, int) and version > 1 else error
+    return None
+
+
+def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
+    """What run.json says of a run whose window is not known."""
+    seal = paths.provenance.seal("run", run_id, "broadcast")
+    told = intact_of(paths.broadcast(run_id), BROADCAST_TYPES, seal)
+    return {
+        "v": 1, "run_id": run_id, "created_at": told[0]["at"] if told else rfc3339(at),
+        # A socket that is nobody's: no window must be taken for this run's.
+        "tmux_socket": str(paths.run_dir(run_id) / "unknown"), "tmux_name": None, "server_pid": 0,
+        "server_start": 0, "window_id": "", "master_pane": "", "session": "", "detached": False,
+        "changed": None, "agents": {}, "ended_at": None,
+    }  # fmt: skip
+
+
+def retold(paths: Paths, run_id: str) -> list[bytes]:
+    """The run's broadcast as its lines and the outboxes of its agents make it."""
+    outboxes: dict[str, list[Record]] = {}
+    for directory in sorted(paths.agents.iterdir()) if paths.agents.is_dir() else []:
+        if paths.collected(directory).exists():
+            continue
+        records = []
+        seal = paths.provenance.seal("agent", directory.name, "outbox")
+        try:
+            for record in read_all(paths.outbox(directory.name), OUTBOX_TYPES, seal=seal):
+                if record["seq"] == 1 and record.get("run_id") != run_id:
+                    break
+                records.append(record)
+        except (Corrupt, Environment):
+            continue  # nobody knows what it has to tell, or it is not of this machine: what it told stands
+        if records:
+            outboxes[directory.name] = [one for one in records if one["type"] in BROADCAST_TYPES]
+    path = paths.broadcast(run_id)
+    seal = paths.provenance.seal("run", run_id, "broadcast")
+    lines = retell(own_lines(path, BROADCAST_TYPES, seal), outboxes, path)
+    return lines if seal is None else resealed(lines, seal)
+
+
+def is_same(path: Path, lines: list[bytes]) -> bool:
+    """Whether the log's files hold these lines and nothing else, each file under the name it must have."""
+    seen = 0
+    for file in files_of(path):
+        if file not in (path, sealed_path(path, seen + 1)):
+            return False
+        held = file.read_bytes().splitlines(keepends=True)
+        if held != lines[seen : seen + len(held)]:
+            return False
+        seen += len(held)
+    return seen == len(lines)
+
+
+def half_written_of(root: Path) -> list[Path]:
+    """As `half_written`, of a project."""
+    return half_written(Paths(root))
+
+
+def half_written(paths: Paths) -> list[Path]:
+    """Temporary files of ours whose writer is no more."""
+    places = [paths.home, *_below(paths.agents), *_below(paths.runs)]
+    places += [deep for agent in _below(paths.agents) for deep in engine_dirs(agent)]
+    return sorted(path for place in places for path in place.glob(".*.tmp") if _left_over(path))
+
+
+def _below(place: Path) -> list[Path]:
+    """The directories in a directory; links, which may lead anywhere, are none."""
+    if place.is_symlink() or not place.is_dir():
+        return []
+    return [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+def engine_dirs(agent_dir: Path) -> list[Path]:
+    """The engine directory of an agent and every directory in it, none of them reached through a link."""
+    engine = agent_dir / "engine"
+    if engine.is_symlink() or not engine.is_dir():
+        return []
+    return [Path(place) for place, _, _ in os.walk(engine)]
+
+
+def _left_over(path: Path) -> bool:
+    words = path.name.removesuffix(".tmp").rpartition(".")[2].split("-")
+    if len(words) != 2 or not all(word.isdecimal() for word in words) or path.is_symlink() or not path.is_file():
+        return False
+    if int(words[0]) == os.getpid() or start_time(int(words[0])) is not None:  # or another process of that pid
+        return time.time() - path.stat().st_mtime > HALF_S
+    return True

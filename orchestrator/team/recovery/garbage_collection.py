@@ -1,0 +1,362 @@
+"""gc: which data, processes and panes nobody needs any more, and their removal.
+
+The plan is pure: facts in, items out. Carrying it out touches the files of deleted agents and ended runs, and ends
+processes and panes that are proven to be ours (`orphans`, tags). Every step can be cut off: the next run finds what
+is left, for the first thing written is `collected.json`, which says that the data is on its way out, and stays as
+the sign that the id is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Environment, OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.journal.project_files import replace
+from orchestrator.journal.removal import measure, remove
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.recovery import orphans
+from orchestrator.team.recovery.orphans import Proven
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.worktrees import inspection, worktrees
+
+SETTLED_S = 10.0
+"""How long gc waits for the end of what is being done for an agent."""
+OVER = "its agent was deleted"
+
+
+@dataclass(frozen=True)
+class Data:
+    """The directory of an agent or a run: what it was, when it ended, how much there is.
+
+    ``ended_at`` is None while it has not; ``collected``: gc has begun with it; ``rest``: files but for
+    `collected.json` and artifacts; ``members`` of a run are its agents that still have data.
+    """
+
+    kind: str  # agent | run
+    name: str
+    ended_at: str | None
+    collected: bool = False
+    rest: tuple[int, int] = (0, 0)  # files, bytes
+    artifacts: tuple[int, int] = (0, 0)
+    members: frozenset[str] = frozenset()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Life:
+    """Where an agent is: its life and its epoch."""
+
+    life: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to remove: ``kind`` is process, pane, agent, artifacts or run."""
+
+    kind: str
+    name: str
+    why: str
+    files: int = 0
+    bytes: int = 0
+    note: str = ""
+    proven: Proven | None = field(default=None, repr=False)
+    pane: tuple[str, str] = ("", "")  # run id, agent id
+
+    def row(self) -> dict[str, Any]:
+        """What the caller is told."""
+        return {key: value for key, value in asdict(self).items() if key not in ("proven", "pane")}
+
+
+# -- the plan -------------------------------------------------------------------------------------------------------
+
+
+def plan_data(found: Iterable[Data], now: str, age_s: float, *, artifacts: bool) -> list[Item]:
+    """What of the agents' and runs' data is old enough; a run goes only when all of its agents have gone.
+
+    Nothing that ended in the future is touched: then a clock was wrong, and no age is known.
+    """
+    items: list[Item] = []
+    gone: set[str] = set()
+    data = list(found)
+    for one in (one for one in data if one.kind == "agent"):
+        due = one.collected or _old(one.ended_at, now, age_s)
+        if due and (one.rest[0] or not one.collected):
+            files, size = one.rest
+            note = one.note
+            if one.artifacts[0] and not artifacts:
+                count, held = one.artifacts
+                kept = f"{count} files in artifacts/ stay ({held} bytes); --artifacts removes them"
+                note = f"{note}; {kept}" if note else kept
+            why = "its removal was interrupted" if one.collected else f"deleted at {one.ended_at}"
+            items.append(Item("agent", one.name, why, files, size, note))
+        if due and artifacts and one.artifacts[0]:
+            items.append(Item("artifacts", one.name, "asked for", *one.artifacts))
+        if due:
+            gone.add(one.name)
+    for one in (one for one in data if one.kind == "run"):
+        if one.collected:
+            items.append(Item("run", one.name, "its removal was interrupted", *one.rest))
+        elif _old(one.ended_at, now, age_s) and one.members <= gone:
+            items.append(Item("run", one.name, f"ended at {one.ended_at}, all its agents are collected", *one.rest))
+    return items
+
+
+def _old(at: str | None, now: str, age_s: float) -> bool:
+    if at is None:
+        return False
+    passed = (datetime.fromisoformat(now) - datetime.fromisoformat(at)).total_seconds()
+    return passed >= max(0.0, age_s)
+
+
+def plan_processes(recorded: Iterable[Proven], inherited: Iterable[Proven], lives: Mapping[str, Life]) -> list[Item]:
+    """Processes whose agent has ended, or has gone on to another life; what nothing proves is not there.
+
+    ``recorded`` are proven by the agents' own files, ``inherited`` by their environment: those may be anything that
+    an agent has started, and are ended with a deleted agent only.
+    """
+    items: dict[tuple[int, int], Item] = {}
+    for found in recorded:
+        now = lives.get(found.agent_id)
+        if now is None:
+            continue
+        if now.life in ("deleted", "failed"):
+            why = f"its agent is {now.life}"
+        elif found.epoch < now.epoch:
+            why = f"it is of life {found.epoch} of its agent, which is in life {now.epoch}"
+        else:
+            continue
+        items[found.pid, found.began] = Item("process", f"{found.pid} of {found.agent_id}", why, proven=found)
+    for found in inherited:
+        now = lives.get(found.agent_id)
+        if now is not None and now.life == "deleted":
+            item = Item("process", f"{found.pid} of {found.agent_id}", OVER, proven=found)
+            items.setdefault((found.pid, found.began), item)
+    return [items[key] for key in sorted(items)]
+
+
+# -- the facts and the acts -----------------------------------------------------------------------------------------
+
+
+class Collecting:
+    """gc over the team that a supervisor tends."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._roster: Roster = supervisor.roster
+        self._at_work = asyncio.Lock()
+
+    async def run(self, *, apply: bool, age_s: float, artifacts: bool) -> dict[str, Any]:
+        """What gc would remove, or with ``apply`` has removed: ``{applied, items, bytes}``.
+
+        Each item says ``done``; one that could not be removed has an ``error``, and the others go on.
+        """
+        async with self._at_work:
+            rows: list[dict[str, Any]] = []
+            for items in (self._processes, self._panes):
+                rows += [await self._one(item, apply=apply) for item in await items()]
+            data = await asyncio.to_thread(self._data)
+            now = rfc3339(self._roster.clock.now())
+            for item in plan_data(data, now, age_s, artifacts=artifacts):
+                rows.append(await self._one(item, apply=apply))
+        return {"applied": apply, "older_than_s": age_s, "items": rows, "bytes": sum(row["bytes"] for row in rows)}
+
+    async def _one(self, item: Item, *, apply: bool) -> dict[str, Any]:
+        row = {**item.row(), "done": False}
+        if not apply:
+            return row
+        acts = {
+            "process": self._end_process,
+            "pane": self._close_pane,
+            "agent": self._collect_agent,
+            "artifacts": self._remove_artifacts,
+            "run": self._collect_run,
+        }
+        try:
+            await acts[item.kind](item)
+        except OrchestratorError as error:
+            return {**row, "error": error.as_dict()}
+        return {**row, "done": True}
+
+    def _directories(self, place: Path) -> list[Path]:
+        if not place.is_dir():
+            return []
+        return [path for path in sorted(place.iterdir()) if path.is_dir() and not path.is_symlink()]
+
+    def _collected(self) -> set[str]:
+        paths = self._roster.paths
+        return {path.name for path in self._directories(paths.agents) if paths.is_collected(path)}
+
+    def _lives(self) -> dict[str, Life]:
+        lives = {name: Life(entry.state.life, entry.state.epoch) for name, entry in self._roster.agents.items()}
+        return {**{name: Life("deleted", 0) for name in self._collected()}, **lives}
+
+    def _data(self) -> list[Data]:
+        roster, paths = self._roster, self._roster.paths
+        found: list[Data] = []
+        for path in self._directories(paths.agents):
+            collected, entry = paths.is_collected(path), roster.agents.get(path.name)
+            ended = entry is not None and entry.state.life == "deleted" and entry.agent_id not in roster.corrupt
+            if not (collected or ended):
+                continue
+            ended_at = _deleted_at(entry) if entry is not None and ended else None
+            note = _worktree_note(roster.root, entry) if entry is not None else ""
+            artifacts = measure(paths.artifacts(path.name))
+            found.append(Data("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
+        for path in self._directories(paths.runs):
+            run = roster.runs.get(path.name)
+            collected = paths.is_collected(path)
+            if not collected and (run is None or run.live or run.file["agents"] or roster.corrupt):
+                continue  # a corrupt agent may be one of this run: nobody knows
+            members = frozenset(name for name, entry in roster.agents.items() if entry.run_id == path.name)
+            ended_at = str(run.file["ended_at"]) if run is not None else None
+            found.append(Data("run", path.name, ended_at, collected, self._rest(path), members=members))
+        return found
+
+    def _rest(self, directory: Path) -> tuple[int, int]:
+        sizes = [measure(path) for path in self._removable(directory)]
+        return sum(files for files, _ in sizes), sum(size for _, size in sizes)
+
+    def _removable(self, directory: Path) -> list[Path]:
+        kept = {self._roster.paths.collected(directory).name, "artifacts"}
+        return [path for path in sorted(directory.iterdir()) if path.name not in kept]
+
+    # -- processes and panes ------------------------------------------------------------------------------------
+
+    async def _processes(self) -> list[Item]:
+        roster = self._roster
+        recorded = [one for name in roster.agents for one in orphans.by_record(roster.paths, name)]
+        inherited = await asyncio.to_thread(orphans.by_environment, roster.root)
+        return plan_processes(recorded, inherited, self._lives())
+
+    async def _end_process(self, item: Item) -> None:
+        assert item.proven is not None
+        roster, found = self._roster, item.proven
+        now = self._lives().get(found.agent_id)
+        if now is None or not (now.life in ("deleted", "failed") or found.epoch < now.epoch):
+            return
+        await orphans.end(found, roster.config().kill_grace_s, roster.clock)
+        failpoints.passed("gc:process-ended")
+        if processes.alive(found.pid, found.began):
+            raise Environment("io_failed", f"process {found.pid} of agent {found.agent_id} does not end")
+
+    async def _panes(self) -> list[Item]:
+        """Panes that carry both of our tags, on the very server their run was made on, of agents that are no more."""
+        lives = self._lives()
+        items: list[Item] = []
+        for run in self._roster.runs.values():
+            for agent_id, pane in sorted((await self._supervisor.windows.tagged(run)).items()):
+                if lives.get(agent_id, Life("", 0)).life == "deleted":
+                    items.append(Item("pane", f"{pane.pane_id} of {agent_id}", OVER, pane=(run.run_id, agent_id)))
+        return items
+
+    async def _close_pane(self, item: Item) -> None:
+        run_id, agent_id = item.pane
+        run = self._roster.runs.get(run_id)
+        if run is not None and self._lives().get(agent_id, Life("", 0)).life == "deleted":
+            await self._supervisor.windows.remove(run, agent_id)
+            failpoints.passed("gc:pane-closed")
+
+    # -- data ---------------------------------------------------------------------------------------------------
+
+    async def _collect_agent(self, item: Item) -> None:
+        roster, directory = self._roster, self._roster.paths.agent_dir(item.name)
+        entry = roster.agents.get(item.name)
+        if entry is not None:
+            await self._supervisor.settled(entry, roster.clock.monotonic() + SETTLED_S)
+            if entry.state.life != "deleted":
+                return
+            note = _agent_note(entry, rfc3339(roster.clock.now()))
+            # First: a worktree that holds work is kept, and with it what the records say of it.
+            await asyncio.to_thread(remove_worktree, roster.root, entry)
+            await asyncio.to_thread(self._mark, directory, note)
+        failpoints.passed("gc:agent-marked")
+        roster.forget_collected(item.name)
+        # Before the rest: as long as something of that is there, the next run comes here again.
+        if not measure(roster.paths.artifacts(item.name))[0]:
+            await asyncio.to_thread(remove, roster.paths.artifacts(item.name))
+        for path in self._removable(directory):
+            await asyncio.to_thread(remove, path)
+            failpoints.passed("gc:agent-file")
+
+    async def _remove_artifacts(self, item: Item) -> None:
+        await asyncio.to_thread(remove, self._roster.paths.artifacts(item.name))
+        failpoints.passed("gc:artifacts")
+
+    async def _collect_run(self, item: Item) -> None:
+        roster, directory = self._roster, self._roster.paths.run_dir(item.name)
+        async with self._supervisor.windows.placing:  # no agent enters it meanwhile
+            run = roster.runs.get(item.name)
+            if run is not None:
+                if run.live or any(entry.run_id == run.run_id for entry in roster.agents.values()):
+                    return
+                await asyncio.to_thread(self._mark, directory, _run_note(run, rfc3339(roster.clock.now())))
+                failpoints.passed("gc:run-marked")
+                roster.runs.pop(item.name)
+                run.journal.close()
+                roster.checkpoints.forget_run(item.name)
+            for path in self._removable(directory):
+                await asyncio.to_thread(remove, path)
+                failpoints.passed("gc:run-file")
+            await asyncio.to_thread(remove, directory)
+
+    def _mark(self, directory: Path, note: dict[str, Any]) -> None:
+        paths = self._roster.paths
+        if not paths.is_collected(directory):
+            sealed = paths.provenance.sealed(note, "collected", directory.name)
+            data = orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n"
+            replace(paths.collected(directory), data, mode=0o600)
+
+
+def remove_worktree(root: Path, entry: Entry) -> None:
+    """Remove the worktree that the agent was given, if it still has it; raises when that holds work."""
+    if entry.state.spec.get("worktree") and inspection.place_of(root, entry.agent_id) is not None:
+        worktrees.remove(root, entry.agent_id)
+
+
+def _worktree_note(root: Path, entry: Entry) -> str:
+    if not entry.state.spec.get("worktree") or inspection.place_of(root, entry.agent_id) is None:
+        return ""
+    free, why = worktrees.removable(root, entry.agent_id)
+    return "its worktree goes too" if free else f"its worktree is kept, and with it the agent: {why}"
+
+
+def _deleted_at(entry: Entry) -> str | None:
+    last = entry.outbox.tail(1, 1 << 20)
+    return str(last[-1]["at"]) if last and last[-1]["type"] == "deleted" else None
+
+
+def _agent_note(entry: Entry, at: str) -> dict[str, Any]:
+    spec = entry.state.spec
+    return {
+        "agent_id": entry.agent_id,
+        "name": spec.get("name", entry.agent_id),
+        "role": spec.get("role", ""),
+        "engine": spec.get("engine", ""),
+        "run_id": entry.run_id,
+        "created_at": entry.state.created_at,
+        "deleted_at": _deleted_at(entry),
+        "collected_at": at,
+        "finished": dict(entry.state.outcomes),
+    }
+
+
+def _run_note(run: Run, at: str) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "created_at": run.file["created_at"],
+        "ended_at": run.file["ended_at"],
+        "collected_at": at,
+    }

@@ -1,0 +1,161 @@
+"""How an agent looks from outside: the rows of agent_list and the meta of agent_get. Reads only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.core import agent_status as derived
+from orchestrator.core import state
+from orchestrator.engines.table import ENGINES
+from orchestrator.journal.log_reader import place
+from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
+from orchestrator.journal.segments import sealed
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+
+SHOWN_TASKS = 50
+
+
+def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int) -> dict[str, Any]:
+    """One row of agent_list (R-AC3)."""
+    lease = agent.lease
+    return {
+        "agent_id": agent.agent_id,
+        "name": agent.spec.get("name", agent.agent_id),
+        "role": agent.spec.get("role", ""),
+        "engine": agent.spec.get("engine", ""),
+        "status": status[0],
+        "reason": status[1],
+        "tmux_pane_id": pane_id,
+        "queue_depth": len(agent.unfinished) - (1 if lease is not None else 0),
+        "running_task_id": lease.task_id if lease is not None else None,
+        "cancel_requested": bool(lease is not None and lease.cancel_requested),
+        "last_event_seq": last_seq,
+        "run_id": agent.run_id,
+    }
+
+
+def full_of(
+    agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int, paths: Paths
+) -> dict[str, Any]:
+    """The meta of agent_get."""
+    tasks = [
+        {
+            "task_id": task.task_id,
+            "state": task.state,
+            "position": place,
+            "attempt": task.attempt,
+            "cancel_requested": task.cancel_requested,
+            "timeout_s": task.timeout_s,
+        }
+        for place, task in enumerate(agent.unfinished.values(), 1)
+        if place <= SHOWN_TASKS
+    ]
+    return {
+        **row_of(agent, status, pane_id, last_seq),
+        "blocked": blocked_of(agent),
+        "evidence": evidence_of(agent, status[0], paths),
+        "model": agent.spec.get("model"),
+        "approval": agent.spec.get("approval", "ask"),
+        "command": agent.spec.get("command"),
+        "session": agent.session,
+        "engine_version": None,
+        "cwd": agent.spec.get("cwd", ""),
+        "worktree": worktree_of(agent),
+        "toolsets": agent.spec.get("toolsets", []),
+        "epoch": agent.epoch,
+        "tasks": tasks,
+        "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
+        "finished": dict(agent.outcomes),
+        "paths": paths_of(paths, agent.agent_id),
+        "created_at": agent.created_at,
+        "ready_at": agent.ready_at,
+        "policies": agent.policies,
+        "env_names": agent.spec.get("env_names", []),
+    }
+
+
+def worktree_of(agent: state.Agent) -> dict[str, Any] | None:
+    """The git worktree the agent was given, as its record says: ``{path, branch, base}``."""
+    found = agent.spec.get("worktree")
+    return {key: found[key] for key in ("path", "branch", "base")} if found else None
+
+
+def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
+    """What keeps the agent from going on: ``{kind, reason, until, since}``; None when nothing does."""
+    found = agent.blocked
+    if found is None:
+        return None
+    return {"kind": found.kind or None, "reason": found.reason, "until": found.until, "since": found.since}
+
+
+def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, Any]]:
+    """The records that prove the status, most telling first: ``[{file, seq, type, at}]``.
+
+    Empty for what only presence shows (`idle` has its life's record: that it waits right now, no record says).
+    """
+    logs = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
+    return [
+        {"file": _file_of(logs[proof.log], proof.seq), "seq": proof.seq, "type": proof.type, "at": proof.at}
+        for proof in derived.proof_of(agent, shown)
+    ]
+
+
+def _file_of(log: Path, seq: int) -> str:
+    """The file of the log that holds the record; the live one when that cannot be found out now."""
+    try:
+        return str(place(log, seq)[0] if sealed(log) else log)
+    except (OSError, OrchestratorError):
+        return str(log)
+
+
+def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
+    """The agent's files, absolute, as a model or a human opens them."""
+    return {
+        "meta": str(paths.meta(agent_id)),
+        "inbox": str(paths.inbox(agent_id)),
+        "outbox": str(paths.outbox(agent_id)),
+        "artifacts": str(paths.artifacts(agent_id)),
+    }
+
+
+def status_of(entry: Entry, clock: Clock) -> tuple[str, str]:
+    """The derived (status, reason) right now."""
+    return derived.status(entry.state, entry.presence(clock))
+
+
+def row(roster: Roster, entry: Entry) -> dict[str, Any]:
+    """The agent's row with its status now."""
+    return row_of(entry.state, status_of(entry, roster.clock), entry.pane_id, entry.outbox.visible_seq)
+
+
+def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
+    """The agent's meta with its status now, its process and its last call."""
+    status = status_of(entry, roster.clock)
+    meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
+    run = roster.runs.get(entry.run_id)
+    meta["session"] = entry.session or meta["session"]
+    meta["engine_version"] = _version(entry)
+    meta["window_id"] = run.file.get("window_id") if run else None
+    meta["pid"] = entry.pid
+    meta["last_call_at"] = rfc3339(entry.last_call_wall) if entry.last_call_wall is not None else None
+    return meta
+
+
+def _version(entry: Entry) -> str | None:
+    """The CLI's version as it told it to our server; clients that are no CLI of the table tell something else."""
+    row, (name, version) = ENGINES.get(str(entry.state.spec.get("engine"))), entry.client
+    return version if row is not None and version and name in row.clients else None
+
+
+def artifacts(roster: Roster, entry: Entry) -> list[dict[str, Any]]:
+    """The files the agent left behind: ``[{name, bytes, modified_at}]``."""
+    return list_artifacts(roster.paths.artifacts(entry.agent_id))
+
+
+def artifact(roster: Roster, entry: Entry, name: str, limit: int) -> bytes:
+    """The first ``limit`` bytes of one of them; BadRequest ``path_escape`` for anything outside."""
+    return read_artifact(roster.paths.artifacts(entry.agent_id), name, limit)

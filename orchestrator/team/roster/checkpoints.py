@@ -1,0 +1,399 @@
+"""Checkpoints of agents and runs in the project's cache: a start folds only what came after them.
+
+Saved in a thread: at the clean end, when a log went on for long, and a moment after it went quiet. Only what is
+durable is saved. With its checkpoint an agent's ended tasks leave memory; `Agent.ended` finds them in the cache then.
+
+The cache is never needed. One that cannot be opened, written or trusted any more is warned of once, and the logs are
+folded instead, into memory: correct, only slower and larger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import orjson
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Timer
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.core import records, snapshot, state
+from orchestrator.edge import project_location
+from orchestrator.journal import cache as store_cache
+from orchestrator.journal.cache import BrokenCache, Cache, Item
+from orchestrator.journal.log import Journal
+from orchestrator.journal.positions import Mark
+from orchestrator.journal.project_files import Paths
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_fold import folded
+from orchestrator.team.roster.broadcast import KnownRun, Run
+
+log = structlog.get_logger()
+
+QUIET_S = 5.0
+SAVE_AFTER = 500
+"""So many records after its last checkpoint an agent or run that goes on gets another."""
+BYTES_PER_RECORD = 256
+"""A large checkpoint (many waiting payloads) is saved less often: never more bytes of it than of records."""
+RETRY_S = 60.0
+AT_ONCE = 8
+"""So few are taken in one turn of the event loop: a call that comes meanwhile must not wait."""
+
+
+class KnownAgent(NamedTuple):
+    """What the cache knows of an agent: its state where the marks stand.
+
+    ``lasting``: all before the marks was on the disk, so a log that ends before them has lost records.
+    """
+
+    agent: state.Agent
+    marks: dict[str, Mark]
+    lasting: bool
+
+
+@dataclass(eq=False)
+class _Owner:
+    """An agent or run and how far it has gone on since its checkpoint."""
+
+    what: Entry | Run
+    unsaved: int = 0
+    save_after: int = SAVE_AFTER
+    quiet_at: float = 0.0
+
+
+@dataclass(eq=False)
+class _Taken:
+    """What is being saved of one owner."""
+
+    name: str
+    owner: _Owner
+    body: bytes
+    anew: bool
+    logs: list[tuple[Journal, int]]
+    finished: list[tuple[str, state.Finished]] | None
+    unsaved: int
+
+    def item(self) -> Item:
+        """What the cache is given; for the thread, because there may be many tasks."""
+        archived = None
+        if self.finished is not None:
+            archived = [(task_id, orjson.dumps(snapshot.plain_finished(task))) for task_id, task in self.finished]
+        return Item(self.name, self.body, archived, self.anew)
+
+
+class Checkpoints:
+    """The checkpoints of one project; ``durability`` is that of its logs. Belongs to the event loop."""
+
+    def __init__(self, paths: Paths, clock: Clock, durability: Callable[[], str]) -> None:
+        self._paths = paths
+        self._clock = clock
+        self._durability = durability
+        self._cache: Cache | None = None
+        self._owners: dict[str, _Owner] = {}
+        self._behind: set[str] = set()  # owners that have gone on since their checkpoint
+        self._gone: set[str] = set()
+        self._timer: Timer | None = None
+        self._look_at = 0.0  # when the timer fires
+        self._retry_at = 0.0
+        self._warned = False
+        self._saver: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Open the cache if that was not done; `.agents` must exist, be claimed, and have its identity."""
+        seal = self._paths.provenance.seal("cache")
+        if self._cache is not None or self._warned or seal is None:
+            return
+        try:
+            self._cache = Cache.open(self._paths.cache, _form(), seal)
+        except BrokenCache as error:
+            self._warn(str(error))
+
+    def close(self) -> None:
+        """Close the cache; await `finish` before for a clean end."""
+        self._behind.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._cache is not None:
+            self._cache.close()
+            self._cache = None
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def agent(self, agent_id: str) -> KnownAgent | None:
+        """The agent's checkpoint; None when there is none that can be trusted."""
+        body = self._body(_agent(agent_id))
+        if body is None:
+            return None
+        agent = snapshot.made(body["state"])
+        agent.archive = self._archive(agent)
+        marks = {name: Mark(*mark) for name, mark in body["marks"].items()}
+        return KnownAgent(agent, marks, body["lasting"])
+
+    def run(self, run_id: str) -> KnownRun | None:
+        """The run's checkpoint; None when there is none that can be trusted."""
+        body = self._body(_run(run_id))
+        return None if body is None else KnownRun(body["refs"], body["born"], Mark(*body["mark"]), body["lasting"])
+
+    def _body(self, owner: str) -> dict[str, Any] | None:
+        if self._cache is None:
+            return None
+        try:
+            found = self._cache.checkpoint(owner)
+        except BrokenCache as error:
+            self._give_up(error)
+            return None
+        body: dict[str, Any] | None = None if found is None else orjson.loads(found)
+        return body
+
+    def _archive(self, agent: state.Agent) -> Callable[[str], state.Finished | None]:
+        owner = _agent(agent.agent_id)
+
+        def look(task_id: str) -> state.Finished | None:
+            if self._cache is not None:
+                try:
+                    found = self._cache.find(owner, task_id)
+                    return None if found is None else snapshot.made_finished(orjson.loads(found))
+                except BrokenCache as error:
+                    self._give_up(error)
+            # The truth is in the logs, and from now on all of it in memory: a task must not run twice.
+            try:
+                agent.finished = folded(self._paths, agent.agent_id)[0].finished
+            except BadRequest:  # it is known here: its files went away with the cache
+                path = self._paths.outbox(agent.agent_id)
+                raise Environment("io_failed", f"{path} has gone while the daemon wrote it", file=str(path)) from None
+            agent.archive = None
+            return agent.finished.get(task_id)
+
+        return look
+
+    # -- what has to be saved -----------------------------------------------------------------------------------
+
+    def went_on(self, what: Entry | Run, records: int = 1) -> None:
+        """Records of the agent or run were written; its checkpoint follows, now or when it is quiet."""
+        if not records:
+            return
+        name = _run(what.run_id) if isinstance(what, Run) else _agent(what.agent_id)
+        owner = self._owners.get(name)
+        if owner is None or owner.what is not what:
+            owner = self._owners[name] = _Owner(what)
+        owner.unsaved += records
+        owner.quiet_at = self._clock.monotonic() + QUIET_S
+        self._behind.add(name)
+        self._look_in(0.0 if owner.unsaved >= owner.save_after else QUIET_S)
+
+    def only(self, agents: set[str], runs: set[str]) -> None:
+        """Forget whatever the cache knows of others, with the next save."""
+        if self._cache is None:
+            return
+        try:
+            self._gone |= (
+                set(self._cache.owners()) - {_agent(name) for name in agents} - {_run(name) for name in runs}
+            )
+        except BrokenCache as error:
+            self._give_up(error)
+
+    def forget(self, agent_id: str) -> None:
+        """The agent's files are not what they were (collected, written anew): the checkpoint says nothing of them."""
+        self._forget(_agent(agent_id))
+
+    def forget_run(self, run_id: str) -> None:
+        """As `forget`, for a run's broadcast."""
+        self._forget(_run(run_id))
+
+    def _forget(self, name: str) -> None:
+        self._owners.pop(name, None)
+        self._behind.discard(name)
+        if self._cache is None:
+            discard(self._paths)  # whatever kept it from being used now, the next start must not believe it
+            return
+        try:
+            if self._cache.checkpoint(name) is not None:
+                self._cache.save([], [name])
+        except (OSError, BrokenCache) as error:
+            self._give_up(error)
+            discard(self._paths)
+
+    def _look_in(self, seconds: float) -> None:
+        at = self._clock.monotonic() + seconds
+        if self._timer is not None:
+            if self._look_at <= at:
+                return
+            self._timer.cancel()
+        self._look_at = at
+        self._timer = self._clock.timer(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._saver is None and self._due():
+            self._saver = asyncio.get_running_loop().create_task(self._save_due())
+        elif self._behind:
+            self._look_in(QUIET_S)
+
+    def _due(self) -> list[str]:
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            return []
+        due = [
+            name
+            for name in self._behind
+            if now >= (owner := self._owners[name]).quiet_at or owner.unsaved >= owner.save_after
+        ]
+        return due[:AT_ONCE]
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """Save all that went on: for a clean end, when everything is durable."""
+        while self._saver is not None:
+            await asyncio.wait([self._saver])
+        self._retry_at = 0.0
+        self._saver = asyncio.get_running_loop().create_task(self._save_all())
+        await self._saver
+
+    async def _save_all(self) -> None:
+        try:
+            while (self._behind or (self._gone and self._cache is not None)) and self._retry_at == 0.0:
+                await self._save(sorted(self._behind)[:AT_ONCE])
+        finally:
+            self._saver = None
+
+    async def _save_due(self) -> None:
+        try:
+            while due := self._due():
+                await self._save(due)
+        finally:
+            self._saver = None
+            if self._behind:
+                self._look_in(QUIET_S)
+
+    async def _save(self, names: list[str]) -> None:
+        self._behind.difference_update(names)
+        if self._cache is None:
+            self._unsaved(names)
+            return
+        taken = [one for name in names if (one := self._take(name)) is not None]
+        synced = await asyncio.gather(*(_durable(one) for one in taken))
+        taken = [one for one, durable in zip(taken, synced, strict=True) if durable]
+        gone, cache = set(self._gone), self._cache
+        if cache is None:  # given up or closed while all became durable
+            self._unsaved(names)
+            return
+        try:
+            await asyncio.to_thread(_write, cache, taken, gone)
+        except OSError as error:
+            self._warn(str(error))
+            self._retry_at = self._clock.monotonic() + RETRY_S
+            self._behind |= {one.name for one in taken if self._owners.get(one.name) is one.owner}
+        except BrokenCache as error:
+            self._give_up(error)
+        else:
+            self._gone -= gone
+            for one in taken:
+                if self._owners.get(one.name) is one.owner:
+                    self._saved(one)
+                else:  # its files were written anew meanwhile
+                    self._forget(one.name)
+
+    def _unsaved(self, names: list[str]) -> None:
+        """Let go what waits for a checkpoint that will never be."""
+        for owner in filter(None, map(self._owners.get, names)):
+            owner.unsaved = 0
+            _rest(owner)
+
+    def _take(self, name: str) -> _Taken | None:
+        owner = self._owners[name]
+        what, lasting = owner.what, self._durability() == "fsync"
+        if isinstance(what, Run):
+            logs = {"broadcast": what.journal}
+            about: dict[str, Any] = {"refs": what.refs, "born": what.born, "mark": what.journal.end()}
+            finished: list[tuple[str, state.Finished]] | None = None
+        else:
+            snapshot.trim(what.state)
+            logs = what.logs
+            about = {"state": snapshot.plain(what.state), "marks": {n: journal.end() for n, journal in logs.items()}}
+            finished = list(what.state.finished.items())
+        try:
+            body = orjson.dumps({**about, "lasting": lasting}, default=list)
+        except orjson.JSONEncodeError as error:  # a payload nested as deep as a line of the log just allows
+            log.info("no checkpoint", owner=name, reason=str(error))
+            return None
+        anew = isinstance(what, Entry) and what.state.archive is None
+        ends = [(journal, journal.last_seq) for journal in logs.values()]
+        return _Taken(name, owner, body, anew, ends, finished, owner.unsaved)
+
+    def _saved(self, one: _Taken) -> None:
+        owner, what = one.owner, one.owner.what
+        owner.unsaved -= one.unsaved
+        owner.save_after = max(SAVE_AFTER, len(one.body) // BYTES_PER_RECORD)
+        if isinstance(what, Entry) and self._cache is not None:
+            agent = what.state
+            for task_id, _ in one.finished or ():
+                agent.finished.pop(task_id, None)
+            if agent.archive is None:
+                agent.archive = self._archive(agent)
+        _rest(owner)
+
+    # -- when it does not work ----------------------------------------------------------------------------------
+
+    def _give_up(self, error: Exception) -> None:
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            self._warn(str(error))
+            cache.close()
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "the cache is not used; all is kept in memory, and the next start takes longer", reason=reason
+            )
+
+
+def discard(paths: Paths) -> None:
+    """Remove the project's cache; only while no daemon runs."""
+    store_cache.discard(paths.cache)
+
+
+def _agent(agent_id: str) -> str:
+    return f"agent:{agent_id}"
+
+
+def _run(run_id: str) -> str:
+    return f"run:{run_id}"
+
+
+def _rest(owner: _Owner) -> None:
+    what = owner.what
+    if isinstance(what, Entry) and what.state.life == "deleted" and not owner.unsaved:
+        what.rest()
+
+
+async def _durable(one: _Taken) -> bool:
+    """Wait until all that was taken is on the disk; whether it is."""
+    try:
+        for journal, seq in one.logs:
+            await journal.synced(seq)
+    except OrchestratorError:
+        return False  # the log was closed, or the daemon is about to exit
+    return True
+
+
+def _write(cache: Cache, taken: list[_Taken], gone: set[str]) -> None:
+    failpoints.passed("cache:save:before")
+    cache.save([one.item() for one in taken], gone, lambda: failpoints.passed("cache:save:commit"))
+    failpoints.passed("cache:save:after")
+
+
+def _form() -> int:
+    """A number that changes with all a checkpoint's meaning depends on: the sources of the fold and of this."""
+    try:
+        sources = [Path(str(module.__file__)).read_bytes() for module in (state, records, snapshot)]
+        sources.append(Path(__file__).read_bytes())
+    except OSError:
+        sources = [project_location.VERSION.encode()]
+    return crc32(b"\0".join(sources)) & 0x7FFFFFFF

@@ -1,0 +1,384 @@
+"""The queue and the delivery protocol: enqueue, cancel, wait_for_command, emit_event, and reading the logs.
+
+Serves the master's and the agents' tools. Must never reach, even transitively, code that creates or kills agents:
+the agents' side of the server loads this module and no more (design §12).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from typing import Any
+
+import orjson
+import structlog
+
+from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.core import blocked, decisions, supervision, turn_end
+from orchestrator.core.prompts import reminder
+from orchestrator.core.records import TERMINAL, Draft
+from orchestrator.journal.log import Journal
+from orchestrator.journal.project_files import check_id, list_artifacts
+from orchestrator.team.roster.agent_entry import Entry, Waiting
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster, payload_bytes
+
+log = structlog.get_logger()
+
+LEFT_FILES = 20
+"""So many names of files that a lost attempt has left are told to the next one."""
+
+# CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer gives it another cursor to pass.
+_NONCE = secrets.token_hex(4)
+_COUNT = itertools.count(secrets.randbelow(1 << 20))
+
+PAGE_BYTES = 10_000
+"""Answers to models are paged at 10 KB (design §4)."""
+
+
+def fresh_cursor() -> str:
+    """A word that no answer has had: a model that passes it on never makes the same call twice."""
+    return f"{_NONCE}{next(_COUNT):x}"
+
+
+def limits(roster: Roster) -> decisions.Limits:
+    """The bounds of the current configuration."""
+    config = roster.config()
+    return decisions.Limits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
+
+
+def _now(roster: Roster) -> str:
+    return rfc3339(roster.clock.now())
+
+
+# -- the master's side ------------------------------------------------------------------------------------------
+
+
+async def enqueue(
+    roster: Roster, agent_id: str, *, task_id: str | None, payload: Any, req: str, timeout_s: float | None = None
+) -> dict[str, Any]:
+    """Queue a task for an agent; ``{position, task_id, state, duplicate?}`` once it is durable (R-Q3).
+
+    ``timeout_s`` bounds each attempt, counted from its delivery.
+    """
+    payload_bytes(payload, roster.config().max_payload_bytes)
+    entry = roster.entry(agent_id)
+    task_id = task_id if task_id is not None else decisions.task_id_from(req)
+    decision = decisions.enqueue(
+        entry.state,
+        task_id=task_id,
+        payload=payload,
+        stored=_stored(entry, task_id),
+        limits=limits(roster),
+        req=req,
+        at=_now(roster),
+        timeout_s=timeout_s,
+    )
+    await roster.commit(entry, decision.drafts)
+    return decision.answer
+
+
+def _stored(entry: Entry, task_id: str) -> Any:
+    task = entry.state.unfinished.get(task_id)
+    if task is not None:
+        return task.payload
+    ended = entry.state.ended(task_id)
+    if ended is None:
+        return None
+    records, _ = entry.inbox.since(ended.seq - 1, 1, 1)
+    return records[0].get("payload") if records else None
+
+
+async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
+    """Ask a task to stop; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
+    entry = roster.entry(agent_id)
+    decision = decisions.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
+    await roster.commit(entry, decision.drafts)
+    task = entry.state.unfinished.get(task_id)
+    ended = entry.state.ended(task_id)
+    return {**decision.answer, "task_state": task.state if task else ended.outcome if ended else "unknown"}
+
+
+async def events_read(
+    roster: Roster, agent_id: str, *, since_seq: int, max_events: int, wait_s: float
+) -> dict[str, Any]:
+    """The outbox records behind ``since_seq`` (R-E3): ``{agent_id, events, last_seq, more}``.
+
+    ``last_seq`` is what to pass next time. Waits up to ``wait_s`` for the first record when there is none.
+    """
+    entry = roster.entry(agent_id)
+    return {"agent_id": agent_id, **await _page(roster, entry.outbox, since_seq, max_events, wait_s)}
+
+
+async def broadcast_read(
+    roster: Roster, run: Run, *, since_seq: int, max_events: int, wait_s: float
+) -> dict[str, Any]:
+    """The broadcast records of a run behind ``since_seq`` (R-E2)."""
+    return {"run_id": run.run_id, **await _page(roster, run.journal, since_seq, max_events, wait_s)}
+
+
+async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: int, wait_s: float) -> dict[str, Any]:
+    if since_seq > journal.last_seq:
+        raise BadRequest(
+            "bad_argument",
+            f"since_seq {since_seq} is beyond the end: the last seq is {journal.last_seq}",
+            "pass the last_seq of the previous answer, or 0",
+            last_seq=journal.last_seq,
+        )
+    if wait_s > 0 and journal.visible_seq <= since_seq:
+        await journal.wait_for(since_seq, roster.clock.monotonic() + wait_s, roster.clock)
+    records, more = journal.since(since_seq, max_events, PAGE_BYTES)
+    last = records[-1]["seq"] if records else since_seq
+    return {"events": [shown(record) for record in records], "last_seq": last, "more": more}
+
+
+def shown(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as models see it: without the bookkeeping that only the file needs, large payloads cut."""
+    out = {key: value for key, value in record.items() if key not in ("v", "mac", "crc", "req")}
+    payload = out.get("payload")
+    if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
+        text = orjson.dumps(payload).decode()
+        out["payload"] = {"cut": True, "bytes": len(text), "begins": text[: PAGE_BYTES // 2]}
+    return out
+
+
+# -- the agent's side -------------------------------------------------------------------------------------------
+
+
+async def wait_for_command(
+    roster: Roster,
+    agent_id: str,
+    epoch: int,
+    *,
+    timeout_s: float,
+    age_s: float,
+    req: str,
+    parks: bool = False,
+) -> dict[str, Any]:
+    """Long-poll for the next command (R-L1); returns by ``timeout_s`` at the latest, counted from the first sending.
+
+    ``{status: "command", command, cursor, reminder}`` or ``{status: "timeout", cursor, reminder, park?}``. A second
+    concurrent wait of the agent ends the first with a timeout. Nothing is consumed by a client that vanishes: the
+    lease stays, and the next wait gets the same task again. ``parks``: the engine can be woken; then, once its hook
+    has spoken in this epoch, ``park: true`` ends a row of empty waits and asks for the end of the turn.
+    """
+    entry = roster.entry(agent_id)
+    _check_life(entry, epoch, "wait_for_command")
+    clock = roster.clock
+    began = clock.monotonic() - age_s
+    if entry.waiting is not None:
+        entry.waiting.superseded = True
+    call = entry.waiting = Waiting()
+    entry.called(clock)
+    try:
+        at = _now(roster)
+        first = decisions.ready(
+            entry.state, at=at, req=None, session=entry.session, wakes=entry.hook_epoch == entry.state.epoch
+        )
+        await roster.commit(entry, [*first, *_goes_on(entry, at)])
+        command = await _next(roster, entry, call, epoch, began=began, deadline=began + timeout_s, req=req)
+    finally:
+        if entry.waiting is call:
+            entry.waiting = None
+        entry.touch(clock)
+    cursor = fresh_cursor()
+    if command is None:
+        entry.empty_waits += not call.superseded
+        if parks and not call.superseded and _may_park(roster, entry):
+            told = reminder(entry.agent_id, None, False, park=True)
+            return {"status": "timeout", "cursor": cursor, "park": True, "reminder": told}
+        return {"status": "timeout", "cursor": cursor, "reminder": _reminder(entry)}
+    entry.empty_waits = 0
+    if command["kind"] == "stop":
+        entry.told_stop = True
+    elif command["kind"] == "task":
+        command = await _handed_out(roster, entry, command)
+    return {"status": "command", "command": command, "cursor": cursor, "reminder": _reminder(entry)}
+
+
+def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None) -> None:
+    """Refuse the call of a life that is over; it leaves a note in the log and no record (design §5)."""
+    try:
+        decisions.check_epoch(entry.state, epoch)
+    except Conflict as refused:
+        log.info("refused a call of a life that is over", agent=entry.agent_id, life=epoch, what=what, task=task_id,
+                 code=refused.code)  # fmt: skip
+        raise
+
+
+def _goes_on(entry: Entry, at: str) -> list[Draft]:
+    """What a call shows: nothing blocks the agent, it is not parked and not stalled."""
+    agent, why = entry.state, "it called"
+    drafts = [*blocked.called(agent, at=at), *turn_end.woken(agent, at=at, reason=why)]
+    return [*drafts, *supervision.recovered(agent, at=at, reason=why)]
+
+
+async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> dict[str, Any]:
+    """The task's command with where its files go; a later attempt is told what the lost one has left."""
+    command = {**command, "artifacts": entry.artifacts}
+    task = entry.state.lease
+    if task is None or task.attempt < 2 or command.get("redelivered"):
+        return command
+    left: list[str] = []
+    try:
+        files = await asyncio.to_thread(list_artifacts, roster.paths.artifacts(entry.agent_id))
+        left = [one["name"] for one in files if one["modified_at"] >= (task.began or "")]
+    except OrchestratorError as error:
+        log.info("the artifacts of a lost attempt were not listed", agent=entry.agent_id, **error.as_dict())
+    lost = {
+        "attempt": task.attempt - 1,
+        "lost": task.lost_why,
+        "artifacts": entry.artifacts,
+        "files": left[:LEFT_FILES],
+    }
+    note = (
+        f"attempt {task.attempt}: the one before was lost ({task.lost_why}); look at what it did before you redo it"
+    )
+    return {**command, "previous": lost, "note": note}
+
+
+def _may_park(roster: Roster, entry: Entry) -> bool:
+    """Whether the agent may end its turn: it can be woken, and nothing is there for it."""
+    proven = max(entry.hook_epoch, entry.state.wake_epoch)  # the second survives a restart of the daemon
+    return proven == entry.state.epoch and turn_end.may_park(
+        entry.state,
+        visible_inbox=entry.inbox.last_seq,
+        empty_waits=entry.empty_waits,
+        park_after=roster.config().park_after,
+    )
+
+
+async def _next(
+    roster: Roster, entry: Entry, call: Waiting, epoch: int, *, began: float, deadline: float, req: str
+) -> dict[str, Any] | None:
+    clock = roster.clock
+    look_at = deadline
+
+    def look() -> dict[str, Any] | None:
+        nonlocal look_at
+        look_at = deadline
+        if call.superseded:
+            return {}
+        decisions.check_epoch(entry.state, epoch)
+        key = _lease_key(entry)
+        told = entry.told[1] if entry.told is not None and entry.told[0] == key else 0
+        offer = decisions.next_command(
+            entry.state,
+            visible_inbox=entry.inbox.visible_seq,
+            waited_s=clock.monotonic() - began,
+            told=told,
+            limits=limits(roster),
+            at=_now(roster),
+            req=req,
+        )
+        if offer.drafts:
+            roster.write(entry, list(offer.drafts))
+        if offer.command is not None:
+            key = _lease_key(entry)
+            if key is not None:
+                entry.told = (key, told + 1)
+        elif offer.look_again_s is not None:
+            look_at = clock.monotonic() + offer.look_again_s
+        return offer.command
+
+    while True:
+        # `look` may ask to be called again before the deadline: then the wait ends there and starts over.
+        command = look()
+        if command is None and clock.monotonic() < deadline:
+            first = min(look_at, deadline)
+            command = await wait_until(look, entry.changed, first, clock)
+        if command is not None:
+            return command or None
+        if clock.monotonic() >= deadline:
+            return None
+
+
+def _lease_key(entry: Entry) -> tuple[int, str, bool] | None:
+    lease = entry.state.lease
+    return None if lease is None else (entry.state.epoch, lease.task_id, lease.cancel_requested)
+
+
+async def emit_event(
+    roster: Roster,
+    agent_id: str,
+    epoch: int,
+    *,
+    kind: str,
+    task_id: str | None,
+    payload: Any,
+    done: bool | None,
+    req: str,
+) -> dict[str, Any]:
+    """Record what an agent reports (R-L2); ``{ok, seq?, duplicate?, cancel_requested, reminder}`` once durable.
+
+    Exactly one terminal event per task is stored (R-Q2); a second one is answered as a duplicate.
+    """
+    if payload is not None:
+        payload_bytes(payload, roster.config().max_payload_bytes)
+    entry = roster.entry(agent_id)
+    _check_life(entry, epoch, kind, task_id)
+    entry.called(roster.clock)
+    at = _now(roster)
+    decision = decisions.emit(
+        entry.state,
+        kind=kind,
+        task_id=task_id,
+        payload=payload,
+        done=done,
+        req=req,
+        at=at,
+        session=entry.session,
+    )
+    if decision.answer.get("duplicate") and kind in TERMINAL:
+        log.info("a late end was not stored: the task has ended", agent=agent_id, task=task_id, type=kind)
+    records = roster.write(entry, [*decision.drafts, *_goes_on(entry, at)])
+    answer = dict(decision.answer)
+    for record in records:
+        if record["type"] == kind:
+            answer["seq"] = record["seq"]
+    await roster.durable(entry)
+    lease = entry.state.lease
+    answer["cancel_requested"] = bool(lease and lease.cancel_requested)
+    answer["reminder"] = _reminder(entry)
+    return answer
+
+
+def query(roster: Roster, agent_id: str, epoch: int, what: str) -> Entry:
+    """Let the living agent ask a tool that only reads, and note that it works on; its entry.
+
+    BadRequest and Conflict as for the agent's own tools. The only record is `recovered`, where it was called stalled;
+    a full disk does not keep it from its answer.
+    """
+    entry = roster.entry(agent_id)
+    _check_life(entry, epoch, what)
+    entry.queried(roster.clock)
+    drafts = supervision.recovered(entry.state, at=_now(roster), reason="it called")
+    try:
+        if drafts:
+            roster.write(entry, drafts)
+    except OrchestratorError as error:
+        log.warning("not recorded", agent=agent_id, **error.as_dict())
+    return entry
+
+
+def _reminder(entry: Entry) -> str:
+    lease = entry.state.lease
+    if lease is None:
+        return reminder(entry.agent_id, None, False)
+    return reminder(entry.agent_id, lease.task_id, lease.cancel_requested)
+
+
+def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) -> Entry:
+    """The agent a connection speaks for: its id must be the connection's, proven by the secret of its epoch."""
+    check_id(agent_id, "agent_id")
+    if agent_id != claimed:
+        raise BadRequest("not_an_agent", f"this connection speaks for {claimed!r}, not for {agent_id!r}")
+    entry = roster.entry(agent_id)
+    if entry.secret is None or not secrets.compare_digest(entry.secret, secret):
+        if entry.state.epoch > 0:
+            log.info("refused a call with the secret of another life", agent=agent_id)
+            raise Conflict("replaced", f"the secret is not that of the current life of {agent_id}")
+        raise BadRequest("not_an_agent", f"the secret is not that of {agent_id}")
+    return entry

@@ -1,0 +1,204 @@
+"""Opens the logs of a project: each agent folded from its checkpoint and what came after it, or from the beginning.
+
+Touches the store, decides nothing: who is taken in is the roster's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import structlog
+
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.config.keys import Config
+from orchestrator.core import state
+from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import page
+from orchestrator.journal.positions import Mark, WrongMark
+from orchestrator.journal.project_files import Paths, check_id
+from orchestrator.journal.segments import log_files
+from orchestrator.journal.syncer import Syncer
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_fold import located
+from orchestrator.team.roster.broadcast import Run, cut_short, open_runs
+from orchestrator.team.roster.checkpoints import Checkpoints, KnownAgent
+from orchestrator.trust.seals import Seal
+
+log = structlog.get_logger()
+
+TYPES = {"inbox": INBOX_TYPES, "outbox": OUTBOX_TYPES}
+
+
+@dataclass
+class Loading:
+    """How the logs of a project are opened; ``notes`` collects what was repaired, for the log and for status."""
+
+    paths: Paths
+    syncer: Syncer
+    config: Callable[[], Config]
+    checkpoints: Checkpoints
+    notes: list[str] = field(default_factory=list)
+
+    def runs(self, *, clean: bool) -> dict[str, Run | OrchestratorError]:
+        """Every run of the project, or why it cannot be read."""
+        config = self.config()
+        return open_runs(
+            self.paths,
+            self.syncer,
+            config.durability,
+            clean=clean,
+            segment_bytes=config.segment_bytes,
+            known=self.checkpoints.run,
+        )
+
+    def agent(self, agent_id: str, runs: dict[str, Run], *, clean: bool) -> Entry:
+        """The agent with its logs open; raises why they cannot be trusted, with none open.
+
+        ``Environment`` foreign_data where a record was not written on this machine: then nothing is changed. An agent
+        that is still ``new`` has no record: its call was never answered.
+        """
+        check_id(agent_id, "agent id")
+        known = self.checkpoints.agent(agent_id)
+        if known is None:
+            self._check_own(agent_id)
+        entry = None if known is None else self._from(known, clean=clean)
+        behind = 1  # nothing is known: a checkpoint is due as soon as it is quiet
+        if known is not None and entry is not None:
+            behind = sum(journal.last_seq - known.marks[name].seq for name, journal in entry.logs.items())
+        else:
+            entry = Entry(agent_id)
+            self._open(entry, clean=clean)
+        try:
+            if known is not None:
+                self._check_known(entry, known)
+            self._check_ref(entry, runs)
+        except OrchestratorError:
+            close(entry)
+            raise
+        if entry.state.life == "deleted":
+            entry.rest()  # also when all of it had to be folded: there may be more of them than descriptors
+        self.checkpoints.went_on(entry, behind)
+        return entry
+
+    def _check_own(self, agent_id: str) -> None:
+        """Raise foreign_data before a log is opened to be written, which may repair its end."""
+        for name, types in TYPES.items():
+            path = self.paths.agent_dir(agent_id) / f"{name}.jsonl"
+            page(path, types, 0, (1, 1), seal=self._seal(agent_id, name))
+
+    def _seal(self, agent_id: str, log_name: str) -> Seal:
+        """The seal of one of the agent's logs; Environment foreign_data while nothing here is of this machine."""
+        seal = self.paths.provenance.seal("agent", agent_id, log_name)
+        if seal is None:
+            where = self.paths.agent_dir(agent_id)
+            raise Environment("foreign_data", f"{where} was not written on this machine", file=str(where))
+        return seal
+
+    def born(self, agent_id: str) -> Entry:
+        """A new agent, with logs that hold nothing yet."""
+        entry = Entry(agent_id)
+        self._open(entry, clean=True)
+        return entry
+
+    def _from(self, known: KnownAgent, *, clean: bool) -> Entry | None:
+        """The agent of a checkpoint; None when the logs do not go on where it ends, or not as it says."""
+        entry = Entry(known.agent.agent_id)
+        entry.state = known.agent
+        try:
+            self._open(entry, clean=clean, marks=known.marks)
+        except (WrongMark, Corrupt) as error:
+            # Whether the log or the checkpoint is wrong, the whole log tells.
+            log.warning("checkpoint not used", agent=entry.agent_id, reason=str(error))
+            return None
+        return entry
+
+    def _open(self, entry: Entry, *, clean: bool, marks: dict[str, Mark] | None = None) -> None:
+        config, directory = self.config(), self.paths.agent_dir(entry.agent_id)
+        for name, types in TYPES.items():
+            path = directory / f"{name}.jsonl"
+            try:
+                journal = Journal.open(
+                    path,
+                    syncer=self.syncer,
+                    types=types,
+                    durability=config.durability,
+                    clean=clean,
+                    on_record=partial(state.apply, entry.state, name),
+                    segment_bytes=config.segment_bytes,
+                    start=marks[name] if marks else None,
+                    rest=entry.state.life == "deleted",
+                    seal=self._seal(entry.agent_id, name),
+                )
+            except BaseException as error:
+                close(entry)
+                if isinstance(error, Corrupt):
+                    raise located(error, path) from None
+                raise
+            if journal.repaired is not None:
+                self.notes.append(f"{journal.path}: {journal.repaired}")
+                log.warning("torn tail cut off", path=str(journal.path), repair=str(journal.repaired))
+            entry.logs[name] = journal
+
+    def _check_known(self, entry: Entry, known: KnownAgent) -> None:
+        """Corrupt when these are the logs of the checkpoint, and end before what was on the disk then."""
+        same = entry.state.spec.get("crc") == known.agent.spec.get("crc")
+        if not (same and known.lasting and self.config().durability == "fsync"):
+            return
+        for name, journal in entry.logs.items():
+            if journal.last_seq < known.marks[name].seq:
+                raise cut_short(journal.path, journal.last_seq, known.marks[name].seq)
+
+    def _check_ref(self, entry: Entry, runs: dict[str, Run]) -> None:
+        run = runs.get(entry.run_id)
+        ref, outbox = run.refs.get(entry.agent_id, 0) if run else 0, entry.outbox
+        if ref > outbox.last_seq:
+            raise Corrupt(
+                "corrupt_log",
+                f"{outbox.path}: the broadcast knows record {ref}, the log ends at {outbox.last_seq}",
+                file=str(outbox.path),
+                line=outbox.last_seq,
+            )
+
+
+def close(entry: Entry) -> None:
+    """Close the logs of an agent that is not taken in."""
+    for journal in entry.logs.values():
+        journal.close()
+
+
+def unpublished(entry: Entry, run: Run) -> list[dict[str, Any]]:
+    """The agent's records that the broadcast must tell and does not, in order."""
+    missing: list[dict[str, Any]] = []
+    seq = run.refs.get(entry.agent_id, 0)
+    while seq < entry.outbox.last_seq:
+        batch, _ = entry.outbox.since(seq, 1000, 1 << 24)
+        if not batch:
+            break
+        missing += [record for record in batch if record["type"] in BROADCAST_TYPES]
+        seq = batch[-1]["seq"]
+    return missing
+
+
+def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
+    """Remove what was made for an agent whose intent was not stored, so that its id is free again.
+
+    A log with anything in it stays, unless it is known that this is but a piece of the intent (``torn``).
+    """
+    directory = paths.agent_dir(agent_id)
+    try:
+        logs = [*log_files(paths.inbox(agent_id)), *log_files(paths.outbox(agent_id))]
+        if not torn and any(path.stat().st_size for path in logs):
+            return
+        if logs and not paths.engine_dir(agent_id).is_symlink():
+            paths.launch(agent_id).unlink(missing_ok=True)
+        for path in logs:
+            path.unlink()
+        for path in (directory / "artifacts", directory / "engine", directory):
+            if path.is_dir():
+                path.rmdir()  # refuses what is not empty: somebody else's files stay
+    except OSError as error:
+        log.info("a directory without records stays", path=str(directory), reason=error.strerror)

@@ -1,0 +1,77 @@
+"""meta.json of each agent: what agent_get shows, written beside the logs for humans and for when no daemon runs.
+
+A cache: the records win, and losing one loses nothing. So it is written a moment later, many changes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.journal.project_files import read_json, replace
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_views import meta_of
+from orchestrator.team.roster.roster import Roster
+
+EVERY_S = 0.5
+REFUSED_S = 5.0
+"""What the disk refused is tried again this much later."""
+
+
+class Metas:
+    """Keeps the meta files of a roster up to date."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._stale: set[str] = set()
+        self._writer: asyncio.Task[None] | None = None
+        self._due: asyncio.Event = asyncio.Event()
+        self._closing = False
+        self._pause_s = EVERY_S
+
+    def changed(self, entry: Entry) -> None:
+        """The agent's meta is old now; it is written soon."""
+        self._stale.add(entry.agent_id)
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._write_when_due())
+
+    def behind(self, entry: Entry) -> bool:
+        """Whether the file does not know the agent's last record."""
+        try:
+            found = read_json(self._roster.paths.meta(entry.agent_id))
+        except OrchestratorError:
+            return True
+        return not isinstance(found, dict) or found.get("last_event_seq") != entry.outbox.visible_seq
+
+    async def close(self) -> None:
+        """Write what is still old, and no more after that."""
+        self._closing = True
+        self._due.set()
+        if self._writer is not None:
+            await self._writer  # not canceled: a thread writes on, and would win over what is written next
+        await self._write()
+
+    async def _write_when_due(self) -> None:
+        while self._stale and not self._closing:
+            self._due.clear()
+            self._roster.clock.timer(self._pause_s, self._due.set)
+            await self._due.wait()
+            await self._write()
+
+    async def _write(self) -> None:
+        refused: set[str] = set()
+        for agent_id in sorted(self._stale):
+            entry = self._roster.agents.get(agent_id)
+            self._stale.discard(agent_id)  # before the file is made: what changes meanwhile is written next time
+            if entry is None:
+                continue
+            meta = self._roster.paths.provenance.sealed(meta_of(self._roster, entry), "agent", agent_id, "meta")
+            data = orjson.dumps(meta, option=orjson.OPT_INDENT_2) + b"\n"
+            try:
+                await asyncio.to_thread(replace, self._roster.paths.meta(agent_id), data, mode=0o600)
+            except OrchestratorError:
+                refused.add(agent_id)
+        self._stale |= refused
+        self._pause_s = REFUSED_S if refused else EVERY_S

@@ -1,0 +1,139 @@
+"""The team as its files tell it, for when no daemon answers. Never writes; a status is `unknown` unless it is final.
+
+Everything is folded from the logs, the truth; meta.json and run.json only add what the logs do not say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.core import agent_status as derived
+from orchestrator.core import state
+from orchestrator.core.records import BROADCAST_TYPES, OUTBOX_TYPES
+from orchestrator.journal.log_reader import page, read_all
+from orchestrator.journal.project_files import Paths, check_id
+from orchestrator.journal.segments import log_exists
+from orchestrator.team.roster.agent_fold import folded, must_be_there
+from orchestrator.team.roster.agent_views import full_of, row_of
+from orchestrator.team.roster.broadcast import run_file
+from orchestrator.team.roster.delivery import PAGE_BYTES, shown
+from orchestrator.team.worktrees.inspection import look
+
+FINAL = ("deleted", "failed")
+NO_DAEMON = "no daemon runs: what the files say"
+FOREIGN = "not of this machine; orchestrator trust shows what it would do"
+
+
+def _status(agent: state.Agent, reason: str) -> tuple[str, str]:
+    status = derived.status(agent, derived.Presence())
+    return status if status[0] in FINAL else ("unknown", reason)
+
+
+def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, bool]:
+    """As `folded`, and whether all of it was written on this machine."""
+    try:
+        return *folded(paths, agent_id, own=True), True
+    except Environment as error:
+        if error.code != "foreign_data":
+            raise
+    return *folded(paths, agent_id), False
+
+
+def _pane(paths: Paths, agent: state.Agent) -> str | None:
+    try:
+        pane: str | None = run_file(paths, agent.run_id)["agents"].get(agent.agent_id)
+    except OrchestratorError:
+        return None
+    return pane
+
+
+def agents(root: Path) -> list[dict[str, Any]]:
+    """The rows of agent_list for the whole project; an unreadable agent is a row with status `failed`."""
+    paths = Paths(root)
+    return [row(paths, agent_id) for agent_id in _ids(paths)]
+
+
+def row(paths: Paths, agent_id: str) -> dict[str, Any]:
+    """The agent's row as its files tell it; of a foreign one no pane is believed."""
+    try:
+        agent, last, own = _folded(paths, agent_id)
+    except OrchestratorError as error:
+        return row_of(state.Agent(agent_id), ("failed", error.message), None, 0)
+    status = _status(agent, NO_DAEMON if own else FOREIGN)
+    return row_of(agent, status, _pane(paths, agent) if own else None, last)
+
+
+def agent(root: Path, agent_id: str) -> dict[str, Any]:
+    """The meta of agent_get."""
+    paths = Paths(root)
+    found, last, own = _folded(paths, agent_id)
+    status = _status(found, NO_DAEMON if own else FOREIGN)
+    meta = full_of(found, status, _pane(paths, found) if own else None, last, paths)
+    # Looking runs git in the worktree's directory, which a foreign record could name.
+    return meta | {"worktree": look(root, agent_id) if meta["worktree"] and own else None}
+
+
+def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[str, Any]:
+    """As events_read, without waiting."""
+    paths = Paths(root)
+    check_id(agent_id, "agent_id")
+    must_be_there(paths, agent_id)
+    return {"agent_id": agent_id, **_page(paths.outbox(agent_id), OUTBOX_TYPES, since_seq, max_events)}
+
+
+def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -> dict[str, Any]:
+    """As broadcast_read, without waiting; without ``run_id`` that of the newest run."""
+    paths = Paths(root)
+    if run_id is None:
+        known = runs(root)
+        if not known:
+            raise BadRequest("unknown_run", "this project has no team run")
+        run_id = str(known[-1]["run_id"])
+    check_id(run_id, "run_id")
+    if not paths.run_json(run_id).exists():
+        raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
+    return {"run_id": run_id, **_page(paths.broadcast(run_id), BROADCAST_TYPES, since_seq, max_events)}
+
+
+def verify_broadcast(root: Path, run_id: str) -> int:
+    """Read every line of a run's broadcast; how many. Corrupt with file and line at the first bad one."""
+    path = Paths(root).broadcast(check_id(run_id, "run_id"))
+    return sum(1 for _ in read_all(path, BROADCAST_TYPES)) if log_exists(path) else 0
+
+
+def runs(root: Path) -> list[dict[str, Any]]:
+    """Every run, oldest first: ``{run_id, created_at, window_id, tmux_socket, agents, ended_at}``."""
+    paths = Paths(root)
+    if not paths.runs.is_dir():
+        return []
+    found = []
+    for directory in sorted(paths.runs.iterdir()):
+        if not (directory / "run.json").is_file() or paths.collected(directory).exists():
+            continue
+        try:
+            file = run_file(paths, directory.name)
+        except OrchestratorError:
+            continue
+        keys = ("run_id", "created_at", "window_id", "tmux_socket", "ended_at")
+        found.append({**{key: file.get(key) for key in keys}, "agents": sorted(file["agents"])})
+    return sorted(found, key=lambda run: str(run["created_at"]))
+
+
+def _ids(paths: Paths) -> list[str]:
+    if not paths.agents.is_dir():
+        return []
+    return sorted(
+        entry.name
+        for entry in paths.agents.iterdir()
+        if entry.is_dir() and log_exists(entry / "outbox.jsonl") and not paths.collected(entry).exists()
+    )
+
+
+def _page(path: Path, types: frozenset[str], since_seq: int, max_events: int) -> dict[str, Any]:
+    found = page(path, types, since_seq, (max_events + 1, PAGE_BYTES))
+    more = len(found) > max_events or (bool(found) and bool(page(path, types, found[-1]["seq"], (1, 1))))
+    found = found[:max_events]
+    last = found[-1]["seq"] if found else since_seq
+    return {"events": [shown(record) for record in found], "last_seq": last, "more": more}

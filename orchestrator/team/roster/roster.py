@@ -1,0 +1,420 @@
+"""The team in memory: every agent with its logs and its folded state, every run with its broadcast.
+
+The one place where drafts become records: `write` appends them, folds them, adds what follows from them
+(`supervise.settle`), and publishes to the run's broadcast once they are durable. Touches the store; knows no tmux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, rfc3339
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.config.keys import Config
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
+from orchestrator.journal.project_files import (
+    Paths,
+    check_id,
+    ensure_agents_dir,
+    ensure_home,
+    make_dir,
+    of_the_machine,
+)
+from orchestrator.journal.project_lock import Claim, claim, taken
+from orchestrator.journal.segments import log_exists
+from orchestrator.journal.syncer import Syncer
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.checkpoints import Checkpoints
+from orchestrator.team.roster.loading import Loading, close, remove_unborn, unpublished
+from orchestrator.trust import lock_word
+
+log = structlog.get_logger()
+
+PUT_BACK = "put it back, or give the files up: orchestrator daemon restart"
+PUBLISH_AFTER_S = 0.005
+"""What ends within these few milliseconds in a team shares one write and one sync of the broadcast."""
+
+
+@dataclass(eq=False)
+class Roster:
+    """All agents and runs of one project.
+
+    ``corrupt`` holds, per agent or run id, why its files cannot be trusted: damaged, or (foreign_data) not written on
+    this machine. Nothing is done for those; the rest of the team works on.
+    ``listeners`` are called with an agent whose records have become visible. ``place`` is the word (`lock_word`) for
+    where this daemon is met; ``on_refused`` is called when another daemon has the project's files.
+    """
+
+    root: Path
+    paths: Paths
+    clock: Clock
+    syncer: Syncer
+    config: Callable[[], Config]
+    place: str = ""
+    on_refused: Callable[[], None] = lambda: None
+    # What the project's configuration file says that does not count, because nobody has allowed its content.
+    withheld: Callable[[], Mapping[str, Any]] = dict
+    agents: dict[str, Entry] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
+    by_req: dict[str, str] = field(default_factory=dict)
+    listeners: list[Callable[[Entry], None]] = field(default_factory=list)
+    checkpoints: Checkpoints = field(init=False)
+    loading: Loading = field(init=False)
+    _lock: Claim | None = None
+
+    def __post_init__(self) -> None:
+        self.checkpoints = Checkpoints(self.paths, self.clock, lambda: self.config().durability)
+        self.loading = Loading(self.paths, self.syncer, self.config, self.checkpoints)
+
+    @property
+    def notes(self) -> list[str]:
+        """What loading repaired, for the log and for status."""
+        return self.loading.notes
+
+    # -- reading what is on disk --------------------------------------------------------------------------------
+
+    def load(self, *, clean: bool) -> None:
+        """Fold every log of the project; a corrupt agent is set aside with file and line.
+
+        Conflict ``daemon_running`` when another daemon writes these files; Environment when the disk is full or
+        read-only or the like: that will pass, and no agent is to blame.
+        """
+        if not (self.paths.agents.is_dir() or self.paths.runs.is_dir()):
+            return  # nothing of ours yet: a lock file would be the first thing we litter
+        self._lock = claim(self.paths, self.place)
+        self.checkpoints.open()
+        for run_id, found in self.loading.runs(clean=clean).items():
+            if isinstance(found, Run):
+                self.runs[run_id] = found
+                self.checkpoints.went_on(found, min(found.since, 1))
+            elif of_the_machine(found):
+                raise found
+            else:
+                self.corrupt[run_id] = found
+        if not self.paths.agents.is_dir():
+            return
+        for directory in sorted(self.paths.agents.iterdir()):
+            if not directory.is_dir() or directory.is_symlink() or self.paths.is_collected(directory):
+                continue
+            if log_exists(directory / "outbox.jsonl"):
+                self._load_agent(directory.name, clean=clean)
+            elif self.paths.provenance.identity is not None:
+                remove_unborn(self.paths, directory.name)
+        self.checkpoints.only({*self.agents, *self.corrupt}, {*self.runs, *self.corrupt})
+        self.publish_missing()
+        for entry in self.agents.values():
+            try:
+                self.write(entry, [])
+            except OrchestratorError as error:
+                # The disk is full: what follows from the records is settled with the agent's next write.
+                log.warning("agent not settled", agent=entry.agent_id, **error.as_dict())
+
+    def _load_agent(self, agent_id: str, *, clean: bool) -> None:
+        try:
+            entry = self.loading.agent(agent_id, self.runs, clean=clean)
+        except OrchestratorError as error:
+            if of_the_machine(error):
+                raise
+            log.warning("agent set aside", agent=agent_id, **error.as_dict())
+            self.corrupt[agent_id] = error
+            return
+        if entry.state.life == "new":
+            # Its directory was made, its intent never became durable: the call was never answered.
+            close(entry)
+            self.checkpoints.forget(agent_id)
+            remove_unborn(self.paths, agent_id)
+            return
+        self.adopt(entry)
+
+    def publish_missing(self) -> None:
+        """Tell the broadcasts what a crash kept from them, in order of (`at`, agent, `ref`) (design §4).
+
+        Where the clock went back, an agent's records keep their order: a later one counts as no earlier.
+        """
+        missing: list[tuple[str, str, int, dict[str, Any], Run]] = []
+        for entry in self.agents.values():
+            run, at = self.runs.get(entry.run_id), ""
+            if run is None:
+                continue
+            for record in unpublished(entry, run):
+                at = max(at, record["at"])
+                missing.append((at, entry.agent_id, record["seq"], record, run))
+        for _, agent_id, _, record, run in sorted(missing, key=lambda item: item[:3]):
+            run.tell(agent_id, record)
+        for run in self.runs.values():
+            self._publish(run)
+
+    # -- what gc and doctor --fix do to an agent ----------------------------------------------------------------
+
+    def forget_collected(self, agent_id: str) -> None:
+        """Drop an agent from memory and close its logs: its files are about to go, or to be written anew."""
+        entry = self.agents.pop(agent_id, None)
+        self.corrupt.pop(agent_id, None)
+        self.by_req = {req: owner for req, owner in self.by_req.items() if owner != agent_id}
+        self.checkpoints.forget(agent_id)
+        if entry is None:
+            return
+        close(entry)
+        entry.state = state.Agent(agent_id)  # whoever still holds the entry finds nothing to do
+        entry.unpublished.clear()
+        entry.changed.notify()
+
+    def set_aside(self, agent_id: str, error: OrchestratorError) -> None:
+        """Trust the agent's files no more, as if its log had been found damaged at the start."""
+        self.forget_collected(agent_id)
+        self.corrupt[agent_id] = error
+
+    def take_up(self, agent_id: str) -> Entry | None:
+        """Load the agent from its files, as at a start; None, and why in ``corrupt``, when they cannot be trusted."""
+        self.corrupt.pop(agent_id, None)
+        self._load_agent(agent_id, clean=False)
+        return self.agents.get(agent_id)
+
+    # -- the agents ---------------------------------------------------------------------------------------------
+
+    def entry(self, agent_id: str) -> Entry:
+        """The agent of that id; BadRequest ``unknown_agent``, or why its files cannot be trusted."""
+        check_id(agent_id, "agent_id")
+        if agent_id in self.corrupt:
+            raise self.corrupt[agent_id]
+        found = self.agents.get(agent_id)
+        if found is None and self.paths.is_collected(self.paths.agent_dir(agent_id)):
+            raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
+        if found is None:
+            raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+        return found
+
+    def adopt(self, entry: Entry) -> None:
+        """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""
+        self.agents[entry.agent_id] = entry
+        entry.artifacts = str(self.paths.artifacts(entry.agent_id))
+        req = entry.state.spec.get("req")
+        if req:
+            self.by_req[req] = entry.agent_id
+        entry.inbox.signal = _Hook(lambda: self._seen(entry))
+        entry.outbox.signal = _Hook(lambda: self._seen(entry))
+
+    def is_foreign(self, name: str) -> bool:
+        """Whether the agent or run of that id is set aside because it was not written on this machine."""
+        error = self.corrupt.get(name)
+        return error is not None and error.code == "foreign_data"
+
+    def new_id(self, name: str) -> str:
+        """The slug of the name, or with -2, -3 … when taken; ids are never reused."""
+        base = decisions.slug(name)
+        candidate, n = base, 1
+        while candidate in self.agents or candidate in self.corrupt or self.paths.agent_dir(candidate).exists():
+            n += 1
+            candidate = f"{base[: 62 - len(str(n))]}-{n}"
+        return candidate
+
+    async def create(self, agent_id: str, starting: Draft, prepare: Callable[[Entry], None] | None = None) -> Entry:
+        """Make the agent's directory and write its intent; returns once that is durable.
+
+        ``prepare`` writes what the intent relies on: a crash behind the intent must find it.
+        """
+        self.begin_writing()
+        entry: Entry | None = None
+        try:
+            for made in (
+                self.paths.agent_dir(agent_id), self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)
+            ):  # fmt: skip
+                await asyncio.to_thread(make_dir, made)
+            entry = self.loading.born(agent_id)
+            self.adopt(entry)
+            if prepare is not None:
+                await asyncio.to_thread(prepare, entry)
+            await self.commit(entry, [starting])
+        except OrchestratorError:
+            self._forget(agent_id, entry)
+            raise
+        if "req" in starting.fields:
+            self.by_req[starting.fields["req"]] = agent_id
+        return entry
+
+    def missing(self) -> list[str]:
+        """The logs that are still written and do not lie any more where they were: removed, or moved away."""
+        journals = [run.journal for run in self.runs.values() if run.live]
+        journals += [log for entry in self.agents.values() if entry.live for log in entry.logs.values()]
+        return [str(journal.path) for journal in journals if not journal.in_place()]
+
+    def begin_writing(self) -> None:
+        """Make `.agents/` and claim it; called before the first thing of a run or an agent is written.
+
+        Environment ``io_failed`` when the files of a run have gone: what is new would not be found with them.
+        """
+        for run in self.runs.values():
+            if run.live and not run.journal.in_place():
+                raise Environment("io_failed", f"{run.journal.path} has gone while the daemon wrote it", PUT_BACK)
+        ensure_home(self.paths)
+        self._claim()  # before the identity: another daemon's must not be written over
+        ensure_agents_dir(self.paths)
+        self.checkpoints.open()
+
+    def keep_claim(self) -> None:
+        """Make sure, now and then, that the files are still this daemon's; Conflict ``daemon_running`` otherwise."""
+        if self.paths.agents.is_dir() or self.paths.runs.is_dir():  # a squad makes them too
+            self._claim()
+        elif self._lock is None and lock_word.held(self.paths.home / "lock"):
+            raise taken(self.paths)
+
+    @property
+    def token(self) -> str:
+        """What stands in `.agents/lock` since this daemon has claimed it; empty where nothing does."""
+        return self._lock.token if self._lock is not None else ""
+
+    def _claim(self) -> None:
+        if self._lock is not None and not self._lock.in_place():
+            self._lock.release()  # it was removed or replaced with the rest: another daemon would not see it
+            self._lock = None
+        if self._lock is None:
+            try:
+                self._lock = claim(self.paths, self.place)
+            except Conflict:
+                self.on_refused()
+                raise
+
+    def _forget(self, agent_id: str, entry: Entry | None) -> None:
+        """Undo an agent whose intent was not stored: nothing of it may be seen."""
+        if entry is not None:
+            self.agents.pop(agent_id, None)
+            self.by_req.pop(str(entry.state.spec.get("req")), None)
+            close(entry)
+            self.checkpoints.forget(agent_id)
+        if entry is None or not any(journal.last_seq for journal in entry.logs.values()):
+            remove_unborn(self.paths, agent_id, torn=True)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        """Append the drafts and all that follows from them, fold them, and return the drafts' records.
+
+        Synchronous, so nothing comes between a decision and its records. A failed append raises Environment and
+        leaves the state as the records before it say; the next write settles what is missing.
+        """
+        written = self._append(entry, drafts)
+        while supervision.unsettled(entry.state):
+            more = supervision.settle(entry.state, rfc3339(self.clock.now()))
+            if not more:
+                break
+            self._append(entry, more)
+        if entry.unpublished and entry.unpublished[0]["seq"] <= entry.outbox.visible_seq:
+            self._seen(entry)  # visible at once: durability = "os"
+        entry.changed.notify()
+        return written
+
+    def _append(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        written: list[dict[str, Any]] = []
+        for draft in drafts:
+            sync = draft.type not in UNSYNCED
+            journal = entry.logs[draft.log]
+            # The line is on disk before it is folded; the fold cannot fail, for the decision came from this state.
+            failpoints.passed(f"{draft.log}:{draft.type}:before")
+            (record,) = journal.append([draft.fields], sync=sync)
+            failpoints.passed(f"{draft.log}:{draft.type}:after")
+            state.apply(entry.state, draft.log, record)
+            if sync:
+                entry.due[draft.log] = record["seq"]
+            if draft.log == "outbox" and draft.type in BROADCAST_TYPES:
+                entry.unpublished.append(record)
+            written.append(record)
+        self.checkpoints.went_on(entry, len(written))
+        return written
+
+    async def commit(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+        """`write`, then wait until everything decided about this agent so far is durable."""
+        written = self.write(entry, drafts)
+        await self.durable(entry)
+        return written
+
+    async def durable(self, entry: Entry) -> None:
+        """Wait for the syncs of what was written; nothing is answered before (design §4)."""
+        due = entry.due
+        await entry.inbox.synced(due["inbox"])
+        await entry.outbox.synced(due["outbox"])
+
+    def _seen(self, entry: Entry) -> None:
+        """Records of the agent became visible: tell the broadcast, then whoever waits."""
+        visible = entry.outbox.visible_seq
+        run = self.runs.get(entry.run_id)
+        while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
+            record = entry.unpublished.popleft()
+            if run is not None:
+                if not run.told:
+                    self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
+                run.tell(entry.agent_id, record)
+        entry.changed.notify()
+        for listener in self.listeners:
+            listener(entry)
+
+    def _publish(self, run: Run) -> None:
+        try:
+            self.checkpoints.went_on(run, run.flush())
+        except OrchestratorError as error:
+            # The disk is full: the records are safe in the outboxes, and told again until there is room.
+            if not run.delayed:  # said once: the log may lie on the same disk
+                log.warning("broadcast delayed", run=run.run_id, **error.as_dict())
+            run.delayed = True
+            self.clock.timer(1.0, lambda: self._publish(run))
+        else:
+            run.delayed = False
+
+    def untold(self, run: Run) -> bool:
+        """Whether records of the run's agents are still on their way into what its broadcast shows."""
+        agents = (entry for entry in self.agents.values() if entry.run_id == run.run_id)
+        written = run.journal.visible_seq < run.journal.last_seq
+        return written or bool(run.told) or any(entry.unpublished for entry in agents)
+
+    def close(self) -> None:
+        """Close every log; await `flush` before for a clean end."""
+        for entry in self.agents.values():
+            for journal in entry.logs.values():
+                journal.close()
+        for run in self.runs.values():
+            run.journal.close()
+        self.checkpoints.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def flush(self) -> None:
+        """Make everything written so far durable, and save the checkpoints of a clean end."""
+        for run in self.runs.values():
+            self._publish(run)
+        journals = [journal for entry in self.agents.values() for journal in entry.logs.values()]
+        journals += [run.journal for run in self.runs.values()]
+        await asyncio.gather(*(journal.synced(journal.last_seq) for journal in journals))
+        await self.checkpoints.finish()
+
+
+class _Hook(Signal):
+    """The journal's signal, with one listener that runs before the waiters wake."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__()
+        self._first = first
+
+    def notify(self) -> None:
+        self._first()
+        super().notify()
+
+
+def payload_bytes(payload: Any, limit: int) -> int:
+    """The size of a payload as JSON; BadRequest ``payload_too_large`` over the limit."""
+    try:
+        size = len(orjson.dumps(payload))
+    except (TypeError, orjson.JSONEncodeError) as error:
+        raise BadRequest("bad_argument", f"the payload is not JSON: {error}") from None
+    if size > limit:
+        raise BadRequest("payload_too_large", f"the payload has {size} bytes, {limit} are allowed")
+    return size

@@ -1,0 +1,324 @@
+"""The master's tools: make agents, give them work, see what happens, end them.
+
+Parse, one service call, answer: the rules are in `team`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.config.keys import Config
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Call, Client, Tool
+from orchestrator.team.life import agent_commands, creation
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.models import (
+    BroadcastArguments,
+    CancelAnswer,
+    CancelArguments,
+    CreateAnswer,
+    CreateArguments,
+    CreateManyAnswer,
+    CreateManyArguments,
+    DeleteAnswer,
+    DeleteArguments,
+    EnqueueAnswer,
+    EnqueueArguments,
+    EventsArguments,
+    GetAnswer,
+    GetArguments,
+    ListAnswer,
+    ListArguments,
+    NewAgent,
+    PageAnswer,
+    RestartAnswer,
+    RestartArguments,
+)
+from orchestrator.team.roster import delivery, offline_view
+from orchestrator.team.wake.masters import Leader, Masters
+
+
+def spec_of(given: NewAgent) -> creation.Spec:
+    """The arguments as the service takes them."""
+    return creation.Spec(
+        given.name,
+        given.role,
+        given.cwd,
+        dict(given.env or {}),
+        given.engine,
+        given.model,
+        given.approval,
+        tuple(given.command or ()),
+        given.policies.model_dump(exclude_none=True) if given.policies else {},
+        given.worktree,
+    )
+
+
+def poll_cap_s(config: Config, client: Client) -> float:
+    """How long a call may wait for news: as long as its client allows, where that is known.
+
+    ``poll_cap_ms`` holds where it is not known, and for every client once somebody has set it.
+    """
+    cap_s, known_s = config.poll_cap_ms / 1000, answer_by_s(client)
+    if known_s is None:
+        return cap_s
+    return min(cap_s, known_s) if "poll_cap_ms" in config.model_fields_set else known_s
+
+
+def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
+    """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
+
+    async def leads(call: Call, run_id: str | None) -> None:
+        await masters.used(Leader(call.client.name, call.client.origin), supervisor.roster.runs.get(run_id or ""))
+
+    async def leads_agent(call: Call, agent_id: str) -> None:
+        # Behind what a call changes, never before: calls sent in a row are carried out in that order.
+        entry = supervisor.roster.agents.get(agent_id)
+        await leads(call, entry.run_id if entry is not None else None)
+
+    def poll(call: Call, wait_ms: int) -> float:
+        return max(0.0, min(wait_ms / 1000, poll_cap_s(supervisor.roster.config(), call.client)) - call.age_s)
+
+    def polled(answer: dict[str, Any], wait_ms: int) -> dict[str, Any]:
+        return {**answer, "cursor": delivery.fresh_cursor()} if wait_ms else answer
+
+    def ready_wait(call: Call, wait_ms: int | None) -> float:
+        wanted = supervisor.roster.config().ready_wait_ms if wait_ms is None else wait_ms
+        return max(0.0, wanted / 1000 - call.age_s)
+
+    async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
+        (answer,), withheld = await creation.create(
+            supervisor,
+            call.client.origin,
+            [spec_of(given)],
+            req=call.req,
+            client_name=call.client.name,
+            wait_s=ready_wait(call, given.ready_wait_ms),
+            tell=call.tell,
+        )
+        if isinstance(answer, Exception):
+            raise answer
+        return answer | untrusted_note(withheld)
+
+    async def create_many(call: Call, given: CreateManyArguments) -> dict[str, Any]:
+        answers, withheld = await creation.create(
+            supervisor,
+            call.client.origin,
+            [spec_of(one) for one in given.agents],
+            req=call.req,
+            client_name=call.client.name,
+            wait_s=ready_wait(call, given.ready_wait_ms),
+            tell=call.tell,
+            many=True,
+            only_missing=given.only_missing,
+        )
+        rows = [
+            {"name": one.name, "error": answer.as_dict()} if isinstance(answer, Exception) else answer
+            for one, answer in zip(given.agents, answers, strict=True)
+        ]
+        ready = sum(1 for row in rows if row.get("ready"))
+        return {"agents": rows, "ready": ready, **untrusted_note(withheld)}
+
+    async def get(call: Call, given: GetArguments) -> dict[str, Any]:
+        wait_s = poll(call, given.wait_ms)
+        await leads_agent(call, given.agent_id)
+        meta = await agent_commands.get(supervisor.roster, given.agent_id, wait_s=wait_s, since_seq=given.since_seq)
+        return polled({"meta": meta}, given.wait_ms)
+
+    async def list_(call: Call, given: ListArguments) -> dict[str, Any]:
+        rows = await agent_commands.listed(supervisor, call.client.origin, given.scope, given.run_id)
+        if given.scope == "current_window" and rows:
+            await leads(call, rows[0]["run_id"])
+        return {"agents": rows}
+
+    async def delete(call: Call, given: DeleteArguments) -> dict[str, Any]:
+        if given.force and given.confirm != given.agent_id:
+            raise BadRequest("confirm_needed", f"force ends {given.agent_id} at once; its work is lost")
+        answer = await agent_commands.delete(
+            supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell
+        )
+        await leads_agent(call, given.agent_id)
+        return answer
+
+    async def restart(call: Call, given: RestartArguments) -> dict[str, Any]:
+        answer = await agent_commands.restart(
+            supervisor,
+            call.client.origin,
+            given.agent_id,
+            fresh=given.fresh,
+            req=call.req,
+            wait_s=ready_wait(call, given.ready_wait_ms),
+            tell=call.tell,
+        )
+        await leads_agent(call, given.agent_id)
+        # What an agent may do stands in its spec; whether its folder is trusted is asked anew for each launch.
+        trust = {PROJECT_FILE: ["trust"]} if "trust" in supervisor.roster.withheld() else {}
+        return answer | untrusted_note(trust)
+
+    async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
+        answer = await delivery.enqueue(
+            supervisor.roster,
+            given.agent_id,
+            task_id=given.task.task_id,
+            payload=given.task.payload,
+            req=call.req,
+            timeout_s=given.task.timeout_s,
+        )
+        await leads_agent(call, given.agent_id)
+        return answer
+
+    async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
+        answer = await delivery.cancel(supervisor.roster, given.agent_id, task_id=given.task_id, req=call.req)
+        await leads_agent(call, given.agent_id)
+        return answer
+
+    async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
+        if supervisor.roster.is_foreign(given.agent_id):
+            page = await asyncio.to_thread(
+                offline_view.events, supervisor.roster.root, given.agent_id, given.since_seq, given.max_events
+            )
+            return polled(page, given.wait_ms)
+        await leads_agent(call, given.agent_id)
+        page = await delivery.events_read(
+            supervisor.roster,
+            given.agent_id,
+            since_seq=given.since_seq,
+            max_events=given.max_events,
+            wait_s=poll(call, given.wait_ms),
+        )
+        run = supervisor.roster.runs.get(supervisor.roster.entry(given.agent_id).run_id)
+        if run is not None and call.client.origin.leads:
+            run.read_of[given.agent_id] = max(run.read_of.get(given.agent_id, 0), page["last_seq"])
+        return polled(page, given.wait_ms)
+
+    async def broadcast(call: Call, given: BroadcastArguments) -> dict[str, Any]:
+        if given.run_id is not None and supervisor.roster.is_foreign(given.run_id):
+            page = await asyncio.to_thread(
+                offline_view.broadcast, supervisor.roster.root, given.run_id, given.since_seq, given.max_events
+            )
+            return polled(page, given.wait_ms)
+        run = await agent_commands.run_of(supervisor, call.client.origin, given.run_id)
+        await leads(call, run.run_id)
+        page = await delivery.broadcast_read(
+            supervisor.roster,
+            run,
+            since_seq=given.since_seq,
+            max_events=given.max_events,
+            wait_s=poll(call, given.wait_ms),
+        )
+        if call.client.origin.leads:
+            run.read = max(run.read, page["last_seq"])
+        return polled(page, given.wait_ms)
+
+    tools = (
+        Tool(
+            "agent_create",
+            "Create an agent",
+            "Split a pane in your own tmux window, start a sub-agent in it and wait until it is ready for tasks. "
+            "Several agents start faster together: agents_create. With ready=false the agent is still starting: "
+            "enqueue anyway, or wait with agent_get(wait_ms).",
+            CreateArguments,
+            CreateAnswer,
+            create,
+            open_world=True,
+        ),
+        Tool(
+            "agents_create",
+            "Create several agents",
+            "Create a team: first all panes, then all programs start in parallel. One bad entry fails alone; its row "
+            "has error.",
+            CreateManyArguments,
+            CreateManyAnswer,
+            create_many,
+            open_world=True,
+        ),
+        Tool(
+            "agent_get",
+            "Look at one agent",
+            "One agent's status with its reason, queue, running task, counts, file paths and worktree. With wait_ms: "
+            "returns when it is ready (or passes since_seq), or after that time; pass the returned cursor next time.",
+            GetArguments,
+            GetAnswer,
+            get,
+            read_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            "agent_list",
+            "List agents",
+            "The agents of your window (or of a run, or all): status, queue depth, running task, last event.",
+            ListArguments,
+            ListAnswer,
+            list_,
+            read_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            "agent_restart",
+            "Launch an agent anew",
+            "End the agent's program, if it runs, and start it again, also after it has failed; its queue stays, the "
+            "task it held is handed out again (attempt + 1) or ends in error, as its policy says.",
+            RestartArguments,
+            RestartAnswer,
+            restart,
+            destructive=True,
+            open_world=True,
+        ),
+        Tool(
+            "agent_delete",
+            "End an agent",
+            "Ask the agent to stop, end its program, close its pane; its unfinished tasks end as canceled, its files "
+            "and its worktree stay. force (with confirm = the agent_id) skips the asking.",
+            DeleteArguments,
+            DeleteAnswer,
+            delete,
+            destructive=True,
+            idempotent=True,
+        ),
+        Tool(
+            "task_enqueue",
+            "Give an agent a task",
+            "Queue a task; the agent works on one at a time, first in, first out. Returns its position. Every task "
+            "ends in exactly one result, error or canceled: follow with broadcast_read or events_read (wait_ms).",
+            EnqueueArguments,
+            EnqueueAnswer,
+            enqueue,
+            open_world=True,
+        ),
+        Tool(
+            "task_cancel",
+            "Cancel a task",
+            "Ask for a soft cancel: a queued task ends at once, a running one when its agent reaches a safe point. "
+            "Nothing is killed.",
+            CancelArguments,
+            CancelAnswer,
+            cancel,
+            idempotent=True,
+        ),
+        Tool(
+            "events_read",
+            "Read an agent's events",
+            "What happened with one agent behind since_seq: ready, delivered, ack, progress, result, error, canceled "
+            "and more. Pass the returned last_seq and cursor next time; wait_ms waits for news.",
+            EventsArguments,
+            PageAnswer,
+            events,
+            read_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            "broadcast_read",
+            "Read the team's digest",
+            "What ended and what changed in the whole team behind since_seq: the cheapest way to follow it. Pass the "
+            "returned last_seq and cursor next time; wait_ms waits for news.",
+            BroadcastArguments,
+            PageAnswer,
+            broadcast,
+            read_only=True,
+            idempotent=True,
+        ),
+    )
+    return {tool.name: tool for tool in tools}

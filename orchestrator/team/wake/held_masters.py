@@ -1,0 +1,203 @@
+"""A master that has ended its turn: its turn-end hook is held until its team has news, instead of a model turn.
+
+Only for the CLI that leads a live run: everybody else's hooks are answered at once. What the master has been told is
+kept in memory and per run; after a restart it may be told twice, never not at all, and a new master is told all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from orchestrator.base.clock import call_off, wait_until
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.core.records import TERMINAL
+from orchestrator.core.screens import Screen
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.masters import Leader, master_of
+from orchestrator.team.wake.parking import Channel, Heard
+
+log = structlog.get_logger()
+
+NEWS = TERMINAL | {"failed", "blocked", "stalled", "exited"}
+"""What a master is woken for; the rest it reads when it looks."""
+LOOK_EVERY_S = 2.0
+HOLD_S = 12 * 3600.0
+
+
+@dataclass(eq=False)
+class _Held:
+    run: Run
+    channel: Channel
+    row: Engine | None
+    task: asyncio.Task[None] | None = None
+
+
+class Leading:
+    """The held masters of a roster. ``leaders`` lists the connections of masters right now."""
+
+    def __init__(self, roster: Roster, windows: Windows, leaders: Callable[[], Iterable[Leader]]) -> None:
+        self._roster = roster
+        self._windows = windows
+        self._leaders = leaders
+        self._held: dict[str, _Held] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Answer nobody any more: the hooks come back to the next daemon."""
+        self._closed = True
+        await call_off(self._tasks)
+
+    async def heard(self, origin: ConnectionOrigin, channel: Channel, heard: Heard) -> None:
+        """Take one event of a CLI that is no agent's; answered at once unless it leads a live run that is at work."""
+        if self._closed:
+            return
+        kind = next((row.hook_events[heard.event] for row in ENGINES.values() if heard.event in row.hook_events), "")
+        if kind not in ("turn_end", "prompt", "interrupt") or not any(run.live for run in self._roster.runs.values()):
+            channel.none()
+            return
+        leader = self._leader(origin)
+        run = await self._run_of(leader) if leader is not None else None
+        if leader is None or run is None:
+            channel.none()
+        elif kind != "turn_end":
+            self._let_go(run)
+            channel.none()
+        else:
+            self._turn_ended(run, leader, channel)
+
+    def gone(self, channel: Channel) -> None:
+        """The connection ended."""
+        channel.answered = True
+        if self._closed:
+            return
+        for held in list(self._held.values()):
+            if held.channel is channel:
+                self._let_go(held.run)
+
+    # -- who leads ----------------------------------------------------------------------------------------------
+
+    def _leader(self, origin: ConnectionOrigin) -> Leader | None:
+        """The master whose CLI has started this hook; at most a shell stands between it and one of the two."""
+        return next((one for one in self._leaders() if _same_cli(origin.pids, one.origin.pids)), None)
+
+    async def _run_of(self, leader: Leader) -> Run | None:
+        try:
+            place = await self._windows.place_of(leader.origin, make=False)
+            run = await self._windows.run_at(place) if place is not None else None
+            if place is not None and run is not None:
+                await self._windows.led_from(run, place, master_of(leader.origin, leader.name))
+            return run
+        except OrchestratorError as error:
+            log.warning("a master's hook was answered at once: its run was not found", **error.as_dict())
+            return None
+
+    # -- the end of a turn --------------------------------------------------------------------------------------
+
+    def _turn_ended(self, run: Run, leader: Leader, channel: Channel) -> None:
+        self._let_go(run)
+        news = self._news(run)
+        if news is not None:
+            self._wake(run, channel, news)
+        elif not self._expects(run):
+            log.info("a master's turn has ended: no news to wait for", run=run.run_id)
+            channel.none()
+        else:
+            log.info("a master's turn has ended: held until its team has news", run=run.run_id)
+            row = next((row for row in ENGINES.values() if leader.name in row.clients), None)
+            held = self._held[run.run_id] = _Held(run, channel, row)
+            held.task = asyncio.get_running_loop().create_task(self._hold(held))
+            self._tasks.add(held.task)
+            held.task.add_done_callback(self._tasks.discard)
+
+    def _expects(self, run: Run) -> bool:
+        """Whether news may come: an agent is at work, or what it ended is not in the broadcast yet."""
+        entries = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id]
+        at_work = any(entry.live and entry.state.unfinished for entry in entries)
+        return run.live and (at_work or self._roster.untold(run))
+
+    def _news(self, run: Run) -> dict[str, Any] | None:
+        """The first record behind what the master knows that is worth a turn."""
+        seq = max(run.read, run.woken)
+        while True:
+            records, more = run.journal.since(seq, 200, 1 << 20)
+            for record in records:
+                known = record["ref"] <= run.read_of.get(record["agent_id"], 0)
+                if record["type"] in NEWS and not known:
+                    return record
+            if not more or not records:
+                return None
+            seq = records[-1]["seq"]
+
+    async def _hold(self, held: _Held) -> None:
+        run, clock = held.run, self._roster.clock
+        until = clock.monotonic() + HOLD_S
+
+        def look() -> bool | None:
+            return True if self._news(run) is not None or not self._expects(run) else None
+
+        while True:
+            pause = LOOK_EVERY_S if held.row is not None and held.row.human_queued else HOLD_S
+            await wait_until(look, run.journal.signal, min(until, clock.monotonic() + pause), clock)
+            news = self._news(run)
+            if news is not None:
+                self._held.pop(run.run_id, None)
+                self._wake(run, held.channel, news)
+                return
+            if clock.monotonic() >= until or not self._expects(run) or await self._human(held):
+                self._held.pop(run.run_id, None)
+                log.info("a master is held no longer", run=run.run_id)
+                held.channel.release()
+                return
+
+    async def _human(self, held: _Held) -> bool:
+        """Whether a human's message waits in the queue of the master's CLI, or its turn is over already (Esc)."""
+        row = held.row
+        if row is None:
+            return False
+        screen = await self._windows.look_at_master(held.run)
+        return screen is not None and wants_out(row, screen)
+
+    def _wake(self, run: Run, channel: Channel, news: dict[str, Any]) -> None:
+        run.woken = run.journal.visible_seq  # once for it: a model that will not read must not spin
+        log.info("a master is woken", run=run.run_id, seq=news["seq"])
+        channel.wake(news_message(run.run_id, run.read, news))
+
+    def _let_go(self, run: Run) -> None:
+        held = self._held.pop(run.run_id, None)
+        if held is not None:
+            if held.task is not None:
+                held.task.cancel()
+            held.channel.release()
+
+
+def _same_cli(hook: Sequence[int], relay: Sequence[int]) -> bool:
+    """Whether both have the same parent, a shell of one of them not counted; the same shell above is not enough."""
+    return bool(relay and hook) and (relay[0] in hook[:2] or hook[0] in relay[:2])
+
+
+def wants_out(row: Engine, screen: Screen) -> bool:
+    """Whether a held CLI shows that a human waits for it."""
+    if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
+        return True
+    return bool(row.title_idle and re.search(row.title_idle, screen.title))
+
+
+def news_message(run_id: str, since: int, news: dict[str, Any]) -> str:
+    """What wakes a master: where to read, and one example; never what an agent wrote."""
+    what = f"{news['type']} of task {news['task_id']}" if news.get("task_id") else str(news["type"])
+    return (
+        f"Your team has news: agent {news['agent_id']}: {what}. "
+        f'Call broadcast_read with since_seq={since} and run_id="{run_id}", then go on.'
+    )

@@ -1,0 +1,208 @@
+"""Who leads a team run, and what becomes of the team when that CLI has ended.
+
+The CLI's process stands in run.json (pid and start time), so that its end is found by a later daemon too. Reads
+/proc; panes and files only through `windows`. Ends agents by the callback it is given, as agent_delete does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from orchestrator.base.clock import call_off, elapse
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.team.panes.run_windows import Place
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+LOOK_EVERY_S = 2.0
+GONE = "the master has gone"
+"""The reason in the stop records of a team that is ended with its master."""
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
+
+
+@dataclass(frozen=True)
+class Leader:
+    """A master's connection: the name of its CLI and where it comes from."""
+
+    name: str
+    origin: ConnectionOrigin
+
+
+def master_of(origin: ConnectionOrigin, client: str) -> dict[str, Any] | None:
+    """The CLI behind a master's connection, as run.json names it; None for any other connection or when it is gone.
+
+    The parent of the relay; where that is a shell which runs one command for the CLI, the shell's parent.
+    """
+    if not origin.leads or not origin.pids:
+        return None
+    pid = origin.pids[0]
+    if len(origin.pids) > 1 and _carries(pid, origin.pids[1]):
+        pid = origin.pids[1]
+    start = processes.start_time(pid)
+    return None if start is None else {"pid": pid, "start": start, "client": client}
+
+
+def _carries(pid: int, parent: int) -> bool:
+    """Whether the process is a shell that its parent has started for one command, in its own session."""
+    words = processes.command_of(pid).split(" ")
+    if os.path.basename(words[0]) not in SHELLS or not words[1:2] or words[1] != "-c":  # noqa: PTH119 - one word
+        return False
+    try:
+        return os.getsid(pid) == os.getsid(parent)
+    except OSError:
+        return False
+
+
+def judge(
+    policy: Literal["keep", "stop"], *, other: bool, gone_s: float, grace_s: float
+) -> Literal["follow", "keep", "wait", "stop"]:
+    """What it means that a run's master has been gone for ``gone_s``; ``other``: another CLI is there.
+
+    Pure. ``follow``: the other leads now. ``keep``: the team works on without one. ``wait``: one may still come.
+    """
+    if other:
+        return "follow"
+    if policy == "keep":
+        return "keep"
+    return "stop" if gone_s >= grace_s else "wait"
+
+
+@dataclass
+class _Gone:
+    """A master that is gone: which one, since when (monotonic), and the policy under which that was told."""
+
+    master: tuple[int, int]
+    since: float
+    policy: str = ""
+
+
+class Masters:
+    """The masters of a roster's runs. ``leaders`` lists their connections now; ``stop`` asks one agent to end."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        windows: Windows,
+        leaders: Callable[[], Iterable[Leader]],
+        stop: Callable[[Entry], Awaitable[None]],
+    ) -> None:
+        self._roster = roster
+        self._windows = windows
+        self._leaders = leaders
+        self._stop = stop
+        self._used: dict[str, set[str]] = {}  # connection -> the runs it is known to use
+        self._gone: dict[str, _Gone] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Look after the masters from now on, every `LOOK_EVERY_S`."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self._watch()))
+
+    async def close(self) -> None:
+        """Look no more."""
+        await call_off(self._tasks)
+
+    async def used(self, leader: Leader, run: Run | None) -> None:
+        """A connection uses a run: if it is a master's of the run's own window, that CLI leads the run from now on.
+
+        Asked of tmux once per connection and run; what cannot be found out or written changes nothing.
+        """
+        conn = leader.origin.conn
+        if run is None or not run.live or not leader.origin.leads or run.run_id in self._used.get(conn, ()):
+            return
+        self._used.setdefault(conn, set()).add(run.run_id)
+        try:
+            place = await self._place_in(run, leader.origin)
+            if place is not None:
+                await self._windows.led_from(run, place, master_of(leader.origin, leader.name))
+        except OrchestratorError as error:
+            self._used[conn].discard(run.run_id)
+            log.warning("a run's master was not noted", run=run.run_id, **error.as_dict())
+
+    async def _place_in(self, run: Run, origin: ConnectionOrigin) -> Place | None:
+        """The connection's pane if it is in the run's window."""
+        place = await self._windows.place_of(origin, make=False)
+        return place if place is not None and await self._windows.run_at(place) is run else None
+
+    # -- the end of a master ------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            await elapse(LOOK_EVERY_S, self._roster.clock)
+            try:
+                await self.look()
+            except OrchestratorError as error:
+                # tmux hangs, the disk is full: looked at again, nothing was decided that is not written.
+                log.warning("masters not looked after", **error.as_dict())
+            except Exception:
+                log.exception("bug while looking after masters")
+
+    async def look(self) -> None:
+        """Look once at the master of every live run, and do what its end asks for."""
+        connected = {leader.origin.conn for leader in self._leaders()}
+        self._used = {conn: runs for conn, runs in self._used.items() if conn in connected}
+        live = {run.run_id for run in self._roster.runs.values() if run.live and run.file.get("master")}
+        self._gone = {run_id: gone for run_id, gone in self._gone.items() if run_id in live}
+        for run_id in sorted(live):
+            await self._look_at(self._roster.runs[run_id])
+
+    async def _look_at(self, run: Run) -> None:
+        config, now = self._roster.config(), self._roster.clock.monotonic()
+        master = (int(run.file["master"]["pid"]), int(run.file["master"]["start"]))
+        if processes.alive(*master):
+            self._gone.pop(run.run_id, None)
+            return
+        gone = self._gone.get(run.run_id)
+        if gone is None or gone.master != master:
+            gone = self._gone[run.run_id] = _Gone(master, now)
+        if gone.policy == config.on_master_exit == "keep":
+            return  # told already; the next master is noted when it uses the run
+        follower = await self._follower(run)
+        if follower is not None:
+            await self._windows.led_from(run, *follower)
+        verdict = judge(
+            config.on_master_exit,
+            other=follower is not None,
+            gone_s=now - gone.since,
+            grace_s=config.master_grace_s,
+        )
+        if verdict == "follow":
+            return
+        if gone.policy != config.on_master_exit:
+            log.info("a run's master has gone", run=run.run_id, pid=master[0], on_master_exit=config.on_master_exit)
+            gone.policy = config.on_master_exit
+        if verdict == "stop":
+            await self._end_team(run)
+
+    async def _follower(self, run: Run) -> tuple[Place, dict[str, Any]] | None:
+        """Another living CLI in the run's window, the newest connection first."""
+        for leader in reversed(list(self._leaders())):
+            master = master_of(leader.origin, leader.name)
+            if master is None:
+                continue
+            try:
+                place = await self._place_in(run, leader.origin)
+            except OrchestratorError:
+                continue  # its pane cannot be known, or its tmux server is gone
+            if place is not None:
+                return place, master
+        return None
+
+    async def _end_team(self, run: Run) -> None:
+        agents = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id and entry.live]
+        for entry in agents:
+            if not entry.state.stop_asked:
+                log.info("an agent is ended: its master has gone", run=run.run_id, agent=entry.agent_id)
+                await self._stop(entry)

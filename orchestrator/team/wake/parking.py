@@ -1,0 +1,369 @@
+"""Parked agents: what the hooks of their CLIs tell, which of them are held, and when one is woken or let go.
+
+Carries out `core.parking`. A held hook is a connection somebody keeps open for us; this module knows it as a
+`Channel`, writes `parked` and `woken`, and never touches a pane. All methods are synchronous: a word of a hook is
+judged before the next one is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import structlog
+
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.core import blocked
+from orchestrator.core import turn_end as rules
+from orchestrator.core.prompts import wake_message
+from orchestrator.core.records import Draft
+from orchestrator.core.screens import Finding, Kind
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+HEED_S = 10.0
+"""A wake that no call follows within this time may have been swallowed."""
+LISTED_S = 20.0
+"""How long a CLI's first prompt is held back until it has our tools."""
+AFTER_LISTED_S = 1.0
+"""The CLI has our answer then, and needs a moment to take the tools in: on a busy machine 0.2 s were too few."""
+FOR_EVER_S = 10 * 365 * 86400.0
+"""A plugin holds up nothing: its park has no end."""
+
+STILL_HOLDS = (
+    "You are agent {agent_id} and still hold task {task_id}. As the user I ask you: finish it now and report its end "
+    "with one emit_event (result, error or canceled); then call wait_for_command."
+)
+
+
+@dataclass(eq=False)
+class Channel:
+    """One connection of a hook or a plugin. ``say`` sends one word, and does nothing once the connection ended.
+
+    ``keeps``: it lives as long as its CLI (a plugin); a hook's ends with its first answer. ``depth``: how many
+    processes stand between the hook and the agent's own, as far as that is known.
+    """
+
+    say: Callable[[dict[str, Any]], None]
+    keeps: bool = False
+    depth: int | None = None
+    answered: bool = False
+
+    def none(self) -> None:
+        self._answer({"answer": "none"})
+
+    def release(self) -> None:
+        self._answer({"answer": "release"})
+
+    def wake(self, reason: str) -> None:
+        self._answer({"answer": "wake", "reason": reason})
+
+    def _answer(self, word: dict[str, Any]) -> None:
+        if self.keeps or not self.answered:
+            self.answered = True
+            self.say(word)
+
+
+@dataclass
+class Heard:
+    """One event of a CLI: its own name for it, its session, and the small facts it told."""
+
+    event: str
+    session: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        value = self.data.get(name)
+        return value if isinstance(value, str) else ""
+
+
+@dataclass
+class _Life:
+    """What this daemon remembers of one epoch of an agent's CLI."""
+
+    epoch: int
+    unheeded: int = 0  # wakes in a row that no call followed
+    calls: int = -1  # the agent's calls when it was last woken
+    depth: int | None = None  # of its own hooks, the least that was seen
+    channel: Channel | None = None  # held
+    plugin: Channel | None = None  # connected, held or not
+    holding: asyncio.Task[None] | None = None
+
+
+class Parking:
+    """The parked agents of one roster.
+
+    ``rested`` is told of an agent whose turn is over, or not known to run, and that no hook of ours holds.
+    """
+
+    def __init__(self, roster: Roster, rested: Callable[[Entry], None] = lambda _entry: None) -> None:
+        self._roster = roster
+        self._rested = rested
+        self._clock = roster.clock
+        self._lives: dict[str, _Life] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Answer nobody any more: the hooks come back to the next daemon."""
+        self._closed = True
+        await call_off(self._tasks)
+
+    # -- what hooks tell ----------------------------------------------------------------------------------------
+
+    def heard(self, entry: Entry, channel: Channel, heard: Heard) -> None:
+        """Take one event of an agent's CLI; ``channel`` is answered now or later, exactly once for a hook."""
+        row = _row(entry)
+        if self._closed:
+            return  # the hook comes back to the next daemon
+        if row is None or entry.state.life not in ("starting", "ready"):
+            channel.release()
+            return
+        life = self._life(entry)
+        kind = row.hook_events.get(heard.event, "")
+        if self._stranger(life, channel):
+            channel.none()
+            return
+        entry.hook_epoch = entry.state.epoch
+        entry.last_word = self._clock.monotonic()
+        if heard.session:
+            entry.session = heard.session
+        if channel.keeps:
+            life.plugin = channel
+        if kind not in ("permission", "notice", "start"):
+            entry.finding = None  # the CLI goes on: nobody asks for anything any more
+        if kind == "turn_end":
+            self._turn_ended(entry, life, channel, row)
+        elif kind == "prompt":
+            self._prompted(entry, life, channel)
+        elif kind == "start" and row.holds_start:
+            self._first(entry, channel)
+        else:
+            self._told(entry, life, kind, heard)
+            channel.none()
+        entry.changed.notify()
+        self._rested(entry)
+
+    @staticmethod
+    def _stranger(life: _Life, channel: Channel) -> bool:
+        """Whether the hook is of another CLI, which the agent has started from its own, with its environment."""
+        if channel.depth is None:
+            return False
+        life.depth = channel.depth if life.depth is None else min(life.depth, channel.depth)
+        return channel.depth > life.depth + 1  # a shell more or less is no other CLI
+
+    def _told(self, entry: Entry, life: _Life, kind: str, heard: Heard) -> None:
+        if kind == "interrupt":
+            self._let_go(entry, life, "human", "a human has interrupted it")
+            entry.turn = "human"
+        elif kind == "permission":
+            tool = heard.text("tool_name")
+            entry.finding = Finding("permission", f"asks to use {tool}" if tool else "asks for a permission")
+        elif kind == "notice":
+            said = heard.text("message")
+            if heard.text("notification_type") == "idle_prompt" and entry.turn == "working":
+                entry.turn = "ended"
+            known = next((kind for kind in get_args(Kind) if kind == heard.text("kind")), None)
+            if known is not None:  # a plugin knows what it tells
+                entry.finding = Finding(known, said, heard.text("until") or None)
+            elif "permission" in f"{heard.text('notification_type')} {said}".lower():
+                entry.finding = Finding("permission", said or "asks for a permission")
+        elif kind == "end":
+            self._let_go(entry, life, "ended", "its session has ended")
+            entry.turn = "ended"
+
+    def _prompted(self, entry: Entry, life: _Life, channel: Channel) -> None:
+        self._let_go(entry, life, "working", "a message was typed")
+        entry.turn = "working"
+        self._first(entry, channel)
+
+    def _first(self, entry: Entry, channel: Channel) -> None:
+        if entry.state.life == "starting" and entry.listed_epoch < entry.state.epoch and not channel.keeps:
+            self._start(self._until_listed(entry, channel))
+        else:
+            channel.none()
+
+    async def _until_listed(self, entry: Entry, channel: Channel) -> None:
+        """Hold a first prompt back until the CLI has our tools: its first request must offer them to the model."""
+        clock, epoch = self._clock, entry.state.epoch
+
+        def listed() -> bool | None:
+            return True if entry.listed_epoch >= epoch or entry.state.life != "starting" else None
+
+        if await wait_until(listed, entry.changed, clock.monotonic() + LISTED_S, clock):
+            await wait_until(lambda: None, Signal(), clock.monotonic() + AFTER_LISTED_S, clock)
+        channel.none()
+
+    # -- the end of a turn --------------------------------------------------------------------------------------
+
+    def _turn_ended(self, entry: Entry, life: _Life, channel: Channel, row: Engine) -> None:
+        if life.channel is not None and life.channel is not channel:
+            life.channel.release()  # the newest hook wins
+        self._drop(life)
+        if entry.waiting is not None:
+            entry.waiting.superseded = True  # nobody listens to it any more
+        if entry.calls > life.calls:
+            life.unheeded = 0
+        cause = self._due(entry)
+        verdict = rules.turn_end(cause, entry.state, life.unheeded)
+        if verdict.word == "wake":
+            self._wake(entry, life, channel, verdict.cause)
+        elif verdict.word == "park":
+            self._park(entry, life, channel, row)
+        else:
+            entry.turn = "ended"
+            channel.release()
+            self._note(entry, rules.woken(entry.state, at=self._at(), reason="its turn ends"))
+            self._unheeded(entry, row, verdict.cause)
+
+    def _due(self, entry: Entry, known_cancel: str | None = None) -> rules.Cause:
+        return rules.due(
+            entry.state,
+            visible_inbox=entry.inbox.visible_seq,
+            told_stop=entry.told_stop,
+            known_cancel=known_cancel,
+        )
+
+    def _unheeded(self, entry: Entry, row: Engine, cause: rules.Cause) -> None:
+        """It was woken again and again and calls nothing: say so, where no other way to reach it is left."""
+        if cause in ("lease", "start", "cancel"):
+            reason = "ends its turns without reporting" if cause != "start" else "ends its turns without a call"
+            self._note(entry, blocked.block(entry.state, "no_report", reason, at=self._at()))
+        elif cause == "task" and row.composer is None:
+            reason = "does not call wait_for_command"
+            self._note(entry, blocked.block(entry.state, "deaf", reason, at=self._at()))
+
+    def _park(self, entry: Entry, life: _Life, channel: Channel, row: Engine) -> None:
+        life.channel = channel
+        entry.turn = "parked"
+        self._note(entry, rules.parked(entry.state, at=self._at()))
+        lease = entry.state.lease
+        known = lease.task_id if lease is not None and lease.cancel_requested else None
+        limit_s = FOR_EVER_S if channel.keeps else row.park_limit_s
+        life.holding = self._start(self._hold(entry, life, channel, limit_s, known))
+
+    async def _hold(self, entry: Entry, life: _Life, channel: Channel, limit_s: float, known: str | None) -> None:
+        """Wait until there is something to call for, the agent calls by itself, or the park's time is over."""
+
+        def look() -> str | None:
+            if entry.turn != "parked" or entry.state.epoch != life.epoch:
+                return "moved"
+            if entry.state.life != "ready":
+                return "over"
+            return self._due(entry, known) or None
+
+        found = await wait_until(look, entry.changed, self._clock.monotonic() + limit_s, self._clock)
+        life.holding = None
+        if found is None:
+            self._let_go(entry, life, "ended", "one park lasts no longer")
+        elif found in ("moved", "over"):
+            self._drop(life)
+            channel.release()
+        else:
+            self._drop(life)
+            self._wake(entry, life, channel, self._due(entry, known))
+        entry.changed.notify()
+
+    def _wake(self, entry: Entry, life: _Life, channel: Channel, cause: rules.Cause) -> None:
+        life.unheeded = 1 if entry.calls > life.calls else life.unheeded + 1
+        life.calls = entry.calls
+        entry.turn, entry.last_word = "working", self._clock.monotonic()
+        lease = entry.state.lease
+        if cause == "lease" and lease is not None:
+            reason = STILL_HOLDS.format(agent_id=entry.agent_id, task_id=lease.task_id)
+        else:
+            reason = wake_message(entry.agent_id)
+        channel.wake(reason)
+        self._note(entry, rules.woken(entry.state, at=self._at(), reason=rules.BECAUSE[cause]))
+        self._start(self._heeded(entry, life, life.unheeded))
+
+    async def _heeded(self, entry: Entry, life: _Life, wake: int) -> None:
+        """Say that we do not know what its CLI does when nothing follows a wake: another way is taken then."""
+        clock, calls = self._clock, entry.calls
+
+        def moved() -> bool | None:
+            other = entry.calls != calls or entry.turn != "working" or life.unheeded != wake
+            return True if other else None
+
+        if not await wait_until(moved, entry.changed, clock.monotonic() + HEED_S, clock):
+            entry.turn = "unknown"
+            entry.changed.notify()
+            self._rested(entry)
+
+    # -- the end of a park --------------------------------------------------------------------------------------
+
+    def human(self, entry: Entry) -> None:
+        """A human's message waits in the queue of the parked CLI: let the turn end, so that it is sent."""
+        self._let_go(entry, self._life(entry), "working", "a human has typed a message")
+
+    def stale(self, entry: Entry) -> None:
+        """The CLI has ended its turn and left the hook running (Esc): a wake would be swallowed."""
+        self._let_go(entry, self._life(entry), "human", "a human has interrupted it")
+
+    def gone(self, entry: Entry, channel: Channel) -> None:
+        """The connection ended. A held hook that ends by itself was ended by its CLI: a human pressed Esc."""
+        life = self._lives.get(entry.agent_id)
+        channel.answered = True
+        if life is None or self._closed:
+            return
+        if life.plugin is channel:
+            life.plugin = None
+        if life.channel is channel:
+            turn = "unknown" if channel.keeps or entry.process == "gone" else "human"
+            self._let_go(entry, life, turn, "its CLI has ended the hook")
+
+    def _let_go(self, entry: Entry, life: _Life, turn: str, reason: str) -> None:
+        """Release a held hook, if there is one."""
+        channel = life.channel
+        self._drop(life)
+        if channel is None:
+            return
+        channel.release()
+        entry.turn, entry.last_word = turn, self._clock.monotonic()
+        self._note(entry, rules.woken(entry.state, at=self._at(), reason=reason))
+        entry.changed.notify()
+        self._rested(entry)
+
+    @staticmethod
+    def _drop(life: _Life) -> None:
+        if life.holding is not None:
+            life.holding.cancel()
+        life.holding = life.channel = None
+
+    # -- small things -------------------------------------------------------------------------------------------
+
+    def _life(self, entry: Entry) -> _Life:
+        life, epoch = self._lives.get(entry.agent_id), entry.state.epoch
+        if life is None or life.epoch != epoch:
+            if life is not None:
+                self._drop(life)
+                entry.turn, entry.empty_waits = "unknown", 0
+            life = self._lives[entry.agent_id] = _Life(epoch)
+        return life
+
+    def _note(self, entry: Entry, drafts: list[Draft]) -> None:
+        try:
+            self._roster.write(entry, drafts)
+        except OrchestratorError as error:
+            # The disk is full: what a hook is answered does not hang on these records.
+            log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _at(self) -> str:
+        return rfc3339(self._clock.now())
+
+
+def _row(entry: Entry) -> Engine | None:
+    return ENGINES.get(str(entry.state.spec.get("engine")))

@@ -1,0 +1,292 @@
+"""The last way to wake an agent: one fixed line pasted into its empty composer, and the call that must follow.
+
+Taken only when there is something to call for and no hook or plugin brings it: the CLI sits at its prompt after an
+Esc, after a park that was over, after wakes that were swallowed, or has no channel at all. The screen must show an
+empty composer and nothing else, twice, unchanged. Never over a draft, a dialog, a question. A line of ours whose
+return was lost is submitted, not pasted again. All of it is retried with growing pauses, then the agent is `blocked`:
+a human must look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+import structlog
+
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.core import blocked
+from orchestrator.core import turn_end as rules
+from orchestrator.core.prompts import wake_message
+from orchestrator.core.records import Draft
+from orchestrator.core.screens import Screen, explain, stands
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
+from orchestrator.journal.project_files import read_json, replace
+from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+SILENT_S = 10.0
+"""Without a call for so long, an agent whose turn is not known to run is looked at."""
+WORKING_SILENT_S = 60.0
+"""The same for one that works as far as we know: Claude tells nobody of an Esc in the middle of a turn."""
+SETTLED_S = 1.0
+QUIET_S = 10.0
+"""How long the empty composer must have been as it is; the longer time where a human may be at it."""
+LOOK_AGAIN_S = 2.0
+CALLS_WITHIN_S = 15.0
+PAUSES_S = (0.0, 30.0, 60.0, 120.0)
+"""Before each try; behind the last one a human is asked."""
+TROUBLE_S = 600.0
+"""An API that fails or a used up quota comes back without a human: then the work must go on."""
+HIDDEN_S = 60.0
+"""After so long without an empty composer it is said that a wake waits for one."""
+CAUSE = "deaf"
+TROUBLES = ("api_error", "rate_limit")
+
+
+class Panes(Protocol):
+    """What is done to panes; `team.windows` does it on tmux."""
+
+    async def look_at_agent(self, entry: Entry) -> Screen | None: ...
+    async def paste(self, entry: Entry, line: str) -> bool: ...
+    async def submit(self, entry: Entry) -> bool: ...
+
+
+@dataclass
+class _Tried:
+    """An agent that did not react: not tried again before one of these has changed."""
+
+    epoch: int
+    calls: int
+    turn: str
+
+
+class Waker:
+    """The agents of one roster that must be woken by a paste. ``seen`` may be called at any time."""
+
+    def __init__(self, roster: Roster, panes: Panes) -> None:
+        self._roster = roster
+        self._panes = panes
+        self._clock = roster.clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._given_up: dict[str, _Tried] = {}
+        self._closed = False
+
+    def seen(self, entry: Entry) -> None:
+        """Something changed about the agent: take care of it, if it needs any."""
+        # Soon, not now: a record may be told durable before it is folded into the agent's state.
+        asyncio.get_running_loop().call_soon(self._consider, entry)
+
+    def _consider(self, entry: Entry) -> None:
+        if self._closed or entry.agent_id in self._tasks or not self._wanted(entry):
+            return
+        task = asyncio.get_running_loop().create_task(self._care(entry))
+        self._tasks[entry.agent_id] = task
+        task.add_done_callback(lambda _task: self._tasks.pop(entry.agent_id, None))
+
+    async def close(self) -> None:
+        """Wake nobody any more."""
+        self._closed = True
+        await call_off(self._tasks.values())
+
+    # -- who needs it -------------------------------------------------------------------------------------------
+
+    def _wanted(self, entry: Entry) -> bool:
+        """Whether the agent has a reason to call and does not, and this way of telling it is open."""
+        agent, row = entry.state, _row(entry)
+        if row is None or row.composer is None or agent.life != "ready" or entry.process == "gone":
+            return False
+        if entry.waiting is not None or entry.turn == "parked":
+            return False
+        if self._given_up.get(entry.agent_id) == _Tried(agent.epoch, entry.calls, entry.turn):
+            return False
+        cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
+        if cause in ("task", "stop"):
+            return True
+        # One that holds a task may be in the middle of it: only a turn that is known to be over is disturbed.
+        # A task it never answered may have come with an answer that an Esc threw away (gemini-cli.md §0.7).
+        unheard = agent.lease is not None and agent.lease.state == "delivered"
+        over = entry.turn == "ended" or unheard or _in_trouble(entry)
+        return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
+
+    def _silent_s(self, entry: Entry) -> float:
+        return WORKING_SILENT_S if entry.turn == "working" else SILENT_S
+
+    # -- the ladder ---------------------------------------------------------------------------------------------
+
+    async def _care(self, entry: Entry) -> None:
+        try:
+            row = _row(entry)
+            if row is not None and await self._silent(entry):
+                await self._try(entry, row)
+        except OrchestratorError as error:
+            log.warning("agent not woken", agent=entry.agent_id, **error.as_dict())
+        except Exception:
+            log.exception("bug while waking", agent=entry.agent_id)
+
+    async def _silent(self, entry: Entry) -> bool:
+        """Wait until the agent has been silent long enough; False when it needs no wake any more."""
+        signs = [sign for sign in (entry.last_call, entry.last_word) if sign is not None]
+        since = max(signs, default=self._clock.monotonic())
+        while self._wanted(entry):
+            turn, calls = entry.turn, entry.calls
+            until = since + self._silent_s(entry)
+
+            def moved(turn: str = turn, calls: int = calls) -> bool | None:
+                return True if not self._wanted(entry) or (entry.turn, entry.calls) != (turn, calls) else None
+
+            if not await wait_until(moved, entry.changed, until, self._clock):
+                return True
+            since = self._clock.monotonic()
+        return False
+
+    async def _try(self, entry: Entry, row: Engine) -> None:
+        key = self._command(entry)
+        # One that was given up is tried anew, for something has changed; else the ladder goes on where it was left,
+        # also by a daemon that died between a paste and the call.
+        before = 0 if self._given_up.pop(entry.agent_id, None) else self._tries(entry, key)
+        pauses = itertools.chain(PAUSES_S, itertools.repeat(TROUBLE_S))
+        for tried, pause in itertools.islice(enumerate(pauses), min(before, len(PAUSES_S)), None):
+            if tried == len(PAUSES_S):
+                reason = "needs a human (does not react to a wake)"
+                self._note(entry, blocked.block(entry.state, CAUSE, reason, at=self._at()))
+            if tried >= len(PAUSES_S) and not _in_trouble(entry):
+                break
+            screen = await self._settled(entry, row) if await self._still(entry, pause) else None
+            if screen is None:
+                return
+            line, calls = wake_message(entry.agent_id), entry.calls
+            self._count(entry, key, tried + 1)
+            self._note(entry, rules.woken(entry.state, at=self._at(), reason="a line was pasted"))
+            if not may_submit(row, screen, line):
+                if not await self._panes.paste(entry, line):
+                    continue
+                await self._pause(row.paste_gap_s)
+            # A busy CLI may lose the return, or take it for a new line, never the line.
+            for again in (True, False):
+                await self._panes.submit(entry)
+                if await self._called(entry, calls):
+                    self._count(entry, key, 0)
+                    return
+                if not again or not await self._lost(entry, row, line):
+                    break
+        self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
+
+    def _command(self, entry: Entry) -> str:
+        """What the agent is woken for, as long as it is the same."""
+        agent = entry.state
+        cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
+        head = agent.head()
+        task = agent.lease.task_id if agent.lease is not None else head.task_id if head is not None else ""
+        return f"{agent.epoch} {cause} {'' if cause == 'stop' else task}"
+
+    def _tries(self, entry: Entry, key: str) -> int:
+        """How often a line was pasted for this command and no call has followed."""
+        try:
+            found = read_json(self._roster.paths.nudges(entry.agent_id))
+            return int(found["tries"]) if found["command"] == key else 0
+        except (OrchestratorError, LookupError, TypeError, ValueError):
+            return 0
+
+    def _count(self, entry: Entry, key: str, tries: int) -> None:
+        data = orjson.dumps({"command": key, "tries": tries}) + b"\n"
+        replace(self._roster.paths.nudges(entry.agent_id), data, mode=0o600)
+
+    async def _settled(self, entry: Entry, row: Engine) -> Screen | None:
+        """Look until the composer is empty, or holds our line, and nothing moves; None when no wake is needed."""
+        clock, line = self._clock, wake_message(entry.agent_id)
+        began = clock.monotonic()
+        last: Screen | None = None
+        since = began
+        while self._wanted(entry):
+            screen = await self._panes.look_at_agent(entry)
+            now = clock.monotonic()
+            if screen is None or screen.dead:
+                return None
+            free = may_paste(row, screen) or may_submit(row, screen, line)
+            if not free or entry.finding is not None:
+                last = None
+                draft = row.composer is not None and row.composer(screen) == "draft" and entry.turn != "working"
+                if draft and now - began >= HIDDEN_S:
+                    reason = "a wake waits until its input line is empty"
+                    self._note(entry, blocked.block(entry.state, CAUSE, reason, at=self._at()))
+            elif screen != last:
+                last, since = screen, now
+            elif now - since >= (QUIET_S if entry.turn in ("human", "working") else SETTLED_S):
+                return screen
+            await self._still(entry, SETTLED_S if last is not None else LOOK_AGAIN_S)
+        return None
+
+    async def _still(self, entry: Entry, seconds: float) -> bool:
+        """Wait so long; whether the agent still needs a wake."""
+        wanted: Callable[[], bool | None] = lambda: None if self._wanted(entry) else True  # noqa: E731 - the look
+        return not await wait_until(wanted, entry.changed, self._clock.monotonic() + seconds, self._clock)
+
+    async def _called(self, entry: Entry, calls: int) -> bool:
+        """Wait for the call that must follow a paste."""
+
+        def moved() -> bool | None:
+            return True if entry.calls != calls or entry.state.life != "ready" else None
+
+        until = self._clock.monotonic() + CALLS_WITHIN_S
+        return bool(await wait_until(moved, entry.changed, until, self._clock))
+
+    async def _lost(self, entry: Entry, row: Engine, line: str) -> bool:
+        """Whether what was just pasted still stands in the composer, also of a CLI that seems to work."""
+        screen = await self._panes.look_at_agent(entry)
+        return screen is not None and (_holds(row, screen, line) or _holds(row, screen, row.pasted))
+
+    async def _pause(self, seconds: float) -> None:
+        await wait_until(lambda: None, Signal(), self._clock.monotonic() + seconds, self._clock)
+
+    def _note(self, entry: Entry, drafts: list[Draft]) -> None:
+        try:
+            self._roster.write(entry, drafts)
+        except OrchestratorError as error:
+            log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
+
+    def _at(self) -> str:
+        return rfc3339(self._clock.now())
+
+
+def may_paste(row: Engine, screen: Screen) -> bool:
+    """Whether a line pasted now lands in an empty composer of a CLI that rests. Pure."""
+    return row.composer is not None and row.composer(screen) == "empty" and _rests(row, screen)
+
+
+def may_submit(row: Engine, screen: Screen, line: str) -> bool:
+    """Whether the composer of a CLI that rests holds ``line`` and nothing else: its return was lost. Pure."""
+    return _holds(row, screen, line) and _rests(row, screen)
+
+
+def _holds(row: Engine, screen: Screen, line: str) -> bool:
+    return row.composer is not None and row.composer(screen) == "draft" and stands(screen, line)
+
+
+def _rests(row: Engine, screen: Screen) -> bool:
+    # A screen that still tells of an interruption is one of a human who went away, and one that tells of a trouble
+    # of the model's API shows it until the next turn: both CLIs rest. Anything else must be dealt with first.
+    if row.busy and any(re.search(row.busy, line) for line in screen.lines):
+        return False
+    found = explain(row.patterns, screen)
+    if found is not None and found.kind not in ("interrupted", *TROUBLES):
+        return False
+    return not row.title_idle or re.search(row.title_idle, screen.title) is not None
+
+
+def _in_trouble(entry: Entry) -> bool:
+    """Whether its screen tells of a trouble of the model's API. Its turn ended with it, and no hook has said so."""
+    return entry.seen is not None and entry.seen.kind in TROUBLES
+
+
+def _row(entry: Entry) -> Engine | None:
+    return ENGINES.get(str(entry.state.spec.get("engine")))

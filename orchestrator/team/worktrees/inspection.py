@@ -1,0 +1,228 @@
+"""What there is to know of the agents' worktrees: where each lies, what it holds, whether it would merge.
+
+Every answer comes from git at the time of asking, and from the agent's first record. Changes nothing; blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.core.records import OUTBOX_TYPES
+from orchestrator.journal.log_reader import page
+from orchestrator.journal.project_files import ID, Paths, check_id, confine, failure
+from orchestrator.team.worktrees import git, include
+
+LOOK_S = 5.0
+NAMED = 10  # files that an error or a listing names
+MERGE_TREE = (2, 38)  # the git that can merge without a working tree
+_STAT = re.compile(rb"(\d+) (file|insertion|deletion)")
+_BRANCH = "ref: refs/heads/"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One worktree as records and directory tell it; ``branch`` and ``base`` are empty when no record is left."""
+
+    agent_id: str
+    path: Path
+    tree: Path
+    branch: str
+    base: str
+
+    @property
+    def git_dir(self) -> Path | None:
+        """Its own part of the repository; None when it is gone, or is no worktree any more."""
+        return None if self.path.is_symlink() else git.linked(self.path)
+
+
+def home(root: Path) -> Path:
+    """The directory of all worktrees of a project; BadRequest ``path_escape`` when a link leads out of it."""
+    return confine(root, ".agents/worktrees", what=".agents/worktrees")
+
+
+@dataclass(frozen=True)
+class State:
+    """What git status says: the commit, the branch (None: detached), what is not committed, what is only a copy."""
+
+    head: str
+    branch: str | None
+    dirt: list[str]
+    copies: list[str]
+    untracked: int
+
+    @property
+    def named(self) -> list[str]:
+        """The first files that are not committed, as any message can carry them."""
+        return [git.shown(name) for name in self.dirt[:NAMED]]
+
+
+def place_of(root: Path, agent_id: str) -> Place | None:
+    """The agent's worktree as its record tells it, else a leftover of that name; None when there is neither."""
+    path = home(root) / check_id(agent_id, "agent_id")
+    record = _recorded(root, agent_id)
+    if record is not None:
+        return Place(agent_id, path, Path(record["tree"]), record["branch"], record["base"])
+    place = Place(agent_id, path, root, "", "")
+    git_dir = place.git_dir
+    if git_dir is None:
+        return None
+    try:
+        common = (git_dir / (git_dir / "commondir").read_text("utf-8", "surrogateescape").strip()).resolve()
+        head = (git_dir / "HEAD").read_text("utf-8", "replace").strip()
+    except OSError as error:
+        raise failure(git_dir, error) from None
+    branch = head.removeprefix(_BRANCH) if head.startswith(f"{_BRANCH}orchestrator/") else ""
+    return Place(agent_id, path, common.parent if common.name == ".git" else root, branch, "")
+
+
+def known(root: Path, agent_id: str) -> Place:
+    """As `place_of`; BadRequest ``no_worktree`` when there is none."""
+    found = place_of(root, agent_id)
+    if found is None:
+        raise BadRequest("no_worktree", f"agent {agent_id} has no worktree")
+    return found
+
+
+def look(root: Path, agent_id: str, seconds: float = LOOK_S) -> dict[str, Any] | None:
+    """What the worktree holds now, against the main tree's HEAD; None when it is gone or never was.
+
+    ``ahead`` and ``behind`` count commits; ``files_changed``, ``insertions`` and ``deletions`` count from where it
+    left the main tree, with what is not committed; a new file counts as a file. ``merged``: it has commits of its
+    own, and the main tree has all of them. What git cannot tell within ``seconds`` is an ``error`` instead.
+    """
+    place = place_of(root, agent_id)
+    if place is None or not os.path.lexists(place.path):
+        return None
+    row: dict[str, Any] = {"path": str(place.path), "branch": place.branch, "base": place.base}
+    git_dir = place.git_dir
+    if git_dir is None:
+        return row | {"error": "it is no worktree of git any more"}
+    row |= {"operation": git.under_way(git_dir), "locked": git.locked(git_dir)}
+    try:
+        return row | _measured(place, time.monotonic() + seconds)
+    except OrchestratorError as error:
+        return row | {"error": error.message}
+
+
+def _measured(place: Place, deadline: float) -> dict[str, Any]:
+    def ask(where: Path, *words: str) -> git.Said:
+        return git.ask(where, *words, seconds=max(0.1, deadline - time.monotonic()))
+
+    state = state_of(place, max(0.1, deadline - time.monotonic()))
+    main = ask(place.tree, "rev-parse", "--verify", "HEAD^{commit}").line
+    behind, ahead = ask(place.path, "rev-list", "--left-right", "--count", f"{main}...{state.head}").line.split()
+    fork = git.run(place.path, "merge-base", main, state.head).line or place.base or state.head
+    words = ("diff", "--shortstat", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=none")
+    counts = {kind: int(number) for number, kind in _STAT.findall(ask(place.path, *words, fork, "--").out)}
+    return {
+        "on": state.branch,
+        "ahead": int(ahead),
+        "behind": int(behind),
+        "files_changed": counts.get(b"file", 0) + state.untracked,
+        "insertions": counts.get(b"insertion", 0),
+        "deletions": counts.get(b"deletion", 0),
+        "dirty": bool(state.dirt),
+        "files": state.named,
+        "merged": ahead == "0" and bool(place.base) and state.head != place.base,
+    }
+
+
+def state_of(place: Place, seconds: float = git.READ_S, *, exact: bool = False) -> State:
+    """Ask git for the state of a worktree that is there (``git_dir``); takes no lock that its agent would miss.
+
+    ``exact``: compare copies byte by byte before they are called copies.
+    """
+    words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
+    said = git.ask(place.path, *words, "--ignore-submodules=none", seconds=seconds)
+    head, branch = "", None
+    dirt: list[str] = []
+    copies: list[str] = []
+    untracked = 0
+    for line in git.names(said):
+        kind, _, rest = line.partition(" ")
+        if rest.startswith("branch.oid "):
+            head = rest.removeprefix("branch.oid ")
+        elif rest.startswith("branch.head "):
+            branch = rest.removeprefix("branch.head ")
+        elif kind == "?" and include.same(place.tree, place.path, rest, exact=exact):
+            copies.append(rest)  # from the main tree, as it is there: it holds nothing of its own
+        elif kind == "?":
+            untracked += 1
+            dirt.append(rest)
+        elif kind in ("1", "u"):
+            dirt.append(rest.split(" ", 7 if kind == "1" else 9)[-1])
+    if said.cut:
+        dirt.append("more than can be listed")
+    return State(head, None if branch == "(detached)" else branch, dirt, copies, untracked)
+
+
+def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:
+    """What the agent's first record keeps of its worktree; None without one, or when its log cannot be read.
+
+    A record that was not written on this machine keeps nothing: it could name any directory.
+    """
+    paths = Paths(root)
+    seal = paths.provenance.seal("agent", agent_id, "outbox")
+    if seal is None:
+        return None
+    try:
+        first = page(paths.outbox(agent_id), OUTBOX_TYPES, 0, (1, 1), seal=seal)
+    except OrchestratorError:
+        return None
+    found: dict[str, Any] | None = first[0].get("worktree") if first else None
+    return found
+
+
+def listed(root: Path) -> list[dict[str, Any]]:
+    """Every worktree below `.agents/worktrees/`, as `look`, with ``agent_id`` and whether it is ``recorded``."""
+    try:
+        names = sorted(path.name for path in home(root).iterdir() if ID.fullmatch(path.name))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise failure(home(root), error) from None
+    rows = []
+    for name in names:
+        found = look(root, name, git.READ_S) or {
+            "path": str(home(root) / name), "branch": "", "base": "", "error": "it is no worktree of git"
+        }  # fmt: skip
+        rows.append({"agent_id": name, "recorded": _recorded(root, name) is not None, **found})
+    return rows
+
+
+def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
+    """Whether what the agent has committed would merge into the main tree's HEAD, or ``into``, without conflict.
+
+    ``{branch, into, clean, conflicts, dirty, operation}``; the files in ``conflicts`` have no order of their own.
+    Changes nothing but git's store of objects. ``dirty``: what is not committed was not looked at.
+    """
+    place = known(root, agent_id)
+    version = git.ask(root, "version").line
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MERGE_TREE:
+        raise Environment("git_failed", f"this needs git 2.38 or newer, and here is {version}", "install a newer git")
+    git_dir = place.git_dir
+    state = None if git_dir is None else state_of(place)
+    mine = state.head if state is not None else f"refs/heads/{place.branch}"
+    # By its id from here on: no name that somebody gives is ever an option of git.
+    target = git.run(place.tree, "rev-parse", "--quiet", "--verify", f"{into or 'HEAD'}^{{commit}}")
+    if target.code:
+        raise BadRequest("bad_argument", f"{place.tree} has no branch or commit {into!r}", "git branch shows them")
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", target.line, mine)
+    said = git.run(place.tree, *words, seconds=git.WRITE_S)
+    if said.code not in (0, 1):
+        raise git.refused("merge-tree", said)
+    return {
+        "agent_id": agent_id,
+        "branch": (state.branch if state is not None else place.branch) or mine,
+        "into": into or git.run(place.tree, "symbolic-ref", "-q", "--short", "HEAD").line or "HEAD",
+        "clean": said.code == 0,
+        "conflicts": [git.shown(name) for name in git.names(said)[1:]],
+        "dirty": state is not None and bool(state.dirt),
+        "operation": None if git_dir is None else git.under_way(git_dir),
+    }
