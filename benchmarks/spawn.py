@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.relays import Project
 from benchmarks.wire import Wire
 from orchestrator.base.clock import SystemClock
-from orchestrator.spawn.model import Ask, Reply
 from orchestrator.spawn.openrouter import ModelApi
+from orchestrator.spawn.run_data import Ask, Reply
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES = 200

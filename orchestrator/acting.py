@@ -13,7 +13,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.config import sources
 from orchestrator.roles import catalogue
 from orchestrator.roles.role_files import printable
-from orchestrator.squad import settings, template
+from orchestrator.squad import command_template, squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust.allowed import CONTENT_MAX, Allowed, name_of
 
@@ -86,7 +86,7 @@ def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator
         yield from _one(root, name, "team")
     with contextlib.suppress(BadRequest):
         yield from (Acting(*one) for one in _roles(root))
-    for name in dict.fromkeys((*settings.customary(), *templates)):
+    for name in dict.fromkeys((*squad_settings.customary(), *templates)):
         yield from _one(root, name, "template")
 
 
@@ -122,9 +122,9 @@ def _team(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:
 
 
 def _template(path: Path, name: str) -> tuple[bytes | None, dict[str, Any]]:
-    content = settings.content_of(path, name)
+    content = squad_settings.content_of(path, name)
     try:
-        read = template.load(content.decode("utf-8-sig"), where=name)
+        read = command_template.load(content.decode("utf-8-sig"), where=name)
     except UnicodeDecodeError:
         raise BadRequest("bad_template", f"the template {name} is not UTF-8") from None
     return content, {"template": "a script for a shell" if read.shell else "a command line"}

@@ -9,11 +9,11 @@ import sqlite3
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.spawn import owned
+from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.model import ArtifactRow, Asked, Node, Owner, Plan, RunRow, Settings
-from orchestrator.spawn.sealing import HomeIdentity, Seals
+from orchestrator.spawn.run_data import ArtifactRow, Asked, Node, Owner, Plan, RunRow, Settings
+from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 AT = "2026-01-01T00:00:00.000Z"
 LATER = "2026-01-01T00:01:00.000Z"
@@ -83,9 +83,9 @@ def planted(home, *rows, plan=None):
         def store(con):
             seals = Seals(HomeIdentity(home).establish())
             for one in rows:
-                owned.create(con, seals, replace(one, owner=None), AT)
+                owned_runs.create(con, seals, replace(one, owner=None), AT)
                 if plan is not None:
-                    assert owned.lay(con, one.id, one.token, seals, plan, file("plan", "plan"), AT)
+                    assert owned_runs.lay(con, one.id, one.token, seals, plan, file("plan", "plan"), AT)
 
         await db.write(store)
 

@@ -35,11 +35,13 @@ from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
 from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
-from orchestrator.server import gsd_prompts, gsd_tools, spawn_tools, squad_tools
+from orchestrator.server import gsd_prompts, gsd_tools
 from orchestrator.server.resources import TEMPLATES
 from orchestrator.server.session import PROMPTS
-from orchestrator.spawn import drawing
-from orchestrator.spawn.model import Mode
+from orchestrator.spawn import run_picture
+from orchestrator.spawn import tools as spawn_tools
+from orchestrator.spawn.run_data import Mode
+from orchestrator.squad import tools as squad_tools
 from orchestrator.team import agent_tools
 from orchestrator.team import tools as team_tools
 from orchestrator.team.life.creation import POLICIES
@@ -733,7 +735,9 @@ def current(text: str) -> str:
 def pictures() -> dict[Path, str]:
     """The drawings that pages show: the graph of each mode of spawn runs."""
     modes = typing.get_args(Mode)
-    return {ROOT / "docs" / "pictures" / f"{mode}.svg": drawing.svg(drawing.mode_picture(mode)) for mode in modes}
+    return {
+        ROOT / "docs" / "pictures" / f"{mode}.svg": run_picture.svg(run_picture.mode_picture(mode)) for mode in modes
+    }
 
 
 def stale() -> dict[Path, str]:

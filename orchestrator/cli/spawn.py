@@ -249,16 +249,16 @@ def graph(
         raise BadRequest("bad_argument", f"--format {kind!r} is neither html nor svg")
     with Link(project_here(), start=True) as link:
         picture = link.ask("orchestrator/spawn_run", {"run_id": _resolved(link, run)})
-    from orchestrator.spawn import drawing, drawing_page  # noqa: PLC0415  (no other command draws)
+    from orchestrator.spawn import run_page, run_picture  # noqa: PLC0415  (no other command draws)
 
     place = file or Path(f"{picture['run']['run_id']}.{kind}")
     if not force and place.exists():
         with place.open("rb") as there:
-            if drawing.MARK.encode() not in there.read(1024):
+            if run_picture.MARK.encode() not in there.read(1024):
                 raise BadRequest(
                     "bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force"
                 )
-    place.write_text(drawing.svg(picture) if kind == "svg" else drawing_page.html(picture), encoding="utf-8")
+    place.write_text(run_picture.svg(picture) if kind == "svg" else run_page.html(picture), encoding="utf-8")
     if as_json:
         output.print_json({"file": str(place.absolute()), "format": kind})
     else:
@@ -376,7 +376,7 @@ def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from orchestrator.spawn.drawing_words import dollars, repeats, seconds, totals  # noqa: PLC0415
+    from orchestrator.spawn.picture_words import dollars, repeats, seconds, totals  # noqa: PLC0415
 
     output.say(f"{answer['run_id']}: {', '.join(totals(answer))}")
     rows = [

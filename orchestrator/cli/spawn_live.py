@@ -39,7 +39,7 @@ def counted(answer: dict[str, Any]) -> str:
 
 def spent(answer: dict[str, Any]) -> str:
     """What a run has cost so far and may cost; empty where its answers have no price."""
-    from orchestrator.spawn.drawing_words import dollars  # noqa: PLC0415
+    from orchestrator.spawn.picture_words import dollars  # noqa: PLC0415
 
     cost = answer.get("cost") or {}
     if cost.get("usd") is None:
@@ -117,7 +117,7 @@ def _drawn(answer: dict[str, Any]) -> Any:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from orchestrator.spawn.drawing_words import seconds  # noqa: PLC0415
+    from orchestrator.spawn.picture_words import seconds  # noqa: PLC0415
 
     progress = answer["progress"]
     ended = sum(progress.get(f"{kind}_nodes") or 0 for kind in ("done", "failed", "skipped"))

@@ -43,9 +43,9 @@ from orchestrator.server.gsd_wiring import GsdWiring
 from orchestrator.server.own_sockets import OwnSockets
 from orchestrator.server.peers import Peer, Peers
 from orchestrator.server.session import Admin, build, note_listed, serve
-from orchestrator.server.spawn_wiring import SpawnWiring
-from orchestrator.server.squad_wiring import SquadWiring
 from orchestrator.server.trusting import Trusting
+from orchestrator.spawn.wiring import SpawnWiring
+from orchestrator.squad.wiring import SquadWiring
 from orchestrator.team import agent_tools, agent_toolsets
 from orchestrator.team import tools as team_tools
 from orchestrator.team.life import agent_commands, agent_worktrees

@@ -22,8 +22,8 @@ from orchestrator.base.platform import processes
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.server.session import Admin
-from orchestrator.server.spawn_wiring import SpawnWiring
-from orchestrator.squad import settings
+from orchestrator.spawn.wiring import SpawnWiring
+from orchestrator.squad import squad_settings
 from orchestrator.team import allowing, askers
 from orchestrator.team.askers import Process
 from orchestrator.team.recovery.team_adoption import Adoption
@@ -192,7 +192,7 @@ class Trusting:
         self, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
     ) -> acting.Found:
         root = self._roster.root
-        named = [name for client in self._clients() for name in settings.named_by(client.env, root)]
+        named = [name for client in self._clients() for name in squad_settings.named_by(client.env, root)]
         if only is not None:
             return await asyncio.to_thread(
                 acting.found, root, templates=templates, teams=teams, only=set(_names(only))

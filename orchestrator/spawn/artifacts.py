@@ -20,7 +20,7 @@ import orjson
 
 from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.journal.project_files import check_id, confine, failure, make_dir, replace
-from orchestrator.spawn.model import ArtifactRow, CostSource, Node, Reply
+from orchestrator.spawn.run_data import ArtifactRow, CostSource, Node, Reply
 from orchestrator.trust.seals import Seal
 
 PLACE = "artifacts"

@@ -15,12 +15,12 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import Environment
-from orchestrator.spawn import answering, artifacts, owned, transitions
-from orchestrator.spawn.answering import Prepared, Settled
+from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitions
+from orchestrator.spawn.attempt_outcome import Prepared, Settled
 from orchestrator.spawn.callers import kind_of
-from orchestrator.spawn.model import ArtifactRow, Ask, AttemptRow, Fault, NodeRow, Reply
-from orchestrator.spawn.record import Fenced
-from orchestrator.spawn.work import Work
+from orchestrator.spawn.fenced_writes import Fenced
+from orchestrator.spawn.run_data import ArtifactRow, Ask, AttemptRow, Fault, NodeRow, Reply
+from orchestrator.spawn.run_state import Work
 
 log = structlog.get_logger()
 RERUNS = 1
@@ -42,7 +42,7 @@ class Attempts:
     def prepared(self, row: NodeRow) -> Prepared:
         """What a node is asked, and what must be reserved for it."""
         work = self._work
-        return answering.prepared(work.around.home, work.run, row, work.rows, work.files, table=work.table)
+        return attempt_outcome.prepared(work.around.home, work.run, row, work.rows, work.files, table=work.table)
 
     async def resume(self) -> None:
         """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
@@ -74,7 +74,7 @@ class Attempts:
     async def _settle_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
         """An answer that reached the disk and not the database."""
         work = self._work
-        settled = answering.adopted(row, attempt, found, work.record.at())
+        settled = attempt_outcome.adopted(row, attempt, found, work.record.at())
         stored = ArtifactRow(
             row.node.id,
             "raw",
@@ -123,7 +123,7 @@ class Attempts:
         stored = None
         if isinstance(outcome, Reply):
             data = await asyncio.to_thread(
-                answering.document,
+                attempt_outcome.document,
                 work.run,
                 row,
                 attempt,
@@ -194,7 +194,7 @@ class Attempts:
         """Write down how an attempt has ended, what it cost, and what becomes of its node."""
         work = self._work
         left_s = 0.0 if work.stopped else work.left_s()
-        settled = answering.settled(
+        settled = attempt_outcome.settled(
             work.run, row, attempt, outcome, table=work.table, left_s=left_s, now=work.clock.now()
         )
         await self._written(settled, stored)
@@ -203,7 +203,7 @@ class Attempts:
         work = self._work
         attempt, row = settled.attempt, settled.row
         await work.record.write(
-            lambda con, run_id, token: owned.settle(
+            lambda con, run_id, token: owned_runs.settle(
                 con, run_id, token, work.seals, stored,
                 node_id=attempt.node_id, attempt=attempt.attempt, state=attempt.state,
                 cost=attempt.cost, cost_source=attempt.cost_source, prompt_tokens=attempt.prompt_tokens,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from orchestrator.spawn.model import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Ask, Fault, Reply
 
 
 class Caller(Protocol):

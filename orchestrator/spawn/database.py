@@ -27,9 +27,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict, Corrupt, Environment, OrchestratorError
 from orchestrator.journal.project_files import make_dir
-from orchestrator.spawn import ddl, upgrade
+from orchestrator.spawn import database_upgrade, ddl
 from orchestrator.spawn.database_errors import translated
-from orchestrator.spawn.opening import NAME, check_files, suspicious
+from orchestrator.spawn.database_opening import NAME, check_files, suspicious
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -295,7 +295,7 @@ class Database:
     def _prepare(self, con: sqlite3.Connection) -> None:
         try:
             if "runs" in ddl.tables(con):
-                upgrade.upgrade(con, self.path, self._now())
+                database_upgrade.upgrade(con, self.path, self._now())
                 return
             con.execute("BEGIN IMMEDIATE")
             try:

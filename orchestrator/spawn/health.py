@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.spawn import artifacts, ddl, keys, place, planner, settings
+from orchestrator.spawn import api_key, artifacts, ddl, home_location, run_settings, smart_spawn_client
 from orchestrator.spawn.home import Home
 from orchestrator.spawn.openrouter import origin
 
@@ -32,7 +32,7 @@ async def look(
     answer: dict[str, Any] = dict.fromkeys(FIVE, False)
     reasons: dict[str, str] = {}
     try:
-        chosen, path = settings.read(env), place.home_of(env)
+        chosen, path = run_settings.read(env), home_location.home_of(env)
         answer |= {"home": str(path), "openrouter_base_url": origin(chosen.base_url)}
     except OrchestratorError as error:
         return {**answer, "reasons": {"configuration": f"{error.message}; {error.next_step}"}}
@@ -47,11 +47,11 @@ async def look(
             reasons[name] = why
 
     async def key() -> str:
-        found = await asyncio.to_thread(keys.key_of, env, path, project)
+        found = await asyncio.to_thread(api_key.key_of, env, path, project)
         return "" if found else "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
 
     async def api() -> str:
-        reached, why = await planner.reachable(chosen, client)
+        reached, why = await smart_spawn_client.reachable(chosen, client)
         return "" if reached else why
 
     async def database() -> str:

@@ -15,15 +15,15 @@ import structlog
 
 from orchestrator.base.clock import Clock, Signal, elapse, wait_until
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.spawn import keys, lease, planner, queries
+from orchestrator.spawn import api_key, lease, queries, smart_spawn_client
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.line import Line
-from orchestrator.spawn.model import Asked, Fault, Plan, Settings
+from orchestrator.spawn.model_table import Table, shipped
 from orchestrator.spawn.openrouter import ModelApi
-from orchestrator.spawn.sealing import HomeIdentity, Seals
-from orchestrator.spawn.table import Table, shipped
-from orchestrator.spawn.work import Around
+from orchestrator.spawn.run_data import Asked, Fault, Plan, Settings
+from orchestrator.spawn.run_queue import Line
+from orchestrator.spawn.run_seals import HomeIdentity, Seals
+from orchestrator.spawn.run_state import Around
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Home:
 
     async def offer(self, key: str) -> str:
         """Remember a key in memory, for runs that were begun with it; its fingerprint."""
-        fingerprint = await asyncio.to_thread(keys.fingerprint, self.path, key)
+        fingerprint = await asyncio.to_thread(api_key.fingerprint, self.path, key)
         if fingerprint not in self._keys:
             self._keys[fingerprint] = key
             self.line.look()
@@ -101,9 +101,9 @@ class Home:
         """The key of that fingerprint: one that a connection has brought, or that of the home's file."""
         if fingerprint not in self._keys:
             try:
-                key = await asyncio.to_thread(keys.key_of, {}, self.path, self._world.project)
+                key = await asyncio.to_thread(api_key.key_of, {}, self.path, self._world.project)
                 if key:
-                    self._keys[await asyncio.to_thread(keys.fingerprint, self.path, key)] = key
+                    self._keys[await asyncio.to_thread(api_key.fingerprint, self.path, key)] = key
             except OrchestratorError as error:
                 # Health tells it; runs that need no such key go on.
                 log.debug("the key of the home cannot be used", home=str(self.path), reason=error.message)
@@ -125,7 +125,7 @@ class Home:
             return found
 
     async def _plan(self, asked: Asked, settings: Settings, table: Table) -> Plan:
-        return await planner.make(asked, settings, table, self._world.http())
+        return await smart_spawn_client.make(asked, settings, table, self._world.http())
 
     def changed(self, run_id: str) -> None:
         """Something of that run was written; an empty id: another daemon wrote something."""

@@ -10,7 +10,7 @@ import os
 import socket
 
 from orchestrator.base.platform import processes
-from orchestrator.spawn.model import Owner, Settings
+from orchestrator.spawn.run_data import Owner, Settings
 
 MARGIN_S = 60.0
 

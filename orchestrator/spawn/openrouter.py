@@ -19,8 +19,8 @@ import httpx2
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn.model import Ask, Fault, Reply, Settings
 from orchestrator.spawn.replies import Stream, message, read_body
+from orchestrator.spawn.run_data import Ask, Fault, Reply, Settings
 
 ANSWER_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from orchestrator.spawn import ddl
-from orchestrator.spawn.model import (
+from orchestrator.spawn.run_data import (
     NODE_ENDED,
     ArtifactRow,
     ArtifactType,

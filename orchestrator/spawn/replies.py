@@ -14,7 +14,7 @@ from decimal import ROUND_UP, Context, Decimal, InvalidOperation
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-from orchestrator.spawn.model import Fault, Reply
+from orchestrator.spawn.run_data import Fault, Reply
 
 MESSAGE_CHARS = 300
 WORD_CHARS = 200

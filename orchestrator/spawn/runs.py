@@ -20,13 +20,25 @@ import structlog
 
 from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.spawn import adoption, health, keys, owned, place, plan, queries, results, settings, shown, splitter
+from orchestrator.spawn import (
+    api_key,
+    health,
+    home_location,
+    local_planner,
+    owned_runs,
+    queries,
+    run_adoption,
+    run_plan,
+    run_results,
+    run_settings,
+    views,
+)
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.home import Home, World
-from orchestrator.spawn.model import RUN_ENDED, Asked, Event, RunRow, RunStatus
 from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import Mark
-from orchestrator.spawn.sealing import Seals
+from orchestrator.spawn.run_data import RUN_ENDED, Asked, Event, RunRow, RunStatus
+from orchestrator.spawn.run_seals import Seals
 
 log = structlog.get_logger()
 
@@ -85,11 +97,11 @@ class Runs:
         The key they hold is remembered for the runs that wait for it.
         """
         try:
-            path = place.home_of(env)
-            if path in self._homes or await asyncio.to_thread(place.has_open_runs, path):
+            path = home_location.home_of(env)
+            if path in self._homes or await asyncio.to_thread(home_location.has_open_runs, path):
                 await self._offered(await self._home(path), env)
         except OrchestratorError as error:
-            home = env.get(place.HOME, place.DEFAULT_HOME)
+            home = env.get(home_location.HOME, home_location.DEFAULT_HOME)
             log.warning("the home of the spawn runs was left alone", home=home, reason=error.message)
 
     async def close(self) -> None:
@@ -121,13 +133,13 @@ class Runs:
             return found
 
     async def _of(self, env: Mapping[str, str]) -> Home:
-        home = await self._home(place.home_of(env))
+        home = await self._home(home_location.home_of(env))
         await self._offered(home, env)
         return home
 
     async def _offered(self, home: Home, env: Mapping[str, str]) -> None:
         with contextlib.suppress(Environment):  # what is no key: who needs one is told so
-            if key := keys.brought(env):
+            if key := api_key.brought(env):
                 await home.offer(key)
 
     # -- what callers ask ---------------------------------------------------------------------------------------
@@ -135,7 +147,7 @@ class Runs:
     async def create(self, request: Request) -> dict[str, Any]:
         """Put a run in line; a re-sent call (same ``req``) gets the run there is. Raises all that is wrong."""
         asked = request.asked
-        chosen = settings.read(request.env)
+        chosen = run_settings.read(request.env)
         size = len(asked.task) + len(asked.context)
         if size > chosen.max_prompt_chars:
             told = f"{size} characters; MAX_PROMPT_CHARS is {chosen.max_prompt_chars}"
@@ -151,12 +163,12 @@ class Runs:
                     if not request.env.get(variable, "").strip()
                 }
             )
-        plan.admit(asked, chosen)
+        run_plan.admit(asked, chosen)
         server = origin(chosen.base_url)
-        path = place.home_of(request.env)
+        path = home_location.home_of(request.env)
         key = ""
         if asked.caller == "model":
-            key = await asyncio.to_thread(keys.key_of, request.env, path, self._project)
+            key = await asyncio.to_thread(api_key.key_of, request.env, path, self._project)
         if asked.caller == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")
         home = await self._of(request.env)
@@ -173,7 +185,7 @@ class Runs:
             req=request.req,
             origin=server if key else "",
             key_fp=await home.offer(key) if key else "",
-            estimated_steps=await asyncio.to_thread(splitter.estimated_steps, asked),
+            estimated_steps=await asyncio.to_thread(local_planner.estimated_steps, asked),
             owner=home.line.me,
         )
         request.made(row.id)
@@ -197,8 +209,8 @@ class Runs:
         """How far a run is; with ``wait_s`` once something of it changes, or the time is over."""
         home = await self._of(env)
         deadline = self._clock.monotonic() + wait_s
-        await results.waited(home, run_id, deadline, self._clock, lambda first, now: now != first)
-        return await results.status(home, run_id, self._clock.now())
+        await run_results.waited(home, run_id, deadline, self._clock, lambda first, now: now != first)
+        return await run_results.status(home, run_id, self._clock.now())
 
     async def result(
         self, env: Mapping[str, str], run_id: str, wait_s: float, *, include_raw: bool, tell: Callable[[str], None]
@@ -214,9 +226,9 @@ class Runs:
                 tell(said)
             return False
 
-        await results.waited(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
-        state = await results.status(home, run_id, self._clock.now())
-        return await results.result(home, run_id, state, include_raw=include_raw)
+        await run_results.waited(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
+        state = await run_results.status(home, run_id, self._clock.now())
+        return await run_results.result(home, run_id, state, include_raw=include_raw)
 
     async def cancel(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
         """End a run; Conflict ``spawn_run_finished`` when it has ended already (with its status).
@@ -224,12 +236,12 @@ class Runs:
         Environment ``foreign_data`` for one that was not made on this machine.
         """
         home = await self._of(env)
-        run = await results.run_of(home, run_id)
+        run = await run_results.run_of(home, run_id)
         if run.foreign:
             raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
         done = await home.db.write(_canceled, home, run_id, rfc3339(self._clock.now()))
         if done == "finished":
-            run = await results.run_of(home, run_id)
+            run = await run_results.run_of(home, run_id)
             raise Conflict("spawn_run_finished", f"the run is {run.status}", status=run.status)
         home.changed(run_id)
         if done == "canceled":
@@ -241,15 +253,15 @@ class Runs:
         """The runs of the home, the newest first."""
         home = await self._of(env)
         found = await home.db.read(_listed, home, status, limit or LISTED)
-        return {"runs": [shown.listed(run) for run in found]}
+        return {"runs": [views.listed(run) for run in found]}
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""
-        return await results.artifact(await self._of(env), run_id, node_id, offset)
+        return await run_results.artifact(await self._of(env), run_id, node_id, offset)
 
     async def whole(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
         """All there is of a run, for its picture."""
-        return await results.whole(await self._of(env), run_id, self._clock.now())
+        return await run_results.whole(await self._of(env), run_id, self._clock.now())
 
     async def health(self, env: Mapping[str, str]) -> dict[str, Any]:
         """The five booleans of B4.25, and why one is false."""
@@ -261,9 +273,9 @@ class Runs:
         BadRequest ``unknown_spawn_run``.
         """
         home = await self._of(env)
-        await results.run_of(home, run_id)
+        await run_results.run_of(home, run_id)
         found: list[Event] = await home.db.read(
-            queries.events, run_id, since_seq, tail, results.EVENTS_MAX if tail else LISTED_MAX
+            queries.events, run_id, since_seq, tail, run_results.EVENTS_MAX if tail else LISTED_MAX
         )
         return found
 
@@ -274,7 +286,7 @@ class Runs:
 
         Changes nothing; empty where there is no home, or none that can be read.
         """
-        return await asyncio.to_thread(adoption.foreign, place.home_of(env))
+        return await asyncio.to_thread(run_adoption.foreign, home_location.home_of(env))
 
     async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
         """Take the foreign runs of the home for runs of this machine; how many. They go on at once.
@@ -285,7 +297,7 @@ class Runs:
         if not await self.foreign(env):
             return 0
         home = await self._of(env)
-        adopted = await home.db.write(adoption.adopt, home.identity, shown)
+        adopted = await home.db.write(run_adoption.adopt, home.identity, shown)
         for run_id in adopted:
             home.changed(run_id)
         home.line.look()
@@ -293,14 +305,14 @@ class Runs:
 
 
 def _stored(con: sqlite3.Connection, home: Home, row: RunRow, at: str) -> RunRow:
-    return owned.create(con, Seals(home.identity.establish()), row, at)
+    return owned_runs.create(con, Seals(home.identity.establish()), row, at)
 
 
 def _canceled(con: sqlite3.Connection, home: Home, run_id: str, at: str) -> str:
-    return owned.cancel(con, home.seals(), run_id, at)
+    return owned_runs.cancel(con, home.seals(), run_id, at)
 
 
 def _listed(con: sqlite3.Connection, home: Home, status: RunStatus | None, limit: int) -> list[RunRow]:
     seals = home.seals()
-    found = (owned.marked(con, seals, run) for run in queries.runs(con, status, limit))
+    found = (owned_runs.marked(con, seals, run) for run in queries.runs(con, status, limit))
     return [run for run in found if run is not None]

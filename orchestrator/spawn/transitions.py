@@ -21,7 +21,9 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import queries
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.ddl import OPEN
-from orchestrator.spawn.model import (
+from orchestrator.spawn.queries import node_key
+from orchestrator.spawn.row_writes import end, held, insert, keep, say, sum_up, worked
+from orchestrator.spawn.run_data import (
     NODE_ENDED,
     RUN_ENDED,
     ArtifactRow,
@@ -34,9 +36,7 @@ from orchestrator.spawn.model import (
     RunRow,
     RunStatus,
 )
-from orchestrator.spawn.queries import node_key
-from orchestrator.spawn.sealing import with_mac
-from orchestrator.spawn.writing import end, held, insert, keep, say, sum_up, worked
+from orchestrator.spawn.run_seals import with_mac
 
 _HELD = f"id = ? AND token = ? AND status IN {OPEN}"
 _ATTEMPT = "run_id = ? AND node_id = ? AND attempt = ? AND state = 'running'"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.file_models import MemberFile, SquadFile
-from orchestrator.squad import records
+from orchestrator.squad import squad_files
 
 ENDED = ("completed", "error", "timeout")
 ANSWER_BYTES = 1 << 20
@@ -71,7 +71,7 @@ def _row(member: MemberFile, place: Path, limit: int, now: datetime, *, stateful
         return row
     prefix = "create." if member.step == "create" else ""
     for key, name in (("rawStdout", f"{prefix}stdout"), ("rawStderr", f"{prefix}stderr")):
-        row[key], cut = records.output(place / name, limit)
+        row[key], cut = squad_files.output(place / name, limit)
         if cut:
             row[f"{key}File"] = str(place / name)
     if member.reason and member.state == "error":
@@ -86,5 +86,5 @@ def _so_far(member: MemberFile, place: Path, now: datetime) -> str:
     if member.started_at is None:
         return "waits for its turn"
     since = now - datetime.fromisoformat(member.started_at)
-    size = sum(records.size(place / name) for name in ("stdout", "stderr"))
+    size = sum(squad_files.size(place / name) for name in ("stdout", "stderr"))
     return f"for {max(0, int(since.total_seconds()))} s, {size} bytes of output so far"

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from orchestrator.squad.prompt import FOOTER
+from orchestrator.squad.member_prompt import FOOTER
 from tests import squads
 from tests.squads import calls, collect, connect, do, file_of, gone, role, start
 from tests.stage import until

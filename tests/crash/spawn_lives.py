@@ -54,7 +54,7 @@ class Nursery:
 
 async def _life(order: dict[str, Any]) -> dict[str, Any]:
     from orchestrator.base.clock import SystemClock
-    from orchestrator.spawn.model import Asked
+    from orchestrator.spawn.run_data import Asked
     from orchestrator.spawn.runs import Request, Runs
 
     runs = Runs(Path(order["project"]), SystemClock(), {}, lambda _run_id: None)
@@ -75,9 +75,9 @@ async def _life(order: dict[str, Any]) -> dict[str, Any]:
 def _born(order: dict[str, Any], out: str) -> None:
     """A life, in the forked process."""
     from orchestrator.base import failpoints
-    from orchestrator.spawn import answering
+    from orchestrator.spawn import attempt_outcome
 
-    answering.backoff_s = lambda *_: 0.01
+    attempt_outcome.backoff_s = lambda *_: 0.01
     passed: Counter[str] = Counter()
     step, times = order.get("kill") or ("", 0)
 

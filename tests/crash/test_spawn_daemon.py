@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.base import failpoints
 from orchestrator.base.clock import SystemClock
-from orchestrator.spawn.model import Asked
+from orchestrator.spawn.run_data import Asked
 from orchestrator.spawn.runs import Request, Runs
 from tests import spawn_stage
 from tests.spawn_stage import WAIT_MS, create, ended, status

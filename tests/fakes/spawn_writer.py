@@ -11,11 +11,11 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
-from orchestrator.spawn import owned
+from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.model import Settings
-from orchestrator.spawn.sealing import HomeIdentity, Seals
+from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_seals import HomeIdentity, Seals
 from tests.spawns import AT, DIAMOND, claim, file, row, settle
 
 ROOM = Settings(max_parallel_runs=100)
@@ -26,10 +26,10 @@ async def main(home: Path, name: str, acks: int, runs: int) -> None:
     identity = HomeIdentity(home)
 
     def create(con, asked):
-        return owned.create(con, Seals(identity.establish()), asked, AT)
+        return owned_runs.create(con, Seals(identity.establish()), asked, AT)
 
     def lay(con, run_id):
-        return owned.lay(con, run_id, 1, Seals(identity.recognize()), DIAMOND, file("plan", "plan"), AT)
+        return owned_runs.lay(con, run_id, 1, Seals(identity.recognize()), DIAMOND, file("plan", "plan"), AT)
 
     async def one(number: int) -> None:
         run_id = f"{name}-{number}"

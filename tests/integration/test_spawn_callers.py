@@ -9,10 +9,10 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.config.keys import Config
 from orchestrator.journal.project_files import Paths
-from orchestrator.server import spawn_callers
-from orchestrator.server.spawn_callers import EngineCaller, Kept
-from orchestrator.spawn.model import Ask, Fault, Reply
-from orchestrator.squad.members import Squads
+from orchestrator.spawn import squad_and_agent_callers
+from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.squad_and_agent_callers import EngineCaller, Kept
+from orchestrator.squad.squads import Squads
 from tests.squads import COMMAND, FAKE, calls, do
 from tests.stage import BOUND_S, processes_with, until
 
@@ -80,7 +80,7 @@ def test_an_engine_is_called_its_own_way_whatever_the_connection_says_of_another
     assert place.call(do(say="yes"), model="engine:claude", system="") == Reply("yes", model="engine:claude")
     (call,) = calls(place)
     assert call["argv"][:2] == ["--print", "--no-session-persistence"]
-    assert spawn_callers.NO_ROLE in call["prompt"]
+    assert squad_and_agent_callers.NO_ROLE in call["prompt"]
 
 
 def test_a_long_prompt_and_a_long_answer_arrive_whole(place):
@@ -93,7 +93,7 @@ def test_a_long_prompt_and_a_long_answer_arrive_whole(place):
 
 
 def test_what_is_beyond_the_longest_answer_is_cut_and_said(place, monkeypatch):
-    monkeypatch.setattr(spawn_callers, "ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(squad_and_agent_callers, "ANSWER_BYTES", 1 << 20)
     reply = place.call(do(mb=2))
     assert reply.truncated
     assert reply.text == "x" * (1 << 20)
@@ -241,7 +241,7 @@ def test_a_run_keeps_its_connections_environment_until_it_is_forgotten(place, mo
     for name, value in {**place.env, "MY_KEY": "the daemon's", "ORCHESTRATOR_AGENT_ID": "a1"}.items():
         monkeypatch.setenv(name, value)
     place.caller.keep("run", place.kept(MY_KEY="the connection's"))
-    monkeypatch.setattr(spawn_callers, "COMING_S", 0.0)  # no connection comes
+    monkeypatch.setattr(squad_and_agent_callers, "COMING_S", 0.0)  # no connection comes
 
     async def body():
         for token in ("t1", "t2"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.platform import processes
-from orchestrator.spawn import ddl, transitions, upgrade
+from orchestrator.spawn import database_upgrade, ddl, transitions
 from tests import mounts, spawn_stage, spawns
 from tests.fakes.openrouter import Fake
 from tests.spawn_stage import KEY, code_of, create, ended, result, run, status, tool
@@ -319,8 +319,8 @@ def test_a_home_of_the_original_tool_is_read_and_used(scene, fake):
         "done": "completed", "going": "failed", "waiting": "failed", "stopped": "canceled",
     }  # fmt: skip
     for name in ("going", "waiting"):
-        assert status(wire, name)["failure"] == upgrade.INTERRUPTED
-        assert result(wire, name)["failure"] == upgrade.INTERRUPTED
+        assert status(wire, name)["failure"] == database_upgrade.INTERRUPTED
+        assert result(wire, name)["failure"] == database_upgrade.INTERRUPTED
     found = status(wire, "done")
     assert found["progress"]["done_nodes"] == 3
     assert found["cost"]["usd"] == pytest.approx(0.00021)

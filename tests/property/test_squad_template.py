@@ -11,8 +11,8 @@ from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.squad.command import check_sizes, render
-from orchestrator.squad.template import load
+from orchestrator.squad.command_template import load
+from orchestrator.squad.member_command import check_sizes, render
 
 SHELLS = [name for name in ("bash", "sh") if shutil.which(name)]
 NAMES = ["prompt", "chatId", "cwd", "newChat", "nowhere"]

@@ -17,7 +17,7 @@ from orchestrator.config.keys import Config
 from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import Library
-from orchestrator.squad import settings
+from orchestrator.squad import squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import CLASSES, CONTENT_MAX, Allowed
@@ -304,7 +304,7 @@ def test_each_acting_key_of_a_team_file_is_shown_before_it_is_allowed(root, key,
     assert acting.found(root).files == ()
 
 
-@pytest.mark.parametrize("name", settings.customary())
+@pytest.mark.parametrize("name", squad_settings.customary())
 def test_a_template_of_the_project_counts_only_as_it_was_allowed(root, name):
     put(root, name, 'sh -c id "<%= prompt %>"\n')
     word = name.removesuffix(".template").rpartition("/")[2]
@@ -312,7 +312,7 @@ def test_a_template_of_the_project_counts_only_as_it_was_allowed(root, name):
     env = {} if engine in ("agent", "create-chat") else {"ENGINE": engine}
 
     def read():
-        found = settings.read(env, root, Config(), "claude-code")
+        found = squad_settings.read(env, root, Config(), "claude-code")
         return (found.create if "create-chat" in word else found.run), found.withheld
 
     assert read() == (None, (name,))
@@ -329,16 +329,16 @@ def test_a_template_that_the_user_names_counts_by_itself_only_outside_of_the_pro
     (root / "link.template").symlink_to(outside)
     for path in ("mine.template", str(inside), "link.template", "../project/mine.template"):
         with pytest.raises(Environment) as refused:
-            settings.read({"RUN_TEMPLATE_PATH": path}, root, Config(), "")
+            squad_settings.read({"RUN_TEMPLATE_PATH": path}, root, Config(), "")
         assert refused.value.code == "untrusted_setting", path
     for env in ({"RUN_TEMPLATE_PATH": str(outside)}, {"RUN_TEMPLATE": "../mine.template"}, {"RUN_TEMPLATE": "a b"}):
-        assert settings.read(env, root, Config(), "").run is not None
-    assert settings.named_by({"RUN_TEMPLATE_PATH": "mine.template", "CREATE_CHAT_TEMPLATE": "~nobody/x"}, root) == [
-        "mine.template"
-    ]
+        assert squad_settings.read(env, root, Config(), "").run is not None
+    assert squad_settings.named_by(
+        {"RUN_TEMPLATE_PATH": "mine.template", "CREATE_CHAT_TEMPLATE": "~nobody/x"}, root
+    ) == ["mine.template"]
     allow(root, ["*.template"])
     for path in ("mine.template", "link.template"):
-        assert settings.read({"RUN_TEMPLATE_PATH": path}, root, Config(), "").run is not None
+        assert squad_settings.read({"RUN_TEMPLATE_PATH": path}, root, Config(), "").run is not None
 
 
 # -- hostile files -----------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.spawn import artifacts, keys, place
-from orchestrator.spawn.model import Settings
+from orchestrator.spawn import api_key, artifacts, home_location
+from orchestrator.spawn.run_data import Settings
 from tests.security.strangers import elsewhere, git
 from tests.security.test_spawn_homes import left_in_the_middle, looked_after
 from tests.spawn_stage import KEY
@@ -35,7 +35,7 @@ def test_what_lies_beside_the_database_and_is_no_file_is_not_opened(tmp_path, en
         file.mkdir()
     else:
         os.mkfifo(file)
-    assert not place.has_open_runs(home)
+    assert not home_location.has_open_runs(home)
 
     async def look(desk):
         with pytest.raises(OrchestratorError) as refused:
@@ -77,7 +77,7 @@ def test_a_journal_that_names_another_file_is_not_played_back(tmp_path):
     assert not target.exists(), "the journal is none: the test shows nothing"
 
     target.write_text("precious")
-    assert not place.has_open_runs(tmp_path / "home")
+    assert not home_location.has_open_runs(tmp_path / "home")
 
     async def look(desk):
         with pytest.raises(OrchestratorError) as refused:
@@ -126,7 +126,7 @@ def test_the_key_in_a_home_that_came_along_is_not_used(tmp_path, fake, where):
 
 
 def model_request(desk, **env):
-    from orchestrator.spawn.model import Asked
+    from orchestrator.spawn.run_data import Asked
     from orchestrator.spawn.runs import Request
 
     return Request(Asked(task="Say it.", mode="single"), {**desk.env, **env}, "")
@@ -139,13 +139,13 @@ def test_the_key_in_the_users_own_home_counts_wherever_that_lies(tmp_path, monke
     home.mkdir(mode=0o700)
     (home / "openrouter.key").write_text(KEY)
     (home / "openrouter.key").chmod(0o600)
-    assert keys.key_of({}, home, str(tmp_path)) == KEY
+    assert api_key.key_of({}, home, str(tmp_path)) == KEY
 
 
 def test_a_salt_that_a_stranger_knows_gives_no_run_of_theirs_a_key(tmp_path, fake, monkeypatch):
     home = tmp_path / "home"
     with elsewhere(monkeypatch, tmp_path):
-        fingerprint = keys.fingerprint(home, KEY)  # they know the salt, and even the key
+        fingerprint = api_key.fingerprint(home, KEY)  # they know the salt, and even the key
         theirs = row("evil", settings=Settings(base_url=fake.url, planner_url=""))
         planted(home, replace(theirs, key_fp=fingerprint, project=str(tmp_path)))
 
@@ -209,7 +209,7 @@ def test_an_upgrades_copy_is_not_written_through_a_link(tmp_path):
 def test_a_home_of_the_original_tool_is_not_upgraded_before_somebody_asks_for_it(tmp_path):
     home = old_home(tmp_path / "home")
     before = tree(home)
-    assert not place.has_open_runs(home)
+    assert not home_location.has_open_runs(home)
 
     async def look(desk):
         await desk.runs.resume(desk.env)

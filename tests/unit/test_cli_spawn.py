@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import app, spawn, spawn_live
-from orchestrator.spawn.drawing import MARK
+from orchestrator.spawn.run_picture import MARK
 
 ID = "6f0c1b2e-1c8d-4f0e-9d8e-0f2f0c6a8a11"
 OTHER = "6f0d1b2e-1c8d-4f0e-9d8e-0f2f0c6a8a11"

@@ -7,9 +7,9 @@ import pytest
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import supervision
-from orchestrator.server import spawn_callers
-from orchestrator.server.spawn_callers import AgentCaller
-from orchestrator.spawn.model import Ask, Fault, Reply
+from orchestrator.spawn import squad_and_agent_callers
+from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.squad_and_agent_callers import AgentCaller
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.ask_agent import ANSWER
 from tests.stage import BOUND_S, until
@@ -303,7 +303,7 @@ def test_an_answer_too_long_for_an_event_is_read_from_the_artifact_that_it_names
 
 
 def test_an_answer_in_a_file_is_cut_where_the_longest_answer_ends(played, monkeypatch):
-    monkeypatch.setattr(spawn_callers, "ANSWER_BYTES", 5)
+    monkeypatch.setattr(squad_and_agent_callers, "ANSWER_BYTES", 5)
 
     async def body(play):
         call = await play.asked()

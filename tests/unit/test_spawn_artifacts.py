@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn import artifacts
-from orchestrator.spawn.model import ArtifactRow, Reply
+from orchestrator.spawn.run_data import ArtifactRow, Reply
 from orchestrator.trust.identity import Identity
 from orchestrator.trust.seals import Seal
 from tests.spawns import AT, node

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Conflict, Corrupt, Environment
-from orchestrator.spawn import database, ddl, owned, queries
+from orchestrator.spawn import database, ddl, owned_runs, queries
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.sealing import HomeIdentity, Seals
+from orchestrator.spawn.run_seals import HomeIdentity, Seals
 from tests import mounts
 from tests.spawns import AT, in_home, opened, row
 from tests.stage import until
@@ -493,7 +493,7 @@ def check(home, acks):
         by_id = {run.id: run for run in runs}
         seals = Seals(HomeIdentity(home).recognize())
         going = {run.id for run in runs if run.status in ("queued", "running")}
-        assert {run.id for run in await db.read(owned.unfinished, seals, {})} == going
+        assert {run.id for run in await db.read(owned_runs.unfinished, seals, {})} == going
         done = {}
         for run in runs:
             events = await db.read(queries.events, run.id, 0, None, 10_000)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.drawing_text import said
-from orchestrator.spawn.drawing import COLOURS, MARK, mode_picture, svg
-from orchestrator.spawn.drawing_page import html
-from orchestrator.spawn.drawing_words import critical_path, dollars, instant, seconds, spans_of, totals
+from orchestrator.spawn.picture_words import critical_path, dollars, instant, seconds, spans_of, totals
+from orchestrator.spawn.run_page import html
+from orchestrator.spawn.run_picture import COLOURS, MARK, mode_picture, svg
 from tests.drawn import seen
 from tools import docs
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from orchestrator.spawn import judge
+from orchestrator.spawn import evaluation
 
 GOOD = "It is so because of that. " * 25
 TASK = "Explain why it is so, in all detail that one may want to know. " * 3
 
 
 def test_a_long_answer_that_ended_by_itself_passes():
-    assert judge.gate(TASK, GOOD, "stop", "") == judge.Verdict(passed=True)
+    assert evaluation.gate(TASK, GOOD, "stop", "") == evaluation.Verdict(passed=True)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_long_answer_that_ended_by_itself_passes():
     ],
 )
 def test_an_answer_that_will_not_do_is_told_why(task, text, finish, form, word):
-    verdict = judge.gate(task, text, finish, form)
+    verdict = evaluation.gate(task, text, finish, form)
     assert not verdict.passed
     assert any(word in reason for reason in verdict.reasons), verdict
 
@@ -51,7 +51,7 @@ def test_an_answer_that_will_not_do_is_told_why(task, text, finish, form, word):
     ],
 )
 def test_an_answer_that_will_do_passes(task, text, form):
-    assert judge.gate(task, text, "stop", form) == judge.Verdict(passed=True)
+    assert evaluation.gate(task, text, "stop", form) == evaluation.Verdict(passed=True)
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ def test_an_answer_that_will_do_passes(task, text, form):
     ],
 )
 def test_the_evaluators_word_is_read_from_its_first_line(text, word):
-    assert judge.evaluated(text) is word
+    assert evaluation.evaluated(text) is word
 
 
 def test_where_answers_disagree_is_read_from_the_last_section():
     text = "# Dissent\nold\n# Answer\nA\n## Dissent\na says 1\n### more\nb says 2\n## Sources\nx"
-    assert judge.dissent(text) == (text, "a says 1\n### more\nb says 2")
-    assert judge.dissent("A\n\n**Dissent:** b says no") == ("A\n\n**Dissent:** b says no", "b says no")
+    assert evaluation.dissent(text) == (text, "a says 1\n### more\nb says 2")
+    assert evaluation.dissent("A\n\n**Dissent:** b says no") == ("A\n\n**Dissent:** b says no", "b says no")
 
 
 @pytest.mark.parametrize("none", ["None", "none.", "**None**", "No disagreements.", "", "---"])
 def test_no_dissent_is_an_empty_text(none):
     text = f"A\n\n## Dissent\n\n{none}\n"
-    assert judge.dissent(text) == (text, "")
+    assert evaluation.dissent(text) == (text, "")
 
 
 def test_a_missing_section_is_told_where_there_were_answers_to_disagree():
-    text, said = judge.dissent("A\n```\n## Dissent\nx\n```\n", 2)
+    text, said = evaluation.dissent("A\n```\n## Dissent\nx\n```\n", 2)
     assert text.endswith("## Dissent\n\nThe model that merged the answers did not say where they disagree.\n")
     assert said == ""
-    assert judge.dissent("A", 1) == ("A", "")
+    assert evaluation.dissent("A", 1) == ("A", "")

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.model import Asked, Reply
+from orchestrator.spawn.run_data import Asked, Reply
 from orchestrator.spawn.runs import Request, Runs
 
 

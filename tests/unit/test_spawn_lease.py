@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.base.platform import processes
 from orchestrator.spawn import lease
-from orchestrator.spawn.model import Settings
+from orchestrator.spawn.run_data import Settings
 
 
 def test_this_process_is_alive_and_names_itself():

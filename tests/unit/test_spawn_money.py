@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.spawn import money
-from orchestrator.spawn.model import AttemptRow, Fault, Price, Reply
+from orchestrator.spawn import costs
+from orchestrator.spawn.run_data import AttemptRow, Fault, Price, Reply
 
 PRICE = Price(Decimal("0.000001"), Decimal("0.00001"), Decimal("0.005"), "prices")
 TABLE = Price(Decimal(1), Decimal(1))
@@ -17,8 +17,8 @@ def row(node="a", cost=None, source="reserved", model="m", tokens=(1, 2), reserv
 
 
 def test_a_reservation_is_every_byte_of_the_prompt_the_longest_answer_and_the_request():
-    assert money.reserve(1000, 100, PRICE) == Decimal("0.007")
-    assert money.reserve(0, 0, TABLE) == 0
+    assert costs.reserve(1000, 100, PRICE) == Decimal("0.007")
+    assert costs.reserve(0, 0, TABLE) == 0
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_a_reservation_is_every_byte_of_the_prompt_the_longest_answer_and_the_re
 def test_the_answers_own_cost_counts_first_its_tokens_second_and_what_is_unknown_as_the_whole_reservation(
     result, price, known
 ):
-    cost, source = money.settled(result, price, HELD)
+    cost, source = costs.settled(result, price, HELD)
     assert (cost, source) == (Decimal(known[0]), known[1])
 
 
 def test_a_caller_without_a_price_costs_nothing_that_is_known():
-    assert money.settled(Reply("x", cost=Decimal(1)), None, Decimal(0)) == (None, "none")
-    assert money.settled(Fault("engine", "", False), None, Decimal(0)) == (None, "none")
+    assert costs.settled(Reply("x", cost=Decimal(1)), None, Decimal(0)) == (None, "none")
+    assert costs.settled(Fault("engine", "", False), None, Decimal(0)) == (None, "none")
 
 
 def test_what_is_spent_counts_the_reservations_of_attempts_nobody_knows_the_end_of():
     rows = [row(), row(cost=Decimal("0.1"), source="usage"), row(source="none"), row(cost=Decimal(0), source="none")]
-    assert money.spent(rows) == Decimal("0.6")
-    assert money.spent([]) == Decimal(0)
+    assert costs.spent(rows) == Decimal("0.6")
+    assert costs.spent([]) == Decimal(0)
 
 
 def test_sums_are_made_for_each_node_and_each_model_and_stay_exact():
@@ -61,19 +61,19 @@ def test_sums_are_made_for_each_node_and_each_model_and_stay_exact():
         row("a", Decimal("0.2"), "usage", "n", (10, 20)),
         row("b", None, "reserved", "m"),
     ]
-    assert money.by_node(rows) == {"a": money.Spent(Decimal("0.3"), 11, 22), "b": money.Spent(HELD, 1, 2)}
-    assert money.by_model(rows) == {"m": money.Spent(Decimal("0.6"), 2, 4), "n": money.Spent(Decimal("0.2"), 10, 20)}
-    assert money.total(rows) == money.Spent(Decimal("0.8"), 12, 24)
+    assert costs.by_node(rows) == {"a": costs.Spent(Decimal("0.3"), 11, 22), "b": costs.Spent(HELD, 1, 2)}
+    assert costs.by_model(rows) == {"m": costs.Spent(Decimal("0.6"), 2, 4), "n": costs.Spent(Decimal("0.2"), 10, 20)}
+    assert costs.total(rows) == costs.Spent(Decimal("0.8"), 12, 24)
 
 
 def test_a_sum_is_unknown_only_where_none_of_its_attempts_has_a_price():
     free, paid = row("a", None, "none"), row("a", Decimal(0), "usage")
-    assert money.total([free, free]).usd is None
-    assert money.total([]).usd is None
-    assert money.total([free, paid]).usd == 0
-    assert money.total([paid, free]).usd == 0
+    assert costs.total([free, free]).usd is None
+    assert costs.total([]).usd is None
+    assert costs.total([free, paid]).usd == 0
+    assert costs.total([paid, free]).usd == 0
 
 
 @pytest.mark.parametrize(("usd", "number"), [("0.123456789", 0.12345679), ("5", 5.0), ("0.1", 0.1), ("0", 0.0)])
 def test_dollars_are_shown_with_eight_decimals(usd, number):
-    assert money.shown(Decimal(usd)) == number
+    assert costs.shown(Decimal(usd)) == number

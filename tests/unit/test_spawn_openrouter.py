@@ -12,7 +12,7 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import openrouter
-from orchestrator.spawn.model import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Ask, Fault, Reply
 from tests.fakes.openrouter import NONSENSE, Fake
 from tests.stage import until
 

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn import plan, table
-from orchestrator.spawn.model import Asked, Node, Settings
-from orchestrator.spawn.plan import Found, Step
+from orchestrator.spawn import model_table, run_plan
+from orchestrator.spawn.run_data import Asked, Node, Settings
+from orchestrator.spawn.run_plan import Found, Step
 
-TABLE = table.shipped()
+TABLE = model_table.shipped()
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def make(mode, task="design it; build it; test it", steps=None, source="smart-spawn-api", settings=None, **asked):
     one = Asked(task=task, mode=mode, **asked)
-    found = plan.local(one) if steps is None else Found(source, tuple(steps))
-    return plan.made(one, settings or Settings(), TABLE, found)
+    found = run_plan.local(one) if steps is None else Found(source, tuple(steps))
+    return run_plan.made(one, settings or Settings(), TABLE, found)
 
 
 def shape(made):
@@ -162,7 +162,7 @@ def test_every_answer_and_the_merge_have_the_role_but_not_the_evaluator():
     st.lists(st.text(max_size=80) | st.sampled_from(["merged", "Plan", "a", "A", "../x", "..", "a-2"]), max_size=30)
 )
 def test_ids_are_safe_as_file_names_and_each_is_there_once(ids):
-    names = plan.sanitised(ids)
+    names = run_plan.sanitised(ids)
     assert len({name.lower() for name in names} | {"merged", "plan"}) == len(ids) + 2
     for name in names:
         assert SAFE.fullmatch(name)
@@ -170,19 +170,19 @@ def test_ids_are_safe_as_file_names_and_each_is_there_once(ids):
 
 
 def test_a_good_id_stays_as_it_is():
-    assert plan.sanitised(["swarm-1", "a.b_c", "../../etc/passwd", "merged", "A", "a"]) == (
+    assert run_plan.sanitised(["swarm-1", "a.b_c", "../../etc/passwd", "merged", "A", "a"]) == (
         "swarm-1", "a.b_c", "etc-passwd", "merged-2", "A", "a-2",
     )  # fmt: skip
 
 
 def test_needs_that_are_no_node_or_the_node_itself_are_dropped_and_that_is_said():
-    made = plan.checked([node("a", "a", "ghost"), node("b", "a", "a")], "local")
+    made = run_plan.checked([node("a", "a", "ghost"), node("b", "a", "a")], "local")
     assert shape(made) == [("a", "task", 0, ()), ("b", "task", 1, ("a",))]
     assert ["itself" in made.notes[0], "ghost" in made.notes[1]] == [True, True]
 
 
 def test_the_second_of_two_equal_ids_is_renamed_and_merged_all_the_same_and_that_is_said():
-    made = plan.checked([node("a"), node("a"), node("b", "a"), node("merged", "a", "b", kind="merge")], "local")
+    made = run_plan.checked([node("a"), node("a"), node("b", "a"), node("merged", "a", "b", kind="merge")], "local")
     assert shape(made) == [
         ("a", "task", 0, ()),
         ("a-2", "task", 0, ()),
@@ -193,7 +193,7 @@ def test_the_second_of_two_equal_ids_is_renamed_and_merged_all_the_same_and_that
 
 
 def test_a_circle_becomes_a_chain_in_the_given_order_and_that_is_said():
-    made = plan.checked(
+    made = run_plan.checked(
         [node("a", "c"), node("b"), node("c", "a"), node("merged", "a", "b", "c", kind="merge")], "local"
     )
     assert shape(made) == [
@@ -206,14 +206,14 @@ def test_a_circle_becomes_a_chain_in_the_given_order_and_that_is_said():
 
 
 def test_a_node_stands_behind_those_it_needs_on_the_longest_way():
-    made = plan.checked([node("d", "a", "c"), node("c", "b"), node("b", "a"), node("a")], "local")
+    made = run_plan.checked([node("d", "a", "c"), node("c", "b"), node("b", "a"), node("a")], "local")
     assert [(one.id, one.wave) for one in made.nodes] == [("a", 0), ("b", 1), ("c", 2), ("d", 3)]
 
 
 def test_what_a_plan_has_no_room_for_stands_in_its_last_step():
     steps = [Step(f"s{at}", f"do {at}", (f"s{at + 300}",) if at < 9 else ()) for at in range(310)]
     made = make("swarm", steps=steps)
-    assert len(made.nodes) == plan.MAX_NODES
+    assert len(made.nodes) == run_plan.MAX_NODES
     joined = next(one for one in made.nodes if one.id == "s298")
     assert joined.task.split() == " ".join(f"do {at}" for at in range(298, 310)).split()
     assert [one.needs for one in made.nodes if one.id in {"s0", "s8"}] == [("s298",), ("s298",)]
@@ -221,7 +221,7 @@ def test_what_a_plan_has_no_room_for_stands_in_its_last_step():
 
 
 def test_the_notes_are_few_and_short():
-    made = plan.checked([node("a", *(f"{at}{'x' * 999}" for at in range(99)))], "local", ["y" * 999])
-    assert len(made.notes) == plan.MAX_NOTES
+    made = run_plan.checked([node("a", *(f"{at}{'x' * 999}" for at in range(99)))], "local", ["y" * 999])
+    assert len(made.notes) == run_plan.MAX_NOTES
     assert max(len(one) for one in made.notes) <= 300
     assert made.notes[-1] == "and 81 more"

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn import planner, table
-from orchestrator.spawn.model import Asked, RoleAsked, Settings
+from orchestrator.spawn import model_table, smart_spawn_client
+from orchestrator.spawn.run_data import Asked, RoleAsked, Settings
 
-TABLE = table.shipped()
+TABLE = model_table.shipped()
 URL = "http://planner.test/api"
 KEY = "sk-or-v1-never-told"
 THREE = "design it; build it; test it"
@@ -68,7 +68,7 @@ def make(api, mode, task=THREE, frozen=None, **asked):
         headers = {"Authorization": f"Bearer {KEY}", "Cookie": KEY}
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(api), headers=headers) as client:
             one = Asked(task=task, mode=mode, **asked)
-            return await planner.make(one, frozen or Settings(planner_url=URL), TABLE, client)
+            return await smart_spawn_client.make(one, frozen or Settings(planner_url=URL), TABLE, client)
 
     return asyncio.run(run())
 
@@ -76,7 +76,7 @@ def make(api, mode, task=THREE, frozen=None, **asked):
 def reach(api, url=URL):
     async def run():
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(api)) as client:
-            return await planner.reachable(Settings(planner_url=url), client)
+            return await smart_spawn_client.reachable(Settings(planner_url=url), client)
 
     return asyncio.run(run())
 
@@ -150,7 +150,7 @@ def test_a_get_carries_the_task_on_one_line_of_200_units_and_a_post_all_of_it():
     body = json.loads(api.asked[1][1].content)
     assert body["task"].count("\U0001f600") == 300
     assert body == {**body, "budget": "medium", "maxParallel": 4}
-    assert planner.brief("\x00\n") == "task"
+    assert smart_spawn_client.brief("\x00\n") == "task"
 
 
 def test_neither_a_key_nor_any_header_of_the_client_reaches_the_api():
@@ -265,7 +265,7 @@ def test_a_role_that_cannot_be_composed_makes_the_whole_plan_local():
 
 @pytest.mark.parametrize(("limit", "words"), [("CALL_S", "/pick: no answer within"), ("ALL_S", "too slow")])
 def test_an_api_that_does_not_answer_in_time_is_left(monkeypatch, limit, words):
-    monkeypatch.setattr(planner, limit, 0.01)
+    monkeypatch.setattr(smart_spawn_client, limit, 0.01)
     made = make(Api(pick=lambda request: asyncio.Event().wait()), "single")
     assert made.source == "local"
     assert words in made.notes[0]
@@ -403,8 +403,8 @@ def runs(mode, answer, role, allow):
         assert set(one.needs) <= set(waves), "a node stands before what it needs"
         assert one.wave == max((waves[need] + 1 for need in one.needs), default=0)
         waves[one.id] = one.wave
-        assert table.is_model(one.model)
-        assert one.model in table.Allowed(allow)
+        assert model_table.is_model(one.model)
+        assert one.model in model_table.Allowed(allow)
         assert (one.kind == "merge") is (one.id == "merged")
         one.task.encode()
     assert len({name.lower() for name in waves}) == len(made.nodes)

@@ -4,9 +4,9 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
-from orchestrator.spawn import queries, record, transitions
+from orchestrator.spawn import fenced_writes, queries, transitions
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.record import Fenced, Record
+from orchestrator.spawn.fenced_writes import Fenced, Record
 from tests.spawns import AT, begun, in_home
 
 
@@ -33,7 +33,7 @@ class Refusing:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(record, "AGAIN_S", 0)
+    monkeypatch.setattr(fenced_writes, "AGAIN_S", 0)
 
 
 def played(home, play, **how):

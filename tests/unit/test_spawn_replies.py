@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.spawn import replies
-from orchestrator.spawn.model import Fault, Reply
+from orchestrator.spawn.run_data import Fault, Reply
 
 NOW = 1_800_000_000.0
 DATE = "Fri, 15 Jan 2027 08:00:30 GMT"  # NOW + 30 s

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment, OrchestratorError
-from orchestrator.spawn import artifacts, splitter
-from orchestrator.spawn.model import Asked, Fault, Reply
+from orchestrator.spawn import artifacts, local_planner
+from orchestrator.spawn.run_data import Asked, Fault, Reply
 from orchestrator.spawn.runs import Request, Runs
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
@@ -359,7 +359,7 @@ def test_long_texts_are_split_and_redacted_beside_the_event_loop(tmp_path, fake,
 
         return note
 
-    monkeypatch.setattr(splitter, "split", noting("split", splitter.split))
+    monkeypatch.setattr(local_planner, "split", noting("split", local_planner.split))
     monkeypatch.setattr(artifacts, "redacted", noting("redacted", artifacts.redacted))
 
     async def run(desk):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.spawn.model import NODE_ENDED, Node, NodeRow
-from orchestrator.spawn.schedule import View, decide, lane
+from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
+from orchestrator.spawn.scheduler import View, decide, lane
 
 
 def task(node_id, needs=(), **more):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn import place, settings
-from orchestrator.spawn.model import Settings
+from orchestrator.spawn import home_location, run_settings
+from orchestrator.spawn.run_data import Settings
 
 
 def refused(call, env):
@@ -22,7 +22,7 @@ def refused(call, env):
 
 
 def test_without_variables_the_defaults_of_the_design_hold():
-    found = settings.read({})
+    found = run_settings.read({})
     assert found == Settings()
     assert (found.max_parallel_runs, found.max_parallel_nodes, found.max_usd) == (2, 4, Decimal(5))
     assert (found.node_timeout_s, found.run_timeout_s, found.planner_url) == (
@@ -30,7 +30,7 @@ def test_without_variables_the_defaults_of_the_design_hold():
         1800,
         "https://ss.deeflect.com/api",
     )
-    assert settings.read({"MAX_PARALLEL_RUNS": " ", "OPENROUTER_BASE_URL": ""}) == found
+    assert run_settings.read({"MAX_PARALLEL_RUNS": " ", "OPENROUTER_BASE_URL": ""}) == found
 
 
 def test_every_variable_is_read():
@@ -41,7 +41,7 @@ def test_every_variable_is_read():
         "MODEL_DENYLIST": "*:free", "CASCADE_EVALUATOR_MODEL": "a/b", "REDACT_ARTIFACTS": "Yes",
         "OPENROUTER_BASE_URL": "http://127.0.0.1:8080/v1/", "SMART_SPAWN_API_URL": "OFF",
     }  # fmt: skip
-    assert settings.read(env) == Settings(
+    assert run_settings.read(env) == Settings(
         base_url="http://127.0.0.1:8080/v1", planner_url="", max_parallel_runs=3, max_parallel_nodes=100,
         max_usd=Decimal("0.25"), node_timeout_s=1.5, run_timeout_s=60, max_prompt_chars=1000, max_completion_tokens=9,
         allow=("openai/*", "anthropic/claude-*", "x/y"), deny=("*:free",), evaluator="a/b", redact=True,
@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_a_wrong_value_is_refused_and_its_variable_named(name, value):
-    error = refused(settings.read, {name: value})
+    error = refused(run_settings.read, {name: value})
     assert error.facts["variable"] == name
     assert name in error.message
     assert "secret" not in str(error.as_dict())
@@ -83,8 +83,8 @@ def test_a_wrong_value_is_refused_and_its_variable_named(name, value):
     "url", ["http://localhost:1/x", "http://[::1]:80", "http://127.1.2.3", "https://example.com/api/v1"]
 )
 def test_plain_http_is_for_this_machine_alone(url):
-    assert settings.read({"OPENROUTER_BASE_URL": url}).base_url == url
-    assert settings.read({"SMART_SPAWN_API_URL": url}).planner_url == url
+    assert run_settings.read({"OPENROUTER_BASE_URL": url}).base_url == url
+    assert run_settings.read({"SMART_SPAWN_API_URL": url}).planner_url == url
 
 
 @given(
@@ -103,13 +103,13 @@ def test_frozen_settings_are_read_as_they_were_written(held):
 
 def test_the_home_is_the_users_wherever_a_cli_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert place.home_of({"HOME": "/h"}) == Path("/h/.smart-spawn-mcp")
-    assert place.home_of({}) == Path.home() / ".smart-spawn-mcp"
+    assert home_location.home_of({"HOME": "/h"}) == Path("/h/.smart-spawn-mcp")
+    assert home_location.home_of({}) == Path.home() / ".smart-spawn-mcp"
     name = "SMART_SPAWN_MCP_HOME"
-    assert place.home_of({name: "~/x", "HOME": "/h"}) == Path("/h/x")
-    assert place.home_of({name: " /a/b "}) == Path("/a/b")
+    assert home_location.home_of({name: "~/x", "HOME": "/h"}) == Path("/h/x")
+    assert home_location.home_of({name: " /a/b "}) == Path("/a/b")
     for value in ("x", "./x", "../x", "~joe/x", "/a\0b"):
-        assert refused(place.home_of, {name: value}).facts["variable"] == name
+        assert refused(home_location.home_of, {name: value}).facts["variable"] == name
 
 
 def test_a_daemon_without_spawn_runs_loads_nothing_that_executes_them():

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.spawn import splitter
-from orchestrator.spawn.model import Asked
+from orchestrator.spawn import local_planner
+from orchestrator.spawn.run_data import Asked
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ from orchestrator.spawn.model import Asked
     ],
 )
 def test_a_task_falls_into_its_parts(task, parts, ordered):
-    assert splitter.split(task) == splitter.Split(tuple(parts), ordered)
-    assert splitter.parts(task) == parts
+    assert local_planner.split(task) == local_planner.Split(tuple(parts), ordered)
+    assert local_planner.parts(task) == parts
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_a_task_falls_into_its_parts(task, parts, ordered):
     ],
 )
 def test_a_task_that_is_one_thing_does_not_fall_apart(task):
-    assert splitter.parts(task) == []
+    assert local_planner.parts(task) == []
 
 
-@pytest.mark.parametrize("limit", [splitter.PLAN_PARTS, splitter.SWARM_PARTS])
+@pytest.mark.parametrize("limit", [local_planner.PLAN_PARTS, local_planner.SWARM_PARTS])
 def test_what_is_over_the_limit_stands_in_the_last_part(limit):
-    found = splitter.parts("\n".join(f"- do {at}" for at in range(limit + 3)), limit)
+    found = local_planner.parts("\n".join(f"- do {at}" for at in range(limit + 3)), limit)
     assert len(found) == limit
     assert found[-1] == "\n".join(f"do {at}" for at in range(limit - 1, limit + 3))
 
 
 def waits(task):
-    return splitter.edges(splitter.split(task, splitter.SWARM_PARTS))
+    return local_planner.edges(local_planner.split(task, local_planner.SWARM_PARTS))
 
 
 def test_parts_that_follow_each_other_make_a_chain():
@@ -76,10 +76,10 @@ def test_a_part_does_not_wait_for_what_those_it_waits_for_have_waited_for():
 
 
 def test_keywords_are_whole_words():
-    assert splitter.phase("a building of specific ships") == splitter.phase("build")
-    assert splitter.category("the suburban debt") == "general"
-    assert splitter.category("Debugging the Python endpoints") == "coding"
-    assert splitter.category("Write a short story for a blog") == "creative"
+    assert local_planner.phase("a building of specific ships") == local_planner.phase("build")
+    assert local_planner.category("the suburban debt") == "general"
+    assert local_planner.category("Debugging the Python endpoints") == "coding"
+    assert local_planner.category("Write a short story for a blog") == "creative"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_keywords_are_whole_words():
     ],
 )
 def test_a_parts_budget_follows_its_words(text, budget, wanted):
-    assert splitter.adjusted(text, budget) == wanted
+    assert local_planner.adjusted(text, budget) == wanted
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_parts_budget_follows_its_words(text, budget, wanted):
     ],
 )
 def test_the_steps_are_counted_before_any_planning(asked, steps):
-    assert splitter.estimated_steps(Asked(**{"task": "a; b; c", **asked})) == steps
+    assert local_planner.estimated_steps(Asked(**{"task": "a; b; c", **asked})) == steps
 
 
 lines = st.lists(
@@ -123,10 +123,10 @@ lines = st.lists(
 
 @given(lines, st.sampled_from(["\n", " ", ", "]))
 def test_whatever_the_text_parts_have_words_and_wait_only_for_what_can_come_before(found, join):
-    split = splitter.split(join.join(found))
+    split = local_planner.split(join.join(found))
     assert len(split.parts) != 1
     assert all(part.strip() for part in split.parts)
-    done, left = set(), dict(enumerate(splitter.edges(split)))
+    done, left = set(), dict(enumerate(local_planner.edges(split)))
     while left:
         ready = [at for at, needs in left.items() if set(needs) <= done]
         assert ready, "a cycle"

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn import table
-from orchestrator.spawn.model import Price
-from orchestrator.spawn.table import MILLION, TIERS, UNKNOWN, Allowed
+from orchestrator.spawn import model_table
+from orchestrator.spawn.model_table import MILLION, TIERS, UNKNOWN, Allowed
+from orchestrator.spawn.run_data import Price
 
 ALL = Allowed()
-SHIPPED = table.shipped()
+SHIPPED = model_table.shipped()
 
 
 def listed(name, prompt="0.000001", completion="0.000002", **more):
@@ -34,12 +34,12 @@ def refreshed(*rows):
     ],
 )
 def test_an_id_is_the_one_the_server_knows(given, wanted):
-    assert table.normalised(given) == wanted
+    assert model_table.normalised(given) == wanted
 
 
 @pytest.mark.parametrize("name", ["engine:claude", "agent:a/b", "gpt-4o", "", "a/b c", "a//b", "a/" + "b" * 200])
 def test_what_cannot_be_a_models_id_is_none(name):
-    assert not table.is_model(name)
+    assert not model_table.is_model(name)
     assert name not in refreshed(listed("a/b"), listed(name)).models
 
 

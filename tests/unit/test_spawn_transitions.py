@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import ddl, queries
 from orchestrator.spawn import transitions as steps
-from orchestrator.spawn.model import NODE_ENDED, RUN_ENDED, Plan, Settings
+from orchestrator.spawn.run_data import NODE_ENDED, RUN_ENDED, Plan, Settings
 from tests.spawns import AT, DIAMOND, LATER, THEM, US, begun, claim, file, node, row, settle
 
 WAITING = "waiting for key"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.spawn import artifacts, ddl, queries, upgrade
+from orchestrator.spawn import artifacts, database_upgrade, ddl, queries
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from tests import mounts
@@ -70,14 +70,14 @@ def look(home):
         assert {name: run.status for name, run in runs.items()} == {
             "done": "completed", "going": "failed", "waiting": "failed", "stopped": "canceled",
         }  # fmt: skip
-        assert [runs[name].error for name in ("going", "waiting")] == [upgrade.INTERRUPTED] * 2
+        assert [runs[name].error for name in ("going", "waiting")] == [database_upgrade.INTERRUPTED] * 2
         assert [runs[name].number for name in ("done", "going", "waiting", "stopped")] == [1, 2, 3, 4]
         for name, count in {"done": 3, "going": 6, "waiting": 4, "stopped": 3}.items():
             events = await db.read(queries.events, name)
             assert [event.seq for event in events] == list(range(1, count + 1))
             assert [event.message for event in events][:3] == ["event 1", "event 2", "event 3"]
             assert (events[1].node_id, events[1].level) == ("one", "warning")
-        assert (await db.read(queries.last_event, "going")).message == f"run failed: {upgrade.INTERRUPTED}"
+        assert (await db.read(queries.last_event, "going")).message == f"run failed: {database_upgrade.INTERRUPTED}"
         assert [one.status for one in await db.read(queries.nodes, "going")] == ["completed", "failed", "canceled"]
         assert [one.status for one in await db.read(queries.nodes, "stopped")] == [
             "completed",
@@ -251,7 +251,7 @@ def test_a_copy_of_other_content_is_never_written_over(home):
 
 def test_a_failure_within_the_upgrade_leaves_the_old_home(home, monkeypatch):
     before = rows(home / "db.sqlite")
-    monkeypatch.setattr(upgrade, "_count", lambda con: con.execute("PRAGMA max_page_count = 1") and 1 / 0)
+    monkeypatch.setattr(database_upgrade, "_count", lambda con: con.execute("PRAGMA max_page_count = 1") and 1 / 0)
 
     async def play(db):
         with pytest.raises(ZeroDivisionError):

@@ -9,8 +9,8 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths
-from orchestrator.squad import records
-from orchestrator.squad.members import Squads
+from orchestrator.squad import squad_files
+from orchestrator.squad.squads import Squads
 from tests.team import FakeClock
 
 KEEP_S, UNREAD_S = 100.0, 1000.0
@@ -31,9 +31,9 @@ def world(tmp_path):
             v=1, squad_id=squad_id, req=f"r-{squad_id}", created_at=at, stateful=False, members=[member],
             **{"ended_at": at, **more},
         )  # fmt: skip
-        records.prepare(paths, squad_id, 1)
+        squad_files.prepare(paths, squad_id, 1)
         (paths.squad_dir(squad_id) / "m0" / "stdout").write_text("paid")
-        asyncio.run(records.Book(paths.squad_json(squad_id), file, paths.provenance).write())
+        asyncio.run(squad_files.Book(paths.squad_json(squad_id), file, paths.provenance).write())
 
     return clock, paths, config, put, Squads(paths, clock, lambda: Config(**config))
 
@@ -102,10 +102,10 @@ def test_members_that_had_not_ended_are_interrupted_and_what_had_stays(world):
     _, paths, _, put, squads = world
     put("done")
     put("open", ended_at=None)
-    file = records.read(paths.squad_json("open"), paths.provenance)
+    file = squad_files.read(paths.squad_json("open"), paths.provenance)
     file.members[0].state = "running"
     file.members.append(MemberFile(member_id="open-m1", role_id="coder", cwd=None, state="planned", chat_id=None))
-    run(records.Book(paths.squad_json("open"), file, paths.provenance).write())
+    run(squad_files.Book(paths.squad_json("open"), file, paths.provenance).write())
 
     async def body():
         await squads.recover()
@@ -119,7 +119,7 @@ def test_members_that_had_not_ended_are_interrupted_and_what_had_stays(world):
         assert rows[0]["rawStdout"] == "paid"
         assert (await squads.answer("done", None, print))["members"][0]["status"] == "completed"
         assert squads.active == 0
-        assert records.read(paths.squad_json("open"), paths.provenance).ended_at
+        assert squad_files.read(paths.squad_json("open"), paths.provenance).ended_at
 
     run(body())
 

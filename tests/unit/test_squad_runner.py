@@ -14,9 +14,9 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.platform import processes
 from orchestrator.edge.project_location import MEMBER_ENV
-from orchestrator.squad import runner
-from orchestrator.squad.runner import Given, Outcome, Stop
-from orchestrator.squad.turns import Turns
+from orchestrator.squad import member_process
+from orchestrator.squad.member_process import Given, Outcome, Stop
+from orchestrator.squad.member_turns import Turns
 from tests.stage import until
 from tests.team import FakeClock, settle
 
@@ -48,9 +48,9 @@ def ran(given, stop=None, clock=None):
     """The outcome, and the pids it was told of; fails when something of the member is left."""
     pids = []
     outcome = asyncio.run(
-        runner.run(given, clock or SystemClock(), stop or Stop(), lambda pid, start: pids.append(pid))
+        member_process.run(given, clock or SystemClock(), stop or Stop(), lambda pid, start: pids.append(pid))
     )
-    assert runner.left_of({given.member_id}) == []
+    assert member_process.left_of({given.member_id}) == []
     return outcome, pids
 
 
@@ -122,14 +122,14 @@ def stopped_while_it_runs(given, clock, act):
 
     async def body():
         stop, clock_ = Stop(), clock
-        task = asyncio.create_task(runner.run(given, clock_, stop, lambda pid, start: None))
+        task = asyncio.create_task(member_process.run(given, clock_, stop, lambda pid, start: None))
         while not (given.stdout.exists() and given.stdout.read_text()):
             await asyncio.to_thread(until, lambda: given.stdout.exists() and given.stdout.read_text())
         await act(stop, task)
         return await task
 
     outcome = asyncio.run(body())
-    assert runner.left_of({given.member_id}) == []
+    assert member_process.left_of({given.member_id}) == []
     return outcome
 
 
@@ -235,11 +235,11 @@ def test_a_process_is_a_members_by_its_mark_its_session_or_its_parents_and_no_ot
     parent = child(["sh", "-c", "env -i setsid sleep 1000 & echo $!; wait"], **{MEMBER_ENV: "left-c"})
     below = int(parent.stdout.readline())
     until(lambda: processes.command_of(below) == "sleep 1000")
-    assert pids_of(runner.left_of({"left-a"})) == {marked.pid}
-    assert pids_of(runner.left_of({"left-a", "left-c"})) == {marked.pid, parent.pid, below}
-    assert pids_of(runner.left_of({"none"}, other.pid)) == set(), "the leader itself is left out"
-    assert pids_of(runner.left_of({"none"}, parent.pid)) == {below}
-    assert runner.left_of({"none"}) == []
+    assert pids_of(member_process.left_of({"left-a"})) == {marked.pid}
+    assert pids_of(member_process.left_of({"left-a", "left-c"})) == {marked.pid, parent.pid, below}
+    assert pids_of(member_process.left_of({"none"}, other.pid)) == set(), "the leader itself is left out"
+    assert pids_of(member_process.left_of({"none"}, parent.pid)) == {below}
+    assert member_process.left_of({"none"}) == []
     os.kill(below, signal.SIGKILL)  # it is in no group that the fixture ends
 
 
@@ -254,8 +254,8 @@ def test_a_process_that_was_forked_while_the_others_were_looked_at_is_found(chil
         return [name for name in listing(path) if len(listings) > 1 or name != str(marked.pid)]
 
     listing = os.listdir
-    monkeypatch.setattr(runner.os, "listdir", listed)
-    assert pids_of(runner.left_of({"left-f"})) == {marked.pid}
+    monkeypatch.setattr(member_process.os, "listdir", listed)
+    assert pids_of(member_process.left_of({"left-f"})) == {marked.pid}
 
 
 def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child, monkeypatch):
@@ -268,16 +268,16 @@ def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child
         looks.append((pid, name))
         return b"" if name == "environ" and looks.count((marked.pid, name)) == 1 else look(pid, name)
 
-    look = runner._read
-    monkeypatch.setattr(runner, "_read", seen)
-    assert asyncio.run(runner.end("left-e", None, 5.0, SystemClock())) == 1
+    look = member_process._read
+    monkeypatch.setattr(member_process, "_read", seen)
+    assert asyncio.run(member_process.end("left-e", None, 5.0, SystemClock())) == 1
     assert marked.wait() == -signal.SIGTERM
 
 
 def test_a_process_without_any_environment_does_not_hold_the_search_for_ever(child):
     bare = child(["env", "-i", "sleep", "1000"], **{MEMBER_ENV: "left-n"})
     until(lambda: processes.command_of(bare.pid) == "sleep 1000")
-    assert asyncio.run(runner.end("left-n", None, 5.0, SystemClock())) == 0
+    assert asyncio.run(member_process.end("left-n", None, 5.0, SystemClock())) == 0
     assert bare.poll() is None
 
 
@@ -289,7 +289,7 @@ def test_a_tmux_server_that_a_member_started_is_spared_with_all_that_runs_in_it(
     until(lambda: processes.command_of(inside) == "sleep 1000")
     plain = child(["sleep", "1000"], **{MEMBER_ENV: "left-t"})
     until(lambda: processes.command_of(plain.pid) == "sleep 1000")  # before that the kernel shows no environment
-    assert pids_of(runner.left_of({"left-t"})) == {plain.pid}
+    assert pids_of(member_process.left_of({"left-t"})) == {plain.pid}
 
 
 def test_children_that_lost_their_parent_while_they_were_ended_are_killed(given, child):
@@ -302,7 +302,7 @@ def test_children_that_lost_their_parent_while_they_were_ended_are_killed(given,
     assert parent.stdout.readline() == b"ready\n"
     began = processes.start_time(parent.pid)
     assert began is not None
-    asyncio.run(runner.end("left-d", None, 0.1, SystemClock()))
+    asyncio.run(member_process.end("left-d", None, 0.1, SystemClock()))
     parent.wait()
     until(lambda: processes.state_of(below) in ("", "Z"))
 

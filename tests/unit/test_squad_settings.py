@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.config.keys import Config
-from orchestrator.squad import settings
+from orchestrator.squad import squad_settings
 from tests.trusting import allow
 
 
@@ -14,7 +14,7 @@ from tests.trusting import allow
 def read(tmp_path):
     def made(client="", config=None, **env):
         allow(tmp_path, ["*", "templates/*"])
-        return settings.read(env, tmp_path, config or Config(), client)
+        return squad_settings.read(env, tmp_path, config or Config(), client)
 
     return made
 
@@ -128,11 +128,11 @@ def test_a_template_file_that_is_none_is_refused_by_name(read, tmp_path, make, t
 
 
 def test_what_is_set_twice_and_differs_is_warned_of():
-    assert settings.warnings_of({"RUN_TEMPLATE_PATH": "a", "RUN_TEMPLATE": "a"}) == []
-    assert settings.warnings_of({"RUN_TEMPLATE_PATH": "a", "RUN_TEMPLATE": "b"}) == [
+    assert squad_settings.warnings_of({"RUN_TEMPLATE_PATH": "a", "RUN_TEMPLATE": "a"}) == []
+    assert squad_settings.warnings_of({"RUN_TEMPLATE_PATH": "a", "RUN_TEMPLATE": "b"}) == [
         "RUN_TEMPLATE_PATH and RUN_TEMPLATE are both set and differ; RUN_TEMPLATE_PATH is used"
     ]
-    assert len(settings.warnings_of({"CREATE_CHAT_TEMPLATE_PATH": "a", "CREATE_CHAT_TEMPLATE": "b"})) == 1
+    assert len(squad_settings.warnings_of({"CREATE_CHAT_TEMPLATE_PATH": "a", "CREATE_CHAT_TEMPLATE": "b"})) == 1
 
 
 def test_how_many_run_at_once_is_the_users_choice_else_the_programs(read):
@@ -157,7 +157,7 @@ def test_how_many_run_at_once_is_the_users_choice_else_the_programs(read):
     ],
 )
 def test_what_is_said_of_one_program_holds_for_an_engine_named_elsewhere_only_if_it_is_that_one(env, name, kept):
-    found = settings.of_engine({**env, "EXECUTION_MODE": "sequential"}, name)
+    found = squad_settings.of_engine({**env, "EXECUTION_MODE": "sequential"}, name)
     assert found.pop("ENGINE") == name
     env.pop("ENGINE", None)
     assert found == {**(env if kept else {}), "EXECUTION_MODE": "sequential"}
@@ -166,5 +166,5 @@ def test_what_is_said_of_one_program_holds_for_an_engine_named_elsewhere_only_if
 @pytest.mark.parametrize("name", ["", "shell", "nonsense", "agy"])
 def test_an_engine_named_elsewhere_must_be_one_that_squads_can_run(name):
     with pytest.raises(BadRequest) as caught:
-        settings.of_engine({"ENGINE": "claude"}, name)
+        squad_settings.of_engine({"ENGINE": "claude"}, name)
     assert caught.value.code == "unknown_engine"

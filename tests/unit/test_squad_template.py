@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.squad.command import Rendered, check_sizes, render
-from orchestrator.squad.expressions import MAX_DEPTH
-from orchestrator.squad.template import MAX_BYTES, load
+from orchestrator.squad.command_template import MAX_BYTES, load
+from orchestrator.squad.member_command import Rendered, check_sizes, render
+from orchestrator.squad.template_expressions import MAX_DEPTH
 
 HOSTILE = 'it\'s "q"\n$(touch x) `id` ${HOME} \\ \\\\ \\n * ~ # ; | & < > <% if (x) { %> %> é 🙂 \t '
 SEED = (

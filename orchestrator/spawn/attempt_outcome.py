@@ -1,0 +1,255 @@
+"""One attempt at a node: what it is asked, what is reserved for it, how it is written down, what becomes of it.
+
+Reads answers of earlier nodes from the home; writes nothing itself (that is the runner's).
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import Corrupt
+from orchestrator.spawn import artifacts, costs, evaluation, node_prompts
+from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.model_table import Table
+from orchestrator.spawn.replies import backoff_s, masked
+from orchestrator.spawn.run_data import (
+    ArtifactRow,
+    AttemptRow,
+    AttemptState,
+    Fault,
+    Level,
+    NodeRow,
+    Plan,
+    Price,
+    Reply,
+    RunRow,
+)
+
+Files = Mapping[str, ArtifactRow]
+"""The artifacts of a run, by the ids of their nodes."""
+KEPT_SHARE = Decimal("0.5")
+"""A merge that would need more of the budget than this is not saved up for: the answers are put side by side."""
+BYTES_PER_TOKEN = 4
+NEXT = {
+    "400": "look at the model's id and the task",
+    "401": "check OPENROUTER_API_KEY",
+    "402": "add credits to the key's account",
+    "403": "the provider refuses this task or key; choose another model",
+    "404": "choose another model: this one is not offered",
+    "429": "wait, or choose another model",
+    "network": "check the network and OPENROUTER_BASE_URL",
+    "storage": "make room, or mend the directory of the home",
+    "timeout": "raise NODE_TIMEOUT_SECONDS, or choose a faster model",
+    "refused": "choose another model, or change the task",
+    "engine": "look at what its CLI says, or name another engine",
+    "agent": "look at the agent's events, or name another agent",
+}
+"""What a user can do about a failed node (B4.42)."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What one attempt is asked, and what it may cost; ``price`` None: its caller has none."""
+
+    prompt: str
+    reserved: Decimal
+    price: Price | None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How an attempt has ended, its node then, and what is told of it."""
+
+    attempt: AttemptRow
+    row: NodeRow
+    level: Level
+    message: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate of a cascade says of the cheap answer."""
+
+    passed: bool
+    why: str
+
+
+def new_token() -> str:
+    """The name of an attempt."""
+    return uuid.uuid4().hex
+
+
+def prepared(
+    home: Path, run: RunRow, row: NodeRow, rows: Mapping[str, NodeRow], files: Files, *, table: Table
+) -> Prepared:
+    """The prompt of a node, with the answers of the nodes it needs, and its reservation. Raises as `text_of`."""
+    node = row.node
+    given = [
+        (need, rows[need].node.task, text_of(home, files, need))
+        for need in node.needs
+        if need in rows and rows[need].status == "completed"
+    ]
+    limit = run.settings.max_prompt_chars
+    if node.kind == "merge":
+        prompt = node_prompts.merge_prompt(run.asked, node, given, limit)
+    elif node.kind == "evaluate":
+        prompt = node_prompts.evaluate_prompt(run.asked, given[0][2], limit)
+    else:
+        prompt = node_prompts.task_prompt(run.asked, node, given, limit)
+    if kind_of(node.model) != "model":
+        return Prepared(prompt, Decimal(0), None)
+    price = table.price(node.model)
+    size = len(prompt.encode()) + len(node.system.encode())
+    return Prepared(prompt, costs.reserve(size, run.settings.max_completion_tokens, price), price)
+
+
+def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: Table, limit: Decimal) -> Decimal:
+    """What must stay in the budget for the merge of all answers there may be; 0 where that is too much to save."""
+    merge = next(row.node for row in rows.values() if row.node.kind == "merge")
+    if kind_of(merge.model) != "model":
+        return Decimal(0)
+    answers = run.settings.max_completion_tokens * BYTES_PER_TOKEN * len(merge.needs)
+    size = min(answers, run.settings.max_prompt_chars * BYTES_PER_TOKEN) + len(run.asked.task.encode())
+    kept = costs.reserve(size, run.settings.max_completion_tokens, table.price(merge.model))
+    return kept if kept <= limit * KEPT_SHARE else Decimal(0)
+
+
+def text_of(home: Path, files: Files, node_id: str) -> str:
+    """The answer of a completed node; Corrupt ``corrupt_home`` when its file is gone or is not what was written."""
+    if node_id not in files:
+        raise Corrupt("corrupt_home", f"the answer of {node_id} has no file")
+    return str(orjson.loads(artifacts.read(home, files[node_id]))["output"])
+
+
+def plan_document(run: RunRow, plan: Plan) -> bytes:
+    """The artifact that says how the run was planned, by whom, and what was not as asked."""
+    nodes = [replace(one, task=_kept(run, one.task), system=_kept(run, one.system)) for one in plan.nodes]
+    waves: dict[int, list[str]] = {}
+    for node in nodes:
+        waves.setdefault(node.wave, []).append(node.id)
+    return orjson.dumps(
+        {
+            "runId": run.id,
+            "mode": run.asked.mode,
+            "planner": plan.source,
+            "notes": list(plan.notes),
+            "waves": [{"wave": wave, "nodes": ids} for wave, ids in sorted(waves.items())],
+            "nodes": [asdict(node) for node in nodes],
+        },
+        option=orjson.OPT_INDENT_2,
+    )
+
+
+def document(
+    run: RunRow, row: NodeRow, attempt: AttemptRow, reply: Reply, *, key: str, at: str, price: Price | None
+) -> bytes:
+    """An answer as its artifact holds it: the key never in it, and redacted where that is asked for."""
+    text = _kept(run, reply.text.replace(key, artifacts.REDACTED) if key else reply.text)
+    node = replace(row.node, task=_kept(run, row.node.task))
+    cost, source = costs.settled(reply, price, attempt.reserved)
+    return artifacts.document(
+        run_id=run.id, node=node, reply=reply, output=text, cost=cost, cost_source=source,
+        attempt=attempt.attempt, token=attempt.token, at=at,
+    )  # fmt: skip
+
+
+def _kept(run: RunRow, text: str) -> str:
+    """A text as an artifact of that run holds it (REDACT_ARTIFACTS)."""
+    return artifacts.redacted(text) if run.settings.redact else text
+
+
+def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> Settled:
+    """The end of an attempt whose answer reached the disk before its daemon died: as the file says it."""
+    done = replace(
+        attempt, state="done", cost=found["costUsd"], cost_source=found["costSource"],
+        prompt_tokens=found["tokens"]["prompt"], completion_tokens=found["tokens"]["completion"], finished_at=at,
+        model=found["model"],
+    )  # fmt: skip
+    ended = replace(row, status="completed", error=None, finish_reason=found["finishReason"], answered_by=done.model)
+    return Settled(done, ended, "info", f"{done.model} had answered before the daemon ended")
+
+
+def settled(
+    run: RunRow,
+    row: NodeRow,
+    attempt: AttemptRow,
+    outcome: Reply | Fault,
+    *,
+    table: Table,
+    left_s: float,
+    now: datetime,
+) -> Settled:
+    """What an outcome means for the attempt and its node; ``left_s`` is what is left of the run's time."""
+    price = table.price(row.node.model) if kind_of(row.node.model) == "model" else None
+    cost, source = costs.settled(outcome, price, attempt.reserved)
+    state: AttemptState = "done"
+    if isinstance(outcome, Fault):
+        state = "canceled" if outcome.code == "canceled" else "failed"
+    at = rfc3339(now)
+    error = None if isinstance(outcome, Reply) else masked(outcome.message)
+    done = replace(
+        attempt, state=state, cost=cost, cost_source=source, prompt_tokens=outcome.prompt_tokens or 0,
+        completion_tokens=outcome.completion_tokens or 0, finished_at=at, error=error,
+        model=(outcome.model if isinstance(outcome, Reply) else "") or row.node.model,
+    )  # fmt: skip
+    if isinstance(outcome, Reply):
+        ended = replace(
+            row, status="completed", error=None, finish_reason=outcome.finish_reason, answered_by=done.model
+        )
+        told = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
+        return Settled(done, ended, "info", told)
+    if outcome.code == "canceled":
+        return Settled(done, replace(row, status="canceled", error=error), "info", outcome.message)
+    return _failed(run, row, outcome, done, left_s=left_s, now=now)
+
+
+def _failed(run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s: float, now: datetime) -> Settled:
+    tries = run.settings.retries + 1
+    tried = row.retry_count + 1
+    said = f"{row.node.model}: {masked(fault.message)} ({fault.code}; attempt {tried} of {tries})"
+    if fault.retry and tried < tries:
+        pause = backoff_s(row.retry_count, random.random(), fault.retry_after_s)
+        if pause < left_s:
+            retry_at = rfc3339(now + timedelta(seconds=pause))
+            waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
+            return Settled(done, waits, "warning", f"{said}; again in {pause:.1f} s")
+        said += f"; the {pause:.0f} s to wait are more than the run has left"
+    step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
+    return Settled(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
+
+
+def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> Verdict | None:
+    """Whether the cheap answer will do: by rules, then by the evaluator where there is one; None: not known yet."""
+    cheap = next((row for row in rows.values() if row.node.tier == "cheap"), None)
+    if cheap is None or cheap.status in ("queued", "running", "retry_pending"):
+        return None
+    if cheap.status != "completed":
+        return Verdict(passed=False, why="the cheap model gave no answer")
+    text = text_of(home, files, cheap.node.id)
+    found = evaluation.gate(run.asked.task, text, cheap.finish_reason, run.asked.role.format)
+    why = "; ".join(found.reasons) or "all rules hold"
+    evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
+    if not found.passed or evaluator is None:
+        return Verdict(found.passed, why)
+    return _second_opinion(home, files, evaluator, why)
+
+
+def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> Verdict | None:
+    if evaluator.status in ("queued", "running", "retry_pending"):
+        return None
+    if evaluator.status != "completed":
+        return Verdict(passed=True, why=f"{why}; the evaluator gave no answer")
+    said = evaluation.evaluated(text_of(home, files, evaluator.node.id))
+    if said is None:
+        return Verdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
+    return Verdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")

@@ -1,0 +1,82 @@
+"""What a call may cost, what it did cost, and the sums of it. Pure; dollars as Decimal, never as float (C35, C40)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from orchestrator.spawn.run_data import AttemptRow, CostSource, Fault, Price, Reply
+
+ZERO = Decimal(0)
+
+
+def reserve(prompt_bytes: int, max_tokens: int, price: Price) -> Decimal:
+    """The most an attempt can cost: no token is less than a byte, and no answer longer than it may be."""
+    return prompt_bytes * price.prompt + max_tokens * price.completion + price.request
+
+
+def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tuple[Decimal | None, CostSource]:
+    """What an attempt that has ended did cost, and how that is known.
+
+    The answer's own ``usage.cost`` first, also of a failed one; then its tokens at ``price`` (``prices`` or
+    ``table``). A fault that was never worked on costs 0, source ``none``; any other unknown end all of ``reserved``.
+    ``price`` None: its caller has no price (squad, team), and the cost is None.
+    """
+    if price is None:
+        return None, "none"
+    if result.cost is not None:
+        return result.cost, "usage"
+    if isinstance(result, Fault) and not result.reached:
+        return ZERO, "none"
+    if result.prompt_tokens is not None and result.completion_tokens is not None:
+        used = result.prompt_tokens * price.prompt + result.completion_tokens * price.completion
+        return used + price.request, price.source
+    return reserved, "reserved"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A sum over attempts. ``usd`` None: not one of them has a price."""
+
+    usd: Decimal | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+def spent(attempts: Iterable[AttemptRow]) -> Decimal:
+    """What counts against MAX_USD_PER_RUN: costs, and the reservations of what is still unknown."""
+    return sum((one.spent for one in attempts), ZERO)
+
+
+def total(attempts: Iterable[AttemptRow]) -> Spent:
+    """The sum over all of them."""
+    return _by(attempts, lambda _: "").get("", Spent())
+
+
+def by_node(attempts: Iterable[AttemptRow]) -> dict[str, Spent]:
+    """The sum of each node, in the order of their first attempts."""
+    return _by(attempts, lambda one: one.node_id)
+
+
+def by_model(attempts: Iterable[AttemptRow]) -> dict[str, Spent]:
+    """The sum of each model, in the order of their first attempts."""
+    return _by(attempts, lambda one: one.model)
+
+
+def shown(usd: Decimal) -> float:
+    """Dollars as JSON shows them: a number of eight decimals. For eyes only, no sum is made of it."""
+    return round(float(usd), 8)
+
+
+def _by(attempts: Iterable[AttemptRow], key: Callable[[AttemptRow], str]) -> dict[str, Spent]:
+    sums: dict[str, Spent] = {}
+    for one in attempts:
+        old = sums.get(key(one), Spent())
+        priced = one.cost is not None or one.cost_source != "none"
+        sums[key(one)] = Spent(
+            (old.usd or ZERO) + one.spent if priced else old.usd,
+            old.prompt_tokens + one.prompt_tokens,
+            old.completion_tokens + one.completion_tokens,
+        )
+    return sums

@@ -1,0 +1,122 @@
+"""What one run's holder writes down: changes of its rows under its token, and its files. Each is written for certain.
+
+A disk that refuses, be it to be read, is asked again and again: an answer that has been paid for is not thrown away
+for it. Only files, for which a cause may stand that no time mends, are given up when the run has been canceled or its
+time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from orchestrator.base.clock import Clock, elapse, rfc3339
+from orchestrator.base.errors import Environment
+from orchestrator.spawn import artifacts, queries, transitions
+from orchestrator.spawn.database import Database
+from orchestrator.spawn.row_writes import worked
+from orchestrator.spawn.run_data import ArtifactRow, ArtifactType, Level, RunRow
+
+T = TypeVar("T")
+log = structlog.get_logger()
+AGAIN_S = 2.0
+
+
+class Fenced(Exception):
+    """The run belongs to another daemon now."""
+
+
+class Record:
+    """One run, as the holder of its lease writes it; ``changed`` is told the run's id behind each change.
+
+    ``active_s`` says how long the run has been executed; every change writes that down too.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        db: Database,
+        clock: Clock,
+        run: RunRow,
+        *,
+        changed: Callable[[str], None],
+        active_s: Callable[[], float],
+    ) -> None:
+        self._home = home
+        self._db = db
+        self._clock = clock
+        self._run = run
+        self._changed = changed
+        self._active_s = active_s
+
+    def at(self) -> str:
+        """Now, as rows hold it."""
+        return rfc3339(self._clock.now())
+
+    async def write(self, change: Callable[..., Any], *args: Any) -> None:
+        """``change(con, run_id, token, *args)``, committed; Fenced when it says that it was not to be."""
+        tried, active_s = False, self._active_s()
+
+        def timed(con: sqlite3.Connection) -> Any:
+            done = change(con, self._run.id, self._run.token, *args)
+            if done:
+                worked(con, self._run.id, active_s)
+            return done
+
+        while True:
+            try:
+                done = await self._db.write(timed)
+            except Environment as error:
+                log.warning("a spawn run cannot be written down", run=self._run.id, reason=error.message)
+                tried = True
+                await elapse(AGAIN_S, self._clock)
+                continue
+            # After an error nobody knows whether the change was kept; that of a run that is still ours was.
+            if not done and not (tried and await self.is_ours()):
+                raise Fenced
+            self._changed(self._run.id)
+            return
+
+    async def read(self, query: Callable[[sqlite3.Connection, str], T]) -> T:
+        """``query(con, run_id)``."""
+        while True:
+            try:
+                return await self._db.read(query, self._run.id)
+            except Environment as error:
+                log.warning("a spawn run cannot be read", run=self._run.id, reason=error.message)
+                await elapse(AGAIN_S, self._clock)
+
+    async def is_ours(self) -> bool:
+        """Whether the run's token is still the holder's."""
+        return await self.read(queries.token) == self._run.token
+
+    async def note(self, level: Level, message: str) -> None:
+        """Write an event of the run."""
+        await self.write(
+            lambda con, run_id, token: transitions.note(con, run_id, token, None, level, message, self.at())
+        )
+
+    async def store(
+        self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str, *, over: Callable[[], bool]
+    ) -> ArtifactRow:
+        """Write a file of the run; its row, not stored yet. Once the run is ``over``, raises why it cannot be.
+
+        Fenced when the run is another daemon's: the file would lie in the place of that one's.
+        """
+        while True:
+            try:
+                if not await self.is_ours():
+                    raise Fenced
+                path, size, digest = await asyncio.to_thread(artifacts.write, self._home, self._run.id, name, data)
+            except Environment as error:
+                if over():
+                    raise
+                log.warning("an artifact cannot be written", run=self._run.id, node=node_id, reason=error.message)
+                await elapse(AGAIN_S, self._clock)
+                continue
+            return ArtifactRow(node_id, kind, path, size, digest, self.at(), model)

@@ -1,0 +1,237 @@
+"""The local splitter: a task's text into parts, and which part waits for which (A4). Pure.
+
+It stands in for the Smart Spawn API's own splitter, by the same rules, each tried in turn until one gives two parts:
+
+1. a numbered list (``1.`` or ``1)``), 2. bullets (``-``, ``*``, ``•``): only items of the least indent count, and
+   what stands before the first one is an introduction, not a part;
+3. words of order: ``then``, ``after that``, ``afterwards``, ``lastly``, and, where a clause begins, ``next`` and
+   ``finally``; not the ``then`` of ``if … then`` or ``since then``;
+4. semicolons; 5. paragraphs between blank lines.
+
+Code between backticks is never cut. Numbers and words of order say that parts follow each other. Other parts are
+ordered by phase (design, set up, build, connect, test, release), and, within a phase, by the kind of thing they
+speak of (schema, api, component, config, test, docs): the later one waits for the earlier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.spawn.run_data import Asked, Budget
+
+Category = Literal["coding", "reasoning", "creative", "research", "general", "fast-cheap", "vision"]
+
+PLAN_PARTS = 50
+SWARM_PARTS = 200
+PEERS = (2, 5)
+"""Fewest and most answers of a collective."""
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+_NUMBER = re.compile(r"^([ \t]*)\d{1,4}[.)][ \t]+", re.MULTILINE)
+_BULLET = re.compile(r"^([ \t]*)[-*\u2022][ \t]+", re.MULTILINE)
+_ORDER = re.compile(
+    r"(?:\band[ \t]+)?\b(?:then|after that|afterwards|lastly)\b,?"
+    r"|(?:\A|(?<=[,;.:!?\n])|\band\b)[ \t]*(?:and[ \t]+)?\b(?:next|finally)\b,?(?=[ \t])",
+    re.IGNORECASE,
+)
+_NO_ORDER = re.compile(
+    r"\b(?:if|when|whenever|unless|once)\b[^.!?;\n]*\Z|\b(?:since|until|till|by|even|just|now and)[ \t]+\Z",
+    re.IGNORECASE,
+)
+_SENTENCE = 200
+"""How many characters before a ``then`` are searched for its ``if``."""
+_PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
+_FIRST = re.compile(r"\A(?:first|second|third)(?:ly)?,[ \t]*", re.IGNORECASE)
+_JOINED = re.compile(r"\s(?:and|or|but)\Z", re.IGNORECASE)
+_BETWEEN = " \t\r\n,;:"
+
+_KEYWORDS: dict[Category, str] = {
+    "coding": "code coding program debug fix implement refactor typescript python javascript rust golang java sql "
+    "api endpoint function class test bug compile build deploy docker git schema database db review",
+    "reasoning": "reason analyze analyse analysis think logic math calculate prove deduce evaluate compare decision "
+    "decide strategy plan architecture design",
+    "creative": "creative write story poem essay blog content marketing copy brainstorm idea name slogan narrative "
+    "fiction script",
+    "research": "research search find investigate survey summarize summarise report literature paper study document "
+    "look_up learn_about",
+    "fast-cheap": "quick fast cheap simple brief short classify label tag extract parse format convert",
+    "vision": "image picture photo screenshot diagram chart visual look_at ocr",
+}
+_CHEAPER = "simple quick boilerplate trivial basic straightforward easy"
+_DEARER = "critical complex architecture security performance optimize optimise core"
+_PHASES = (
+    "design plan architect architecture schema spec define model structure",
+    "set_up setup configure scaffold initialize initialise bootstrap",
+    "implement build create develop code write",
+    "integrate connect wire hook_up combine",
+    "test verify validate check qa",
+    "deploy release publish ship docs document documentation",
+)
+_USUAL_PHASE = 2
+_THINGS = (
+    "schema model entity table",
+    "api endpoint route rest graphql",
+    "component widget page view layout ui",
+    "config configuration setting settings env environment",
+    "test spec fixture mock",
+    "docs documentation readme guide",
+)
+
+
+def _words(listed: str) -> re.Pattern[str]:
+    """Whole words, in their usual endings: never ``ui`` in ``build``."""
+    stems = "|".join(re.escape(word).replace("_", r"\s{1,4}") for word in listed.split())
+    return re.compile(rf"\b(?:{stems})(?:s|es|d|ed|ing|r|er)?\b", re.IGNORECASE)
+
+
+_CATEGORY = {name: _words(listed) for name, listed in _KEYWORDS.items()}
+_PHASE = [_words(listed) for listed in _PHASES]
+_THING = [_words(listed) for listed in _THINGS]
+_DOWN, _UP = _words(_CHEAPER), _words(_DEARER)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The parts of a task, at least two, or none where it does not fall apart; whether their order was said."""
+
+    parts: tuple[str, ...]
+    ordered: bool = False
+
+
+def split(task: str, limit: int = PLAN_PARTS) -> Split:
+    """The parts of a task by the rules above, at most ``limit``: what is over stands in the last one."""
+    text = task.strip()
+    # A stand-in of the same length, so that what is found in it can be cut out of the text.
+    plain = _CODE.sub(lambda found: "x" * len(found[0]), text)
+    for spans, ordered in (
+        (_items(_NUMBER, plain), True),
+        (_items(_BULLET, plain), False),
+        (_between(_orders(plain), plain), True),
+        (_between([found.span() for found in re.finditer(";", plain)], plain), False),
+        (_between([found.span() for found in _PARAGRAPH.finditer(plain)], plain), False),
+    ):
+        parts = [part for begin, end in spans if re.search(r"\w", part := _clean(text[begin:end]))]
+        if len(parts) >= 2:
+            kept = parts if len(parts) <= limit else [*parts[: limit - 1], "\n".join(parts[limit - 1 :])]
+            return Split(tuple(kept), ordered)
+    return Split(())
+
+
+def parts(task: str, limit: int = PLAN_PARTS) -> list[str]:
+    """The parts of a task in the order of its text; empty where it does not fall apart."""
+    return list(split(task, limit).parts)
+
+
+def edges(found: Split) -> list[tuple[int, ...]]:
+    """For each part, the places of the parts it waits for; without those that others wait for already (A4)."""
+    count = len(found.parts)
+    if found.ordered:
+        return [(at - 1,) if at else () for at in range(count)]
+    phases = [phase(part) for part in found.parts]
+    things = [{at for at, kind in enumerate(_THING) if kind.search(part)} for part in found.parts]
+    present = sorted(set(phases))
+    before = {one: present[at - 1] for at, one in enumerate(present) if at}
+    wanted = [
+        [
+            other
+            for other in range(count)
+            if phases[other] == before.get(phases[at])
+            or (other < at and phases[other] <= phases[at] and things[other] & things[at])
+        ]
+        for at in range(count)
+    ]
+    return _reduced(wanted, sorted(range(count), key=lambda at: (phases[at], at)))
+
+
+def phase(text: str) -> int:
+    """0 design, 1 set up, 2 build, 3 connect, 4 test, 5 release: most keywords win, then the first in the text."""
+    hits = [[found.start() for found in kind.finditer(text)] for kind in _PHASE]
+    best = max(range(len(hits)), key=lambda at: (len(hits[at]), -hits[at][0] if hits[at] else 0))
+    return best if hits[best] else _USUAL_PHASE
+
+
+def category(text: str) -> Category:
+    """What kind of work a text asks for, by the number of different keywords in it (A4); none: general."""
+    best: Category = "general"
+    most = 0
+    for name, words in _CATEGORY.items():
+        count = len({found.lower() for found in words.findall(text)})
+        if count > most:
+            best, most = name, count
+    return best
+
+
+def adjusted(text: str, budget: Budget) -> Budget:
+    """The budget of one part: a tier down for what is said to be simple, one up for what is critical (A4)."""
+    tiers: tuple[Budget, ...] = ("low", "medium", "high")
+    if budget not in tiers:
+        return budget
+    step = bool(_UP.search(text)) - bool(_DOWN.search(text))
+    return tiers[min(2, max(0, tiers.index(budget) + step))]
+
+
+def estimated_steps(asked: Asked) -> int:
+    """How many nodes the local plan has, the merge among them; an API's plan may have others (B4.19)."""
+    if asked.mode == "collective":
+        return peers(asked) + 1
+    if asked.mode == "cascade":
+        return 3
+    if asked.mode == "single":
+        return 1
+    count = len(split(asked.task, PLAN_PARTS if asked.mode == "plan" else SWARM_PARTS).parts)
+    return count + 1 if count else 1
+
+
+def peers(asked: Asked) -> int:
+    """How many answers a collective has: what was asked for, held between 2 and 5 (A4)."""
+    return min(PEERS[1], max(PEERS[0], asked.count))
+
+
+def _items(mark: re.Pattern[str], plain: str) -> list[tuple[int, int]]:
+    found = list(mark.finditer(plain))
+    if not found:
+        return []
+    least = min(len(one[1].expandtabs(4)) for one in found)
+    found = [one for one in found if len(one[1].expandtabs(4)) <= least + 1]
+    ends = [*(one.start() for one in found[1:]), len(plain)]
+    return [(one.end(), end) for one, end in zip(found, ends, strict=True)]
+
+
+def _orders(plain: str) -> list[tuple[int, int]]:
+    return [
+        found.span()
+        for found in _ORDER.finditer(plain)
+        if not _NO_ORDER.search(plain, max(0, found.start() - _SENTENCE), found.start())
+    ]
+
+
+def _between(borders: Iterable[tuple[int, int]], plain: str) -> list[tuple[int, int]]:
+    spans, begin = [], 0
+    for start, end in borders:
+        spans.append((begin, start))
+        begin = end
+    return [*spans, (begin, len(plain))]
+
+
+def _clean(part: str) -> str:
+    text = _FIRST.sub("", part.strip(_BETWEEN), count=1).rstrip(_BETWEEN)
+    joined = _JOINED.search(text, max(0, len(text) - 4))
+    return text[: joined.start()].rstrip(_BETWEEN) if joined else text
+
+
+def _reduced(wanted: Sequence[Sequence[int]], order: Sequence[int]) -> list[tuple[int, ...]]:
+    """``order`` has each part behind those it wants; bit n of a number stands for part n."""
+    above = [0] * len(wanted)
+    for at in order:
+        for other in wanted[at]:
+            above[at] |= above[other] | 1 << other
+    reduced = []
+    for needs in wanted:
+        through = 0
+        for other in needs:
+            through |= above[other]
+        reduced.append(tuple(other for other in needs if not through >> other & 1))
+    return reduced

@@ -1,0 +1,100 @@
+"""The runs of this machine, read and written with their seals; what is foreign is left out, or marked.
+
+Functions of a connection, part of the caller's transaction.
+"""
+
+# ruff: noqa: PLR0917 - steps are called with a run's values in order, as those of transitions
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.base.errors import Corrupt, Environment
+from orchestrator.spawn import queries, transitions
+from orchestrator.spawn.ddl import OPEN
+from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, Plan, RunRow
+from orchestrator.spawn.run_seals import Seals, with_mac
+
+
+def unfinished(con: sqlite3.Connection, seals: Seals, known: Mapping[str, int]) -> list[RunRow]:
+    """The runs of this machine that have not ended, in the order of the line.
+
+    ``known`` holds the tokens under which runs were found to be of this machine with all their nodes: those are not
+    looked at again (who executes the run does that).
+    """
+    return [
+        run
+        for row in con.execute(with_mac(f"status IN {OPEN} AND number IS NOT NULL ORDER BY number")).fetchall()
+        if seals.asked_fits(row)
+        and (known.get((run := queries.as_run(row)).id) == run.token or seals.plan_fits(con, run.id))
+    ]
+
+
+def run(con: sqlite3.Connection, seals: Seals, run_id: str) -> RunRow | None:
+    """The run of that id, if it was asked for here; its nodes are not looked at."""
+    row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
+    return queries.as_run(row) if row is not None and seals.asked_fits(row) else None
+
+
+def nodes(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[NodeRow] | None:
+    """The nodes of a run in the order of its plan; None when they are not those that were laid here."""
+    return queries.nodes(con, run_id) if seals.plan_fits(con, run_id) else None
+
+
+def answers(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[ArtifactRow]:
+    """The files of the answers that were written here."""
+    return [file for file in queries.artifacts(con, run_id) if seals.file_fits(con, run_id, file)]
+
+
+def marked(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRow | None:
+    """The run, marked as foreign if it has not ended and is not of this machine."""
+    if found is None or found.status in RUN_ENDED or seals.run_is_own(con, found.id):
+        return found
+    return replace(found, foreign=True)
+
+
+def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRow:
+    """As `transitions.create`, with the seal of what is asked.
+
+    Environment ``foreign_data`` when the same request stands there already and was not stored here, Corrupt
+    ``corrupt_home`` when what stands there leaves no room for another run.
+    """
+    try:
+        stored = transitions.create(con, row, at)
+    except sqlite3.IntegrityError as error:
+        raise Corrupt("corrupt_home", f"the database takes no further run: {error}") from error
+    if stored.id == row.id:
+        seals.seal_asked(con, row.id)
+    elif stored.status not in RUN_ENDED and not seals.run_is_own(con, stored.id):
+        raise Environment("foreign_data", f"the run {stored.id[:80]!r} of this request was not made on this machine")
+    return stored
+
+
+def lay(
+    con: sqlite3.Connection, run_id: str, token: int, seals: Seals, plan: Plan, file: ArtifactRow, at: str
+) -> bool:
+    """As `transitions.lay`, with the seal of the nodes."""
+    laid = transitions.lay(con, run_id, token, plan, file, at)
+    if laid:
+        seals.seal_plan(con, run_id)
+    return laid
+
+
+def settle(
+    con: sqlite3.Connection, run_id: str, token: int, seals: Seals, file: ArtifactRow | None, **how: Any
+) -> bool:
+    """As `transitions.settle`, with the seal of the answer's file."""
+    settled = transitions.settle(con, run_id, token, artifact=file, **how)
+    if settled and file is not None:
+        seals.seal_file(con, run_id, file)
+    return settled
+
+
+def cancel(con: sqlite3.Connection, seals: Seals, run_id: str, at: str) -> str:
+    """As `transitions.cancel`; Environment ``foreign_data`` for an unfinished run of another machine."""
+    found = marked(con, seals, queries.run(con, run_id))
+    if found is not None and found.foreign:
+        raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
+    return transitions.cancel(con, run_id, at)

@@ -1,0 +1,96 @@
+"""What the steps of `transitions` have in common: the fence, the next event, an artifact's row, the sums of a node.
+
+Functions of a connection, part of the caller's transaction.
+"""
+
+# ruff: noqa: S608, PLR0917 - the SQL is put together from our own words; rows are written with their values in order
+from __future__ import annotations
+
+import sqlite3
+from decimal import Decimal
+
+from orchestrator.spawn import queries
+from orchestrator.spawn.ddl import OPEN
+from orchestrator.spawn.queries import node_key
+from orchestrator.spawn.run_data import ArtifactRow, Level, RunStatus
+
+_FENCE = "SELECT number, started_at, active, waiting, cancel_requested, planned, settings_json FROM runs"
+
+
+def held(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None:
+    """What steps want to know of the run, if it has not ended and the token is its last one; else None."""
+    found: sqlite3.Row | None = con.execute(
+        f"{_FENCE} WHERE id = ? AND token = ? AND status IN {OPEN}", (run_id, token)
+    ).fetchone()
+    return found
+
+
+def end(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | None, at: str) -> None:
+    """Give the run its end: nobody owns it, it has no place any more, and no seal, so that no change wakes it."""
+    con.execute("DELETE FROM seals WHERE run_id = ?", (run_id,))
+    con.execute(
+        "UPDATE runs SET status = ?, error = ?, finished_at = ?, owner_host = NULL, owner_boot_id = NULL, "
+        "owner_pid = NULL, owner_start = NULL, active = 0, waiting = 0 WHERE id = ?",
+        (status, error, at, run_id),
+    )
+
+
+def worked(con: sqlite3.Connection, run_id: str, active_s: float) -> None:
+    """Note how long the run has been executed; it never shrinks."""
+    con.execute("UPDATE runs SET active_s = MAX(active_s, ?) WHERE id = ?", (active_s, run_id))
+
+
+def keep(con: sqlite3.Connection, run_id: str, row: ArtifactRow) -> None:
+    """Store an artifact's row in the place of the one of that node."""
+    con.execute("DELETE FROM artifacts WHERE run_id = ? AND node_id = ?", (run_id, row.node_id))
+    insert(
+        con,
+        "artifacts",
+        id=node_key(run_id, row.node_id),
+        run_id=run_id,
+        node_id=row.node_id,
+        type=row.type,
+        path=row.path,
+        bytes=row.bytes,
+        sha256=row.sha256,
+        created_at=row.created_at,
+        model=row.model,
+    )
+
+
+def sum_up(con: sqlite3.Connection, run_id: str, node_id: str) -> None:
+    """The original's columns of a node: what all of its attempts have used."""
+    of_node = queries.attempts(con, run_id, node_id)
+    con.execute(
+        "UPDATE nodes SET tokens_prompt = ?, tokens_completion = ?, cost_usd = ? WHERE id = ?",
+        (
+            sum(one.prompt_tokens for one in of_node),
+            sum(one.completion_tokens for one in of_node),
+            float(sum((one.spent for one in of_node), Decimal(0))),
+            node_key(run_id, node_id),
+        ),
+    )
+
+
+def say(con: sqlite3.Connection, run_id: str, node_id: str | None, level: Level, message: str, at: str) -> bool:
+    """Write the run's next event; True always, for callers whose step has succeeded with it."""
+    (seq,) = con.execute("SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?", (run_id,)).fetchone()
+    insert(
+        con,
+        "events",
+        id=f"{run_id}:{seq}",
+        run_id=run_id,
+        node_id=node_id,
+        level=level,
+        message=message,
+        ts=at,
+        seq=seq,
+    )
+    con.execute("UPDATE runs SET updated_at = ? WHERE id = ?", (at, run_id))
+    return True
+
+
+def insert(con: sqlite3.Connection, table: str, **values: object) -> None:
+    """Insert one row; the names of the columns are the keywords."""
+    marks = ", ".join("?" * len(values))
+    con.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))

@@ -1,0 +1,250 @@
+"""One run, executed: plan it, start what may start, until there is an end to write down.
+
+Decides nothing (that is `schedule`) and knows no caller (that is `attempts`). It holds the lease of its run and
+writes under its token, so that a runner that has been replaced changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import call_off, wait_until
+from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.spawn import artifacts, attempt_outcome, final_answer, owned_runs, queries, scheduler, transitions
+from orchestrator.spawn.attempts import Attempts
+from orchestrator.spawn.costs import spent
+from orchestrator.spawn.fenced_writes import Fenced
+from orchestrator.spawn.replies import masked
+from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeRow, RunRow
+from orchestrator.spawn.run_seals import Seals
+from orchestrator.spawn.run_state import Around, Work
+from orchestrator.spawn.scheduler import Turn, View
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class Runner:
+    """The execution of one run by the daemon that holds its lease."""
+
+    def __init__(self, around: Around, run: RunRow, key: str, seals: Seals) -> None:
+        self._work = Work(around, run, key, seals)
+        self._flying = Attempts(self._work)
+        self._joined = False
+        self._passed: bool | None = None
+
+    def cancel(self) -> None:
+        """Ask the run to end: what is in flight is called off."""
+        self._work.end_with("canceled")
+
+    def active_s(self) -> float:
+        """How long the run has been executed, in all its lives."""
+        return self._work.active_s()
+
+    async def run(self) -> None:
+        """Execute the run to its end; returns also when another daemon has taken it over.
+
+        Canceled, it leaves all as it is, for the next holder of the lease.
+        """
+        run_id = self._work.run.id
+        try:
+            await self._execute()
+        except Fenced:
+            log.warning("a spawn run has been taken over by another daemon", run=run_id)
+        except OrchestratorError as error:
+            await self._give_up(f"{error.message}; next: {error.next_step}")
+        except Exception:
+            log.exception("bug in a spawn run", run=run_id)
+            await self._give_up("a bug in orchestrator; see the daemon's log")
+        finally:
+            await self._flying.close()
+
+    async def _execute(self) -> None:
+        work = self._work
+        run = work.run
+        if run.asked.caller == "model":
+            work.table = await self._unless_over(work.around.table(run.settings.base_url)) or work.table
+        await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
+        if not run.planned and not run.cancel_requested:
+            await self._lay()
+        rows = await work.record.read(partial(owned_runs.nodes, seals=work.seals))
+        if rows is None:
+            raise Environment("foreign_data", "the nodes of the run are not those that were planned on this machine")
+        for row in rows:
+            work.take(row)
+        for attempt in await work.record.read(queries.attempts):
+            work.attempts[attempt.node_id, attempt.attempt] = attempt
+        for file in await work.record.read(partial(owned_runs.answers, seals=work.seals)):
+            work.files[file.node_id] = file
+        failpoints.passed("spawn:loaded")
+        await self._flying.resume()
+        if run.cancel_requested:
+            work.end_with("canceled")
+        while True:
+            if self._flying.trouble is not None:
+                raise self._flying.trouble
+            if work.left_s() <= 0:
+                work.end_with("timeout")
+            await self._judge()
+            work.news = False
+            decision = scheduler.decide(self._view())
+            await self._turn(decision.turns)
+            if decision.end is not None:
+                await self._finish(decision.end)
+                return
+            if not await self._start(decision.start):
+                await self._wait()
+
+    def _view(self) -> View:
+        work = self._work
+        return View(
+            mode=work.run.asked.mode,
+            rows=tuple(work.rows.values()),
+            places=work.run.settings.max_parallel_nodes,
+            due=frozenset(node_id for node_id, seconds in work.pauses().items() if seconds <= 0),
+            passed=self._passed,
+            stop=work.stop,
+            joined=self._joined,
+        )
+
+    async def _wait(self) -> None:
+        """Until something has happened, a pause is over, or the run's time is."""
+        work = self._work
+        pauses = work.pauses().values()
+        seconds = max(0.0, min([work.left_s(), *pauses]))
+        if work.stopped and not pauses:
+            seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
+        await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
+
+    async def _unless_over(self, asking: Awaitable[T]) -> T | None:
+        """What another server is asked for before the first node; None: the run was stopped, or its time is over."""
+        work = self._work
+        asked = asyncio.ensure_future(asking)
+        asked.add_done_callback(lambda _: work.wake.notify())
+        try:
+            deadline = work.clock.monotonic() + max(0.0, work.left_s())
+            await wait_until(lambda: asked.done() or work.stopped or None, work.wake, deadline, work.clock)
+            return asked.result() if asked.done() else None
+        finally:
+            await call_off([asked])
+
+    async def _lay(self) -> None:
+        work = self._work
+        run = work.run
+        plan = await self._unless_over(work.around.plan(run.asked, run.settings, work.table))
+        if plan is None:
+            return
+        row = await work.record.store(
+            f"{PLAN}.json",
+            await asyncio.to_thread(attempt_outcome.plan_document, run, plan),
+            PLAN,
+            "plan",
+            "",
+            over=work.over,
+        )
+        failpoints.passed("spawn:planned")
+        await work.record.write(owned_runs.lay, work.seals, plan, row, work.record.at())
+        failpoints.passed("spawn:laid")
+
+    async def _start(self, node_ids: tuple[str, ...]) -> bool:
+        """Start nodes while the budget allows; whether there is something new to decide."""
+        work = self._work
+        for node_id in node_ids:
+            row = work.rows[node_id]
+            prepared = await asyncio.to_thread(self._flying.prepared, row)
+            if prepared.reserved and not self._fits(row, prepared.reserved):
+                if any(one.status == "running" for one in work.rows.values()):
+                    return False  # those in flight may cost less than was reserved
+                if row.node.kind == "merge":
+                    self._joined = True
+                else:
+                    work.end_with("budget")
+                    await work.record.note(
+                        "warning", f"MAX_USD_PER_RUN is reached: {node_id} would need {prepared.reserved}"
+                    )
+                return True
+            number = row.attempt + 1
+            attempt = AttemptRow(
+                node_id, number, attempt_outcome.new_token(), "running", prepared.reserved, model=row.node.model
+            )
+            self._flying.begin(row, attempt, prepared, claimed=False)
+        return False
+
+    def _fits(self, row: NodeRow, reserved: Decimal) -> bool:
+        """Whether the budget pays for this attempt, and behind it for the merge."""
+        work = self._work
+        limit = work.run.settings.max_usd
+        kept = Decimal(0)
+        if row.node.kind != "merge" and scheduler.merge_is_called(self._view()):
+            kept = attempt_outcome.kept_for_merge(work.run, work.rows, work.table, limit)
+        return spent(work.attempts.values()) + reserved + kept <= limit
+
+    # -- what becomes of it -------------------------------------------------------------------------------------
+
+    async def _judge(self) -> None:
+        """Whether the cheap answer of a cascade is good enough, once that can be said."""
+        work = self._work
+        if work.run.asked.mode == "cascade" and self._passed is None:
+            verdict = await asyncio.to_thread(
+                attempt_outcome.verdict, work.around.home, work.run, work.rows, work.files
+            )
+            if verdict is not None:
+                self._passed = verdict.passed
+                await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
+
+    async def _turn(self, turns: tuple[Turn, ...]) -> None:
+        work = self._work
+        for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
+            those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
+            level = "error" if to == "failed" else "info"
+            before = ("queued", "retry_pending")
+            await work.record.write(transitions.turn, those, before, to, why, f"{to}: {why}", level, work.record.at())
+            for node_id in those:
+                work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
+        if turns:
+            failpoints.passed("spawn:turned")
+
+    async def _finish(self, end: scheduler.End) -> None:
+        work = self._work
+        final, told = None, ""
+        try:
+            final = await asyncio.to_thread(
+                final_answer.final, work.around.home, work.run, work.rows, work.files, end
+            )
+        except Corrupt as error:
+            if end.status == "completed":
+                raise
+            told = error.message
+        merged = None
+        if final is not None:
+            data = final.text.encode()
+            try:
+                merged = await work.record.store(f"{MERGED}.md", data, MERGED, "merged", final.model, over=work.over)
+            except Environment as error:
+                told = f"the final answer cannot be written: {error.message}"
+                if end.status == "completed":
+                    end = replace(end, status="failed", error=told)
+            failpoints.passed("spawn:merged")
+        summary = "; ".join(filter(None, (end.summary, told or (final.note if final is not None else ""))))
+        await work.record.write(
+            transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
+            ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),
+        )  # fmt: skip
+        failpoints.passed("spawn:finished")
+
+    async def _give_up(self, why: str) -> None:
+        """End a run that cannot go on: nothing of it may stay open."""
+        work = self._work
+        await self._flying.close()
+        with contextlib.suppress(Fenced):
+            status = "canceled" if work.stop == "canceled" else "failed"
+            await work.record.write(transitions.abandon, status, masked(why), work.record.at(), work.active_s())

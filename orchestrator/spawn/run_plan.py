@@ -1,0 +1,331 @@
+"""From the steps a planner found to a plan: five modes, ids, needs, waves, models. Pure.
+
+Whatever a planner says, the plan that comes out can be run: safe ids, no cycle, each node behind those it needs,
+only models that may be asked. What had to be mended is told in the plan's notes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.base.errors import BadRequest
+from orchestrator.spawn import local_planner, node_prompts
+from orchestrator.spawn.model_table import Allowed, Pick, Table, is_model, normalised
+from orchestrator.spawn.run_data import MERGED, PLAN, Asked, Budget, Node, Plan, Settings, Source
+
+MAX_NODES = 300
+MAX_NOTES = 20
+_NOTE_CHARS = 300
+_ID_CHARS = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """A piece of work as a planner found it. ``needs`` are ids as the planner writes them.
+
+    ``model`` empty: the table picks one for this ``budget`` (None: the run's).
+    """
+
+    id: str
+    task: str
+    needs: tuple[str, ...] = ()
+    model: str = ""
+    reason: str = ""
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a planner found. ``steps`` by mode: the one; the peers; cheap and premium; the parts, none if not split.
+
+    In the modes plan and swarm one step, or none, means that the task does not fall apart. ``system`` is the role
+    as an API composed it.
+    """
+
+    source: Source
+    steps: tuple[Step, ...] = ()
+    system: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def premium(budget: Budget) -> Budget:
+    """The budget of a cascade's second answer: the run's, but never the cheap tier."""
+    return "medium" if budget == "low" else budget
+
+
+def local(asked: Asked, notes: Iterable[str] = ()) -> Found:
+    """What the local planner finds, without any API; the models come from the table (C38)."""
+    steps: tuple[Step, ...] = (Step("single", asked.task),)
+    if asked.mode == "collective":
+        steps = tuple(Step(f"collective-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
+    elif asked.mode == "cascade":
+        steps = (
+            Step("cheap", asked.task, budget="low"),
+            Step("premium", asked.task, budget=premium(asked.budget)),
+        )
+    elif asked.mode in {"plan", "swarm"}:
+        split = local_planner.split(
+            asked.task, local_planner.PLAN_PARTS if asked.mode == "plan" else local_planner.SWARM_PARTS
+        )
+        name = "step" if asked.mode == "plan" else "swarm"
+        needs = local_planner.edges(split) if asked.mode == "swarm" else [()] * len(split.parts)
+        steps = tuple(
+            Step(
+                f"{name}-{at + 1}",
+                part,
+                tuple(f"{name}-{other + 1}" for other in needs[at]),
+                budget=local_planner.adjusted(part, asked.budget),
+            )
+            for at, part in enumerate(split.parts)
+        )
+    return Found("local", steps, notes=tuple(notes))
+
+
+def admit(asked: Asked, settings: Settings) -> None:
+    """Refuse a merge model or an evaluator that cannot be asked, named by whoever wants the run.
+
+    BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
+    """
+    if asked.caller != "model":
+        return
+    evaluator = settings.evaluator if asked.mode == "cascade" else ""
+    for name, what in ((asked.merge.model, "merge.model"), (evaluator, "CASCADE_EVALUATOR_MODEL")):
+        if name and not is_model(normalised(name)):
+            raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id (provider/name)")
+        if name and name not in _lists(settings):
+            raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
+
+
+def made(asked: Asked, settings: Settings, table: Table, found: Found) -> Plan:
+    """The plan of a run: what was found, in the shape of its mode, with a model for each node (B4.14-18).
+
+    The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
+    of the plan, else the first worker (C36). BadRequest as `admit`, and ``model_not_allowed`` if no model is left.
+    """
+    admit(asked, settings)
+    return _Making(asked, settings, table, found).plan()
+
+
+class _Making:
+    """One plan being made; gathers its notes."""
+
+    def __init__(self, asked: Asked, settings: Settings, table: Table, found: Found) -> None:
+        self.asked, self.settings, self.table, self.found = asked, settings, table, found
+        self.allowed = _lists(settings)
+        self.system = node_prompts.system(asked, found.system)
+        self.notes = list(found.notes)
+
+    def plan(self) -> Plan:
+        mode, steps = self.asked.mode, _joined(self.found.steps, self.notes)
+        if mode in {"plan", "swarm"} and len(steps) < 2:
+            self.notes.append("the task does not fall apart into parts: one node does it")
+            mode, steps = "single", (replace(steps[0] if steps else Step("single", ""), id="single"),)
+            steps = (replace(steps[0], task=self.asked.task, needs=()),)
+        if mode == "plan":
+            ids = [f"step-{at + 1}" for at in range(len(steps))]
+            steps = tuple(replace(one, id=ids[at], needs=tuple(ids[:at][-1:])) for at, one in enumerate(steps))
+        if mode == "collective":
+            steps = self._peers(steps)
+        nodes: list[Node] = []
+        for at, one in enumerate(steps):
+            used = [node.model for node in nodes] if mode in {"collective", "cascade"} else []
+            model, reason = self._model(one, at, len(steps), used)
+            nodes.append(Node(one.id, "task", 0, one.needs, one.task, model, self.system, reason=reason))
+        if mode == "cascade":
+            nodes = self._cascade(nodes)
+        elif mode != "single":
+            nodes.append(self._merge(nodes, tuple(node.id for node in nodes)))
+        return checked(nodes, self.found.source, self.notes)
+
+    def _peers(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """As many peers as were asked for; a model that may be asked but once, as long as there are others."""
+        count = local_planner.peers(self.asked)
+        steps = steps[:count]
+        if len(steps) < count:
+            self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
+            more = (Step(f"collective-{at + 1}", self.asked.task) for at in range(len(steps), count))
+            steps = (*steps, *more)
+        if self.asked.peers:
+            return steps
+        have = [normalised(one.model) for one in steps if self._may(one.model)]
+        category = local_planner.category(self.asked.task)
+        picks: list[Pick] = []
+        if len(have) < count:
+            picks = self.table.recommend(category, self.asked.budget, count - len(have), self.allowed, have)
+        filled = []
+        for one in steps:
+            if self._may(one.model):
+                filled.append(one)
+                continue
+            self._say_replaced(one, pick := picks.pop(0))
+            filled.append(replace(one, model=pick.model, reason=pick.reason))
+        return tuple(filled)
+
+    def _cascade(self, nodes: list[Node]) -> list[Node]:
+        cheap = replace(nodes[0], id="cheap", needs=(), tier="cheap")
+        judges: list[Node] = []
+        if self.settings.evaluator and not self.asked.peers:
+            model = normalised(self.settings.evaluator)
+            judges = [Node("evaluate", "evaluate", 0, ("cheap",), self.asked.task, model, reason="as configured")]
+        needs = ("cheap", *(one.id for one in judges))
+        second = replace(nodes[-1], id="premium", needs=needs, tier="premium")
+        merge = self._merge([cheap, second], ("cheap", "premium"))
+        return [cheap, *judges, second, merge]
+
+    def _merge(self, workers: Sequence[Node], needs: tuple[str, ...]) -> Node:
+        named, peers = self.asked.merge.model, self.asked.peers
+        if peers:
+            model, reason = peers[-1], "the last of those who answer"
+            if named:
+                chosen = next((one for one in peers if named in {one, one.partition(":")[2]}), None)
+                if chosen is None:
+                    self.notes.append(f"merge.model {named[:80]!r} is none of those who answer: {model} merges")
+                else:
+                    model, reason = chosen, "as asked"
+        elif named:
+            model, reason = normalised(named), "as asked"
+        elif self.asked.mode == "cascade":
+            model, reason = workers[-1].model, "the better of the two"
+        else:
+            model = max((one.model for one in workers), key=self.table.score)
+            reason = "the best of the plan" if self.table.score(model) else "the first worker"
+        return Node(MERGED, "merge", 0, needs, self.asked.task, model, self.system, reason=reason)
+
+    def _model(self, step: Step, at: int, count: int, used: Sequence[str]) -> tuple[str, str]:
+        peers = self.asked.peers
+        if peers:
+            last = self.asked.mode == "cascade" and at == count - 1
+            return peers[-1] if last else peers[at % len(peers)], "as asked"
+        if self._may(step.model):
+            return normalised(step.model), step.reason
+        budget = step.budget or self.asked.budget
+        pick = self.table.pick(local_planner.category(step.task), budget, self.allowed, used)
+        self._say_replaced(step, pick)
+        return pick.model, pick.reason
+
+    def _say_replaced(self, step: Step, pick: Pick) -> None:
+        if step.model:
+            why = "may not be asked" if is_model(normalised(step.model)) else "is no model's id"
+            self.notes.append(f"{step.id[:60]}: {step.model[:80]!r} {why}; {pick.model} does it")
+        elif self.found.source != "local":
+            self.notes.append(f"{step.id[:60]}: the planner named no model; {pick.model} does it")
+        if pick.note and pick.note not in self.notes:
+            self.notes.append(pick.note)
+
+    def _may(self, model: str) -> bool:
+        return is_model(normalised(model)) and model in self.allowed
+
+
+def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
+    """The ids as safe file names, in their order: ``[A-Za-z0-9][A-Za-z0-9._-]{0,63}``, without ``..``.
+
+    Each is there once, whatever the case of its letters, and none is ``merged`` or ``plan``.
+    """
+    taken = {MERGED, PLAN}
+    names = []
+    for one in ids:
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", one[: 4 * _ID_CHARS])
+        base = re.sub(r"\.{2,}", ".", base).strip("._-")[:_ID_CHARS].rstrip("._-") or "node"
+        name, number = base, 2
+        while name.lower() in taken:
+            tail = f"-{number}"
+            name, number = base[: _ID_CHARS - len(tail)] + tail, number + 1
+        taken.add(name.lower())
+        names.append(name)
+    return tuple(names)
+
+
+def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> Plan:
+    """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
+
+    A need that is no node, or the node itself, is dropped; the first of two equal ids keeps it, and only a merge
+    needs both; a cycle makes all nodes a chain in the given order. Each is told in the notes. At most 300 nodes:
+    ValueError.
+    """
+    if len(nodes) > MAX_NODES:
+        raise ValueError(f"{len(nodes)} nodes")
+    told = list(notes)
+    work = [node for node in nodes if node.kind != "merge"]
+    merges = [node for node in nodes if node.kind == "merge"]
+    names: dict[str, list[str]] = {}
+    renamed: list[Node] = []
+    for node, name in zip(work, sanitised([one.id for one in work]), strict=True):
+        if node.id in names:
+            told.append(f"the id {node.id[:60]!r} is there twice: the second one is {name}")
+        elif name != node.id:
+            told.append(f"{name}: its planner calls it {node.id[:60]!r}")
+        names.setdefault(node.id, []).append(name)
+        renamed.append(replace(node, id=name))
+    mended = [replace(node, needs=_needs(node, names, told)) for node in renamed]
+    waves = _waves(mended)
+    if waves is None:
+        told.append("the planner's needs go in a circle: the nodes follow each other in the order given")
+        mended = [replace(node, needs=(mended[at - 1].id,) if at else ()) for at, node in enumerate(mended)]
+        waves = {node.id: at for at, node in enumerate(mended)}
+    mended = sorted((replace(node, wave=waves[node.id]) for node in mended), key=lambda node: node.wave)
+    last = max(waves.values(), default=-1) + 1
+    merged = [replace(node, needs=_needs(node, names, told), wave=last) for node in merges]
+    return Plan((*mended, *merged), source, _told(told))
+
+
+def _needs(node: Node, names: dict[str, list[str]], told: list[str]) -> tuple[str, ...]:
+    needs: list[str] = []
+    for one in node.needs:
+        found = names.get(one, [])
+        if not found:
+            told.append(f"{node.id}: needs {one[:60]!r}, which is no node")
+        elif node.kind == "merge":
+            needs += found
+        elif found[0] == node.id:
+            told.append(f"{node.id}: needs itself")
+        else:
+            needs.append(found[0])
+    return tuple(dict.fromkeys(needs))
+
+
+def _waves(nodes: Sequence[Node]) -> dict[str, int] | None:
+    """The longest way to each node (Kahn); None: a cycle."""
+    after: dict[str, list[str]] = {node.id: [] for node in nodes}
+    missing = {node.id: len(node.needs) for node in nodes}
+    for node in nodes:
+        for one in node.needs:
+            after[one].append(node.id)
+    waves = {name: 0 for name, count in missing.items() if not count}
+    ready = list(waves)
+    for name in ready:
+        for other in after[name]:
+            waves[other] = max(waves.get(other, 0), waves[name] + 1)
+            missing[other] -= 1
+            if not missing[other]:
+                ready.append(other)
+    return waves if len(ready) == len(nodes) else None
+
+
+def _joined(steps: tuple[Step, ...], notes: list[str]) -> tuple[Step, ...]:
+    """At most as many steps as a plan has room for beside its merge: what is over stands in the last one."""
+    most = MAX_NODES - 1
+    if len(steps) <= most:
+        return steps
+    notes.append(f"{len(steps)} steps: those from the {most}th on are one")
+    over = steps[most - 1 :]
+    gone = {one.id for one in over}
+    needs = dict.fromkeys(need for one in over for need in one.needs if need not in gone)
+    last = replace(over[0], task="\n\n".join(one.task for one in over), needs=tuple(needs))
+    moved = (
+        replace(one, needs=tuple(dict.fromkeys(last.id if need in gone else need for need in one.needs)))
+        for one in steps[: most - 1]
+    )
+    return (*moved, last)
+
+
+def _told(notes: Sequence[str]) -> tuple[str, ...]:
+    cut = [note if len(note) <= _NOTE_CHARS else f"{note[: _NOTE_CHARS - 1]}…" for note in dict.fromkeys(notes)]
+    if len(cut) > MAX_NOTES:
+        cut = [*cut[: MAX_NOTES - 1], f"and {len(cut) - MAX_NOTES + 1} more"]
+    return tuple(cut)
+
+
+def _lists(settings: Settings) -> Allowed:
+    return Allowed(settings.allow, settings.deny)

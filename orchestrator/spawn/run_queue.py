@@ -1,0 +1,221 @@
+"""The runs of a home in line: which of them this daemon executes, and when.
+
+Runs that were not made on this machine are not in it: nothing is done with them, and they take no place. A home is
+shared by the daemons of all projects. Each run has one owner; one whose owner is dead is released and may
+be taken by any daemon that can execute it: one that has its key, or, for squad and team, that of its project. How
+many run at once is counted across the home, by the database. What it may touch: the rows of runs, its own runners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.spawn import lease, owned_runs, queries, transitions
+from orchestrator.spawn.row_writes import worked
+from orchestrator.spawn.run_data import Owner, RunRow
+from orchestrator.spawn.run_execution import Runner
+from orchestrator.spawn.run_seals import Seals
+from orchestrator.spawn.run_state import Around
+
+log = structlog.get_logger()
+LOOK_S = 1.0
+"""How often other daemons' changes and deaths are looked for."""
+
+
+class Line:
+    """The runs of one home, as one daemon works them off.
+
+    ``key`` gives the key of a fingerprint, None where this daemon has none; ``project`` is the daemon's; ``ended``
+    hears of each run that it executes no more.
+    """
+
+    def __init__(
+        self,
+        around: Around,
+        me: Owner,
+        project: str,
+        key: Callable[[str], Awaitable[str | None]],
+        ended: Callable[[str], None],
+    ) -> None:
+        self._around = around
+        self.me = me
+        self._project = project
+        self._key = key
+        self._told_end = ended
+        self._runners: dict[str, Runner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._signal = Signal()
+        self._news = False
+        self._loop: asyncio.Task[None] | None = None
+        self._queued = 0
+        self._broken: set[str] = set()  # runs whose rows cannot be written
+        self._own: dict[str, int] = {}  # runs of this machine, and the tokens under which their nodes were looked at
+
+    @property
+    def active(self) -> int:
+        """How many runs need this daemon: those it executes, and those of its own that wait for a place."""
+        return len(self._runners) + self._queued
+
+    @property
+    def alive(self) -> bool:
+        """Whether it works: its loop lives."""
+        return self._loop is not None and not self._loop.done()
+
+    def begin(self) -> None:
+        """Start looking at the line."""
+        self._loop = asyncio.get_running_loop().create_task(self._work())
+
+    def look(self) -> None:
+        """Something has changed: a run was created or canceled, a key has come."""
+        self._news = True
+        self._signal.notify()
+
+    async def close(self) -> None:
+        """Stop executing and release what was: another daemon, or the next one, goes on."""
+        if self._loop is not None:
+            await call_off([self._loop])
+        times = {run_id: runner.active_s() for run_id, runner in self._runners.items()}
+        await call_off(self._tasks.values())
+        at = rfc3339(self._around.clock.now())
+        try:
+            for row in await self._around.db.read(self._unfinished, {**self._own}):
+                if row.owner == self.me:
+                    await self._around.db.write(worked, row.id, times.get(row.id, 0.0))
+                    await self._around.db.write(transitions.release, row.id, row.token, at)
+        except (OrchestratorError, sqlite3.Error) as error:
+            # The next daemon finds that this one is dead.
+            log.warning("the spawn runs cannot be released", reason=str(error))
+
+    async def _work(self) -> None:
+        clock = self._around.clock
+        while True:
+            self._news = False
+            try:
+                await self._round()
+            except OrchestratorError as error:
+                log.warning("the spawn runs cannot be looked at", reason=error.message)
+            except Exception:
+                log.exception("bug in the line of spawn runs")
+            await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
+
+    async def _round(self) -> None:
+        # Those that this daemon executes it knows by heart.
+        rows = await self._around.db.read(self._unfinished, {**self._own})
+        self._own = {row.id: row.token for row in rows}
+        queued = ahead = 0
+        later = sum(row.active for row in rows)
+        for row in rows:
+            later -= row.active
+            full = ahead + later >= row.settings.max_parallel_runs
+            ahead += row.active or (row.owner is not None and not row.waiting)
+            runner = self._runners.get(row.id)
+            if runner is not None:
+                if row.cancel_requested:
+                    runner.cancel()
+            elif full and row.owner == self.me and not row.active and not row.waiting:
+                queued += 1  # `begin` would count the same, with a transaction for each
+            elif row.id in self._broken or await self._tried(row):
+                continue
+            else:
+                queued += await self._mine(row.id)
+        self._queued = queued
+
+    def _unfinished(self, con: sqlite3.Connection, known: Mapping[str, int]) -> list[RunRow]:
+        return owned_runs.unfinished(con, self._around.seals(), known)
+
+    def _begun(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+        return transitions.begin(con, run_id, token, at, self._around.seals().asked_fits)
+
+    def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
+        seals = self._around.seals()
+        return owned_runs.run(con, seals, run_id), seals
+
+    async def _tried(self, row: RunRow) -> bool:
+        """As `_began`; a run whose rows cannot be written holds up no other one."""
+        try:
+            return await self._began(row)
+        except sqlite3.Error:
+            log.exception("a spawn run cannot be written down", run=row.id)
+            self._broken.add(row.id)
+            return True
+
+    async def _mine(self, run_id: str) -> bool:
+        row = await self._around.db.read(queries.run, run_id)
+        return row is not None and row.owner == self.me and not row.waiting and row.status in ("queued", "running")
+
+    async def _began(self, row: RunRow) -> bool:
+        """Take the run and start it, if it is free and this daemon can; whether it did."""
+        db, at = self._around.db, rfc3339(self._around.clock.now())
+        if row.owner is not None and row.owner != self.me:
+            quiet_s = (self._around.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
+            if not lease.dead(row.owner, self.me) and not lease.lapsed(row.owner, self.me, quiet_s, row.settings):
+                return False
+            if not await db.write(transitions.release, row.id, row.token, at):
+                return False
+            log.info("a spawn run's daemon is dead", run=row.id, pid=row.owner.pid)
+            row = replace(row, owner=None, token=row.token + 1, active=False)
+        if row.cancel_requested and row.owner is None:
+            await db.write(transitions.cancel, row.id, at)
+            self._around.changed(row.id)
+            self._told_end(row.id)
+            return False
+        key = await self._able(row)
+        if key is None:
+            if not row.waiting:
+                await db.write(transitions.wait_for, row.id, row.token, self._missing(row), at)
+                self._around.changed(row.id)
+            return False
+        token = row.token
+        if row.owner is None:
+            taken = await db.write(transitions.take, row.id, row.token, self.me, at)
+            if taken is None:
+                return False
+            token = taken
+        if row.waiting:
+            await db.write(transitions.ready, row.id, token, at)
+        if not await db.write(self._begun, row.id, token, at):
+            return False
+        failpoints.passed("spawn:begun")
+        self._around.changed(row.id)
+        now, seals = await db.read(self._sealed, row.id)
+        if now is None or now.token != token:
+            return False
+        self._start(now, key, seals)
+        return True
+
+    async def _able(self, row: RunRow) -> str | None:
+        """The key with which this daemon can execute the run, empty where none is needed; None: it cannot."""
+        if row.asked.caller == "model":
+            return await self._key(row.key_fp)
+        return "" if row.project == self._project else None
+
+    @staticmethod
+    def _missing(row: RunRow) -> str:
+        return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
+
+    def _start(self, row: RunRow, key: str, seals: Seals) -> None:
+        runner = Runner(self._around, row, key, seals)
+        self._runners[row.id] = runner
+        task = asyncio.get_running_loop().create_task(runner.run())
+        self._tasks[row.id] = task
+        task.add_done_callback(lambda done: self._ended(row.id, done))
+
+    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Not even its end can be written: to begin it again would be for ever.
+            log.error("a spawn run cannot be ended", run=run_id, exc_info=error)
+            self._broken.add(run_id)
+        self._runners.pop(run_id, None)
+        self._tasks.pop(run_id, None)
+        self._around.changed(run_id)
+        self._told_end(run_id)
+        self.look()

@@ -1,0 +1,207 @@
+"""What callers read of a run: its state, its result, its artifacts, all of it. Reads one home; writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import BadRequest
+from orchestrator.spawn import artifacts, owned_runs, queries, views
+from orchestrator.spawn.home import Home
+from orchestrator.spawn.queries import Mark
+from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.run_seals import FOREIGN
+
+RAW_CHARS = 12_000
+"""How much of each node's answer smartspawn_run_result shows (A4); the artifact has all of it."""
+MERGED_CHARS = 60_000
+CONTENT_CHARS = 60_000
+EVENTS_MAX = 10_000
+
+
+async def run_of(home: Home, run_id: str) -> RunRow:
+    """The run of that id, marked if it is foreign; BadRequest ``unknown_spawn_run``."""
+    found = await home.db.read(_marked, home, run_id)
+    if found is None:
+        raise BadRequest("unknown_spawn_run", f"no spawn run is called {run_id[:80]!r}")
+    return found
+
+
+def _marked(con: sqlite3.Connection, home: Home, run_id: str) -> RunRow | None:
+    return owned_runs.marked(con, home.seals(), queries.run(con, run_id))
+
+
+async def waited(
+    home: Home, run_id: str, deadline: float, clock: Clock, enough: Callable[[Mark, Mark], bool]
+) -> None:
+    """Wait until the run has ended, ``enough(first mark, mark now)``, or the clock shows ``deadline``.
+
+    BadRequest ``unknown_spawn_run``. Each look is one small read, however large the run.
+    """
+    first: Mark | None = None
+    while True:
+        seen = home.count(run_id)
+        now = await home.together(run_id, "mark", lambda: home.db.read(queries.mark, run_id))
+        if now is None:
+            await run_of(home, run_id)
+            return
+        first = first or now
+        left = deadline - clock.monotonic()
+        if left <= 0 or now.status in RUN_ENDED or enough(first, now):
+            return
+        await home.wait(run_id, left, seen)
+
+
+async def status(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
+    """How far a run is, as smartspawn_run_status answers it; BadRequest ``unknown_spawn_run``."""
+    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
+    return views.status(run or await run_of(home, run_id), rows, attempts, last, now)
+
+
+async def result(home: Home, run_id: str, state: Mapping[str, Any], *, include_raw: bool) -> dict[str, Any]:
+    """What a run has come to, as smartspawn_run_result answers it; ``state`` is its status.
+
+    Corrupt ``corrupt_home`` when a file of it is not what was written.
+    """
+    run = await run_of(home, run_id)
+    files = await home.db.read(queries.artifacts, run_id)
+    rows = {row.node.id: row for row in await home.db.read(queries.nodes, run_id)}
+    merged = next((one for one in files if one.type == "merged"), None)
+    text = await _text(home, merged) if merged is not None else ""
+    cost = state["cost"]
+    answer: dict[str, Any] = {
+        "run_id": run_id,
+        "status": run.status,
+        "merged_output": text[:MERGED_CHARS],
+        "summary": run.summary or _so_far(run, state),
+        "artifacts": [
+            {
+                "node_id": one.node_id,
+                "path": str(home.path / one.path),
+                "model": one.model,
+                "status": rows[one.node_id].status if one.node_id in rows else run.status,
+                "type": one.type,
+            }
+            for one in files
+        ],
+        "cost": {
+            "prompt_tokens": cost["prompt_tokens"],
+            "completion_tokens": cost["completion_tokens"],
+            "usd_estimate": cost["usd"],
+            "sources": cost["sources"],
+        },
+        "planner": run.plan_source,
+    }
+    if len(text) > MERGED_CHARS:
+        answer["more"] = True
+        answer["next_offset"] = MERGED_CHARS
+    if run.dissent:
+        answer["dissent"] = run.dissent
+    if run.error or run.foreign:
+        answer["failure"] = FOREIGN if run.foreign else run.error
+    if run.foreign:
+        answer["foreign"] = True
+    if include_raw:
+        places = {node_id: at for at, node_id in enumerate(rows)}
+        raws = sorted((one for one in files if one.type == "raw"), key=lambda one: places.get(one.node_id, 0))
+        answer["raw_outputs"] = [await _raw(home, one) for one in raws]
+    return answer
+
+
+async def artifact(home: Home, run_id: str, node_id: str, offset: int) -> dict[str, Any]:
+    """A file of a run from the character ``offset``, as smartspawn_artifact_get answers it.
+
+    BadRequest ``unknown_spawn_run`` or ``unknown_artifact``, Corrupt ``corrupt_home``.
+    """
+    await run_of(home, run_id)
+    row = await home.db.read(queries.artifact, run_id, node_id)
+    if row is None:
+        files = await home.db.read(queries.artifacts, run_id)
+        there = ", ".join(one.node_id for one in files[:20]) or "none yet"
+        raise BadRequest("unknown_artifact", f"the run has no artifact {node_id[:80]!r}; there are: {there}")
+    text = await _text(home, row)
+    answer: dict[str, Any] = {
+        "artifact_type": row.type,
+        "content": text[offset : offset + CONTENT_CHARS],
+        "metadata": {
+            "created_at": row.created_at,
+            "bytes": row.bytes,
+            "sha256": row.sha256,
+            "path": str(home.path / row.path),
+            **({"model": row.model} if row.model else {}),
+        },
+    }
+    if len(text) > offset + CONTENT_CHARS:
+        answer["next_offset"] = offset + CONTENT_CHARS
+    return answer
+
+
+async def whole(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
+    """All there is of a run, for its picture: its status, tasks, attempts and events."""
+    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
+    if run is None:
+        run = await run_of(home, run_id)
+    events = await home.db.read(queries.events, run_id, 0, None, EVENTS_MAX)
+    state = views.status(run, rows, attempts, last, now)
+    tried: dict[str, list[AttemptRow]] = {row.node.id: [] for row in rows}
+    for one in attempts:
+        tried[one.node_id].append(one)
+    nodes = [
+        {
+            **told,
+            "task": row.node.task,
+            "reason": row.node.reason,
+            "attempts_list": [views.attempt(one) for one in tried[row.node.id]],
+        }
+        for row, told in zip(rows, state["nodes"], strict=True)
+    ]
+    head = {
+        **state,
+        "task": run.asked.task,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "project": run.project,
+    }
+    return {"run": head, "nodes": nodes, "events": [views.event(one) for one in events]}
+
+
+def _at_once(
+    con: sqlite3.Connection, home: Home, run_id: str
+) -> tuple[RunRow | None, list[NodeRow], list[AttemptRow], Event | None]:
+    """A run with its nodes, attempts and last event, of one moment."""
+    return (
+        _marked(con, home, run_id),
+        queries.nodes(con, run_id),
+        queries.attempts(con, run_id),
+        queries.last_event(con, run_id),
+    )
+
+
+async def _text(home: Home, row: ArtifactRow) -> str:
+    return (await asyncio.to_thread(artifacts.read, home.path, row)).decode(errors="replace")
+
+
+async def _raw(home: Home, file: ArtifactRow) -> dict[str, Any]:
+    text = _output(await _text(home, file))
+    return {"node_id": file.node_id, "output": text[:RAW_CHARS], "truncated": len(text) > RAW_CHARS}
+
+
+def _output(text: str) -> str:
+    """The answer in a node's document; one that is no JSON, as it is."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return str(found.get("output", "")) if isinstance(found, dict) else text
+
+
+def _so_far(run: RunRow, state: Mapping[str, Any]) -> str:
+    done = state["progress"]
+    return f"{run.status}: {done['done_nodes']} of {done['total_nodes']} nodes done"

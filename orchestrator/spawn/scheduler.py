@@ -1,0 +1,223 @@
+"""What a run does next, decided from its plan and the states of its nodes. Pure: no clock, no money, no files.
+
+The rules of the five modes stand here and nowhere else: which node may start, which one fails or is spared because
+of another, when there is nothing left to do, and what the run has come to then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orchestrator.spawn.run_data import MERGED, NODE_ENDED, Mode, Node, NodeRow, NodeStatus
+
+Stop = Literal["", "budget", "timeout", "canceled"]
+UPSTREAM = "upstream failed"
+PARTIAL = "partial: budget"
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a run at one moment.
+
+    ``rows`` are its nodes in the order of the plan. ``due`` holds the ids of nodes whose pause before another
+    attempt is over. ``passed`` says whether the cheap answer of a cascade is good enough; None: not judged yet.
+    ``stop`` is why nothing new may begin; ``places`` how many nodes may run at once.
+    """
+
+    mode: Mode
+    rows: Sequence[NodeRow]
+    places: int
+    due: frozenset[str] = frozenset()
+    passed: bool | None = None
+    stop: Stop = ""
+    joined: bool = False  # the budget does not pay for a merge: the answers are put side by side
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A node that ends without a call: to which state, and why."""
+
+    node_id: str
+    to: NodeStatus
+    why: str
+
+
+@dataclass(frozen=True)
+class End:
+    """What a run has come to. ``from_nodes``: whose answers the final one is made of, when no merge node made it."""
+
+    status: Literal["completed", "failed", "canceled"]
+    summary: str
+    error: str = ""
+    from_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do now: ``turns`` first, then ``start`` in that order; ``end`` when all is done."""
+
+    turns: tuple[Turn, ...] = ()
+    start: tuple[str, ...] = ()
+    end: End | None = None
+
+
+@dataclass
+class _States:
+    """The nodes' states while one decision is made: a turn counts for those behind it."""
+
+    rows: Mapping[str, NodeRow]
+    now: dict[str, NodeStatus] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+
+    def of(self, node_id: str) -> NodeStatus:
+        return self.now.get(node_id) or self.rows[node_id].status
+
+    def turn(self, node_id: str, to: NodeStatus, why: str) -> None:
+        self.now[node_id] = to
+        self.turns.append(Turn(node_id, to, why))
+
+    def having(self, *statuses: NodeStatus) -> list[str]:
+        return [node_id for node_id in self.rows if self.of(node_id) in statuses]
+
+
+def decide(view: View) -> Decision:
+    """The next steps of a run (B4.10 to B4.18, C35, C37); an ``end`` only once nothing of it runs any more."""
+    states = _States({row.node.id: row for row in view.rows})
+    ready: list[str] = []
+    for row in view.rows:  # behind those it needs, so one pass sees every consequence
+        node = row.node
+        if states.of(node.id) not in ("queued", "retry_pending"):
+            continue
+        if view.stop and not _may_still_merge(view, node):
+            to: NodeStatus = "skipped" if view.stop == "budget" else "canceled"
+            states.turn(node.id, to, view.stop)
+            continue
+        if any(states.of(need) not in NODE_ENDED for need in node.needs):
+            continue
+        spared = _spared(view, node, states)
+        if spared is not None:
+            states.turn(node.id, *spared)
+        elif row.status == "queued" or node.id in view.due:
+            ready.append(node.id)
+    start = _within(view, ready, states)
+    open_ = [node_id for node_id in states.rows if states.of(node_id) not in NODE_ENDED]
+    end = None if open_ else _end(view, states)
+    return Decision(tuple(states.turns), start, end)
+
+
+def lane(node: Node) -> str:
+    """Who can do one thing at a time only: nodes of one lane never run at once; empty: no such bound."""
+    return node.model if node.model.startswith("agent:") else ""
+
+
+def merge_is_called(view: View) -> bool:
+    """Whether the final answer still needs a call of the merge node, for which money must be kept."""
+    merge = next((row for row in view.rows if row.node.kind == "merge"), None)
+    return merge is not None and merge.status == "queued" and not view.joined
+
+
+def answers(rows: Sequence[NodeRow]) -> tuple[str, ...]:
+    """The ids of the nodes that gave an answer to (a part of) the task, in the order of the plan."""
+    return tuple(row.node.id for row in rows if row.node.kind == "task" and row.status == "completed")
+
+
+def _may_still_merge(view: View, node: Node) -> bool:
+    """A stop for money lets what there is be merged, where that can be paid."""
+    return view.stop == "budget" and node.kind == "merge" and not view.joined
+
+
+def _spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+    """The state of a node whose needs have ended and that gets no call, and why; None: it gets one."""
+    if node.kind == "merge":
+        return _merge_spared(view, node, states)
+    if node.kind == "evaluate" and (view.passed is False or states.of(node.needs[0]) != "completed"):
+        return "skipped", "the cheap answer needs no second opinion"
+    if node.tier == "premium":
+        return ("skipped", "the cheap answer passed the gate") if view.passed else None
+    if node.kind == "evaluate":
+        return None
+    broken = [need for need in node.needs if states.of(need) != "completed"]
+    return ("failed", f"{UPSTREAM}: {', '.join(broken)}") if broken else None
+
+
+def _merge_spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+    given = [need for need in node.needs if states.of(need) == "completed"]
+    broken = [need for need in node.needs if states.of(need) in ("failed", "canceled")]
+    if view.mode in ("plan", "swarm") and broken:
+        return "failed", f"{UPSTREAM}: {', '.join(broken[:5])}"
+    if not given:
+        return "failed", f"{UPSTREAM}: no answer to merge"
+    if len(given) == 1:
+        return "skipped", f"{given[0]} gave the only answer"
+    return None
+
+
+def _within(view: View, ready: list[str], states: _States) -> tuple[str, ...]:
+    """As many of the ready nodes as there are places, one at a time of each lane."""
+    running = states.having("running")
+    taken = {lane(states.rows[one].node) for one in running} - {""}
+    room = view.places - len(running)
+    start: list[str] = []
+    for node_id in ready:
+        if len(start) >= room:
+            break
+        own = lane(states.rows[node_id].node)
+        if own and own in taken:
+            continue
+        taken |= {own} - {""}
+        start.append(node_id)
+    return tuple(start)
+
+
+def _end(view: View, states: _States) -> End:
+    tasks = [one for one, row in states.rows.items() if row.node.kind == "task"]
+    given = tuple(one for one in tasks if states.of(one) == "completed")
+    failed = [one for one in tasks if states.of(one) == "failed"]
+    merged = MERGED in states.rows and states.of(MERGED) == "completed"
+    sources = () if merged else _sources(view, states, given)
+    told = f"{len(given)} of {len(tasks)} nodes answered"
+    if view.stop == "canceled":
+        return End("canceled", f"canceled; {told}", from_nodes=given)
+    if view.stop == "timeout":
+        return End("failed", f"partial: the run's time is over; {told}", "the run's time is over", given)
+    if not given:
+        return End("failed", told, _why(states, failed) or view.stop or "no node answered")
+    if view.mode in ("plan", "swarm") and failed:
+        return End("failed", f"partial: {told}", _why(states, failed), given)
+    if view.stop == "budget":
+        return End("completed", f"{PARTIAL}; {told}", from_nodes=sources)
+    if MERGED in states.rows and states.of(MERGED) == "failed":
+        return End("failed", f"partial: the merge failed; {told}", _why(states, [MERGED]), given)
+    return End("completed", _told(view, states, told, failed), from_nodes=sources)
+
+
+def _sources(view: View, states: _States, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Of a cascade without a merge the better answer; else all there are."""
+    if view.mode != "cascade":
+        return given
+    premium = [one for one in given if states.rows[one].node.tier == "premium"]
+    return tuple(premium) or given
+
+
+def _told(view: View, states: _States, told: str, failed: list[str]) -> str:
+    said = [told]
+    if view.mode == "cascade":
+        tiers = {states.rows[one].node.tier: states.of(one) for one in states.rows}
+        if tiers.get("premium") == "skipped":
+            said = ["the cheap answer passed the gate"]
+        elif tiers.get("premium") == "failed":
+            said.append("the premium model failed: this is the cheap answer, which did not pass the gate")
+        elif tiers.get("cheap") == "failed":
+            said.append("the cheap model failed: this is the premium answer")
+    elif failed:
+        said.append(f"without {', '.join(failed)}")
+    return "; ".join(said)
+
+
+def _why(states: _States, failed: list[str]) -> str:
+    """The first failure that is its own, not another's consequence."""
+    errors = [(one, states.rows[one].error or "") for one in failed]
+    own = [(one, error) for one, error in errors if error and not error.startswith(UPSTREAM)] or errors
+    return f"{own[0][0]}: {own[0][1]}" if own else ""

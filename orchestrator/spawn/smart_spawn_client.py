@@ -1,0 +1,311 @@
+"""Asking the Smart Spawn API for the plan of a run, and planning here when it gives none (B4.5, C38).
+
+Talks HTTP with the client it is given, and with nothing else. No key is ever sent to that API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import orjson
+
+from orchestrator.spawn import local_planner, node_prompts, run_plan
+from orchestrator.spawn.model_table import Table
+from orchestrator.spawn.run_data import Asked, Budget, Plan, RoleAsked, Settings
+from orchestrator.spawn.run_plan import Found, Step
+
+CALL_S = 5.0
+ALL_S = 15.0
+STATUS_S = 3.0
+MOST_SENT = 1 << 20
+"""Bytes of a body the API takes (A4)."""
+MOST_READ = 4 << 20
+MOST_TASK = 200
+"""UTF-16 units of a task in a GET: more, or a control character, is answered with 400 (A4, C39)."""
+_TASK_OF_ROLE = "\n\n---\n\n## Task\n\n"
+
+_FAULTS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError, TypeError, RuntimeError)
+
+
+class _Unusable(Exception):
+    """The API gave no usable answer; the text says why, without anything that was sent."""
+
+
+async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.AsyncClient | None) -> Plan:
+    """The plan of a run: by the Smart Spawn API, else wholly by the local planner, as its source and notes say.
+
+    Each call has 5 s, all together have 15 s. Every failure of the API (none answers, an error, nonsense, nothing
+    in the answer) leads to the local planner; pieces of its answer that are malformed are mended, and it stays the
+    source. BadRequest as `plan.admit`, and ``model_not_allowed`` if no model is left.
+    """
+    run_plan.admit(asked, settings)
+    found, notes = None, []
+    if settings.planner_url:
+        try:
+            async with asyncio.timeout(ALL_S):
+                found = await _Api(asked, settings, client).found()
+        except TimeoutError:
+            notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
+        except _Unusable as why:
+            notes = [f"the Smart Spawn API was of no use ({why}): planned here"]
+
+    def made() -> Plan:
+        return run_plan.made(asked, settings, table, found or run_plan.local(asked, notes))
+
+    return await asyncio.to_thread(made)  # a long task takes seconds
+
+
+async def reachable(settings: Settings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
+    """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and what it says, or why not (B4.25)."""
+    if not settings.planner_url:
+        return False, "switched off: SMART_SPAWN_API_URL is empty"
+    try:
+        body = await _call(settings, client, "GET", "status", within_s=STATUS_S)
+    except _Unusable as why:
+        return False, str(why)
+    data = _mapping(body.get("data"))
+    status, count = data.get("status"), data.get("modelCount")
+    if not isinstance(status, str):
+        return False, "the answer is not that of a Smart Spawn API"
+    return True, f"{_text(status)[:40]}, {count} models" if isinstance(count, int) else _text(status)[:40]
+
+
+class _Api:
+    """One plan asked for; gathers notes."""
+
+    def __init__(self, asked: Asked, settings: Settings, client: httpx2.AsyncClient | None) -> None:
+        self.asked, self.settings, self.client = asked, settings, client
+        self.notes: list[str] = []
+        self.called = False
+
+    async def found(self) -> Found | None:
+        """What the API finds; None: there was nothing to ask it for."""
+        steps = await self._steps()
+        system = await self._role()
+        if not self.called:
+            return None
+        if steps is None:
+            steps = (await asyncio.to_thread(run_plan.local, self.asked)).steps
+        return Found("smart-spawn-api", steps, system, tuple(self.notes))
+
+    async def _steps(self) -> tuple[Step, ...] | None:
+        """None: who answers is settled, and the shape needs no planner."""
+        mode = self.asked.mode
+        if mode in {"plan", "swarm"}:
+            steps = await (self._decomposed() if mode == "plan" else self._swarm())
+            if len(steps) > 1:
+                return steps
+            mode = "single"
+        if self.asked.peers:
+            return None if self.asked.mode == mode else (Step("single", self.asked.task),)
+        if mode == "collective":
+            return await self._recommended()
+        if mode == "cascade":
+            cheap = await self._picked("cheap", "low")
+            return cheap, await self._picked("premium", run_plan.premium(self.asked.budget), exclude=cheap.model)
+        return (await self._picked("single", self.asked.budget),)
+
+    async def _picked(self, name: str, budget: Budget, exclude: str = "") -> Step:
+        params = {"task": brief(self.asked.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
+        data = _mapping((await self._get("pick", params)).get("data"))
+        model = _text(data.get("id"))
+        if not model:
+            raise _Unusable("/pick: no model in the answer")
+        return Step(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
+
+    async def _recommended(self) -> tuple[Step, ...]:
+        count = local_planner.peers(self.asked)
+        params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
+        rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
+        steps: list[Step] = []
+        for row in (_mapping(one) for one in rows[:count]):
+            model = _text(_mapping(row.get("model")).get("id"))
+            if model:
+                reason = _text(row.get("reason"))[:300]
+                steps.append(Step(f"collective-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
+        if not steps:
+            raise _Unusable("/recommend: no model in the answer")
+        return tuple(steps)
+
+    async def _decomposed(self) -> tuple[Step, ...]:
+        body = await self._post("decompose", {"task": _text(self.asked.task), "budget": self.asked.budget})
+        if not _split(body, "/decompose"):
+            return ()
+        steps: list[Step] = []
+        for row in (_mapping(one) for one in _list(body.get("steps"), "/decompose")):
+            step = self._step(row, f"step-{len(steps) + 1}", row.get("task"))
+            if step is not None:
+                steps.append(step)
+        return self._some(steps, "/decompose")
+
+    async def _swarm(self) -> tuple[Step, ...]:
+        parallel = min(8, max(1, self.settings.max_parallel_nodes))
+        asked = {"task": _text(self.asked.task), "budget": self.asked.budget, "maxParallel": parallel}
+        body = await self._post("swarm", asked)
+        if not _split(body, "/swarm"):
+            return ()
+        steps: list[Step] = []
+        for row in (_mapping(one) for one in _list(_mapping(body.get("dag")).get("tasks"), "/swarm")):
+            step = self._step(row, _text(row.get("id")) or f"swarm-{len(steps) + 1}", row.get("description"))
+            if step is not None:
+                steps.append(step)
+        return self._some(steps, "/swarm")
+
+    def _step(self, row: Mapping[str, Any], name: str, task: Any) -> Step | None:
+        text = _text(task).strip()
+        if not text:
+            self.notes.append(f"{name[:60]}: the planner gave it no task; it is left out")
+            return None
+        needs = row.get("dependsOn") or []
+        if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
+            self.notes.append(f"{name[:60]}: what it depends on is no list of ids; what is one is kept")
+        known = tuple(_text(one) for one in needs if isinstance(one, str)) if isinstance(needs, list) else ()
+        budget = row.get("budget")
+        return Step(
+            name,
+            text,
+            known,
+            _text(_mapping(row.get("model")).get("id")),
+            _text(row.get("reason"))[:300],
+            next((one for one in ("low", "medium", "high", "any") if one == budget), None),
+        )
+
+    def _some(self, steps: list[Step], path: str) -> tuple[Step, ...]:
+        if not steps:
+            raise _Unusable(f"{path}: no step in the answer")
+        return tuple(steps)
+
+    async def _role(self) -> str:
+        """The role as the API composes it, and the words of it that it does not know, as they are."""
+        words = self.asked.role
+        given = words.model_dump(exclude_defaults=True)
+        if self.asked.role_body or not given:
+            return ""
+        body = await self._post("roles/compose", {"task": brief(self.asked.task), **given})
+        written = body.get("fullPrompt")
+        if not isinstance(body.get("hasRole"), bool) or not isinstance(written, str):
+            raise _Unusable("/roles/compose: wrong types in the answer")
+        if not body["hasRole"]:
+            return ""
+        rest = RoleAsked(
+            persona="" if isinstance(body.get("personaTitle"), str) else words.persona,
+            stack=tuple(one for one in words.stack if one not in _known(body.get("stack"))),
+            domain=words.domain if body.get("domain") != words.domain else "",
+            format=words.format if body.get("format") != words.format else "",
+            guardrails=tuple(one for one in words.guardrails if one not in _known(body.get("guardrails"))),
+        )
+        return f"{_text(written).partition(_TASK_OF_ROLE)[0].strip()}\n\n{node_prompts.role(rest)}".strip()
+
+    async def _get(self, path: str, params: Mapping[str, str]) -> Mapping[str, Any]:
+        self.called = True
+        return await _call(self.settings, self.client, "GET", path, params=params, within_s=CALL_S)
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.called = True
+        try:
+            sent = orjson.dumps(body)
+        except TypeError:
+            raise _Unusable(f"/{path}: what was asked cannot be written as JSON") from None
+        if len(sent) > MOST_SENT:
+            raise _Unusable(f"/{path}: the task is over the 1 MiB it takes")
+        return await _call(self.settings, self.client, "POST", path, sent=sent, within_s=CALL_S)
+
+
+def brief(task: str) -> str:
+    """A task as a GET may carry it: on one line, without control characters, at most 200 UTF-16 units (C39)."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in task).split())
+    return line.encode("utf-16-le", "replace")[: 2 * MOST_TASK].decode("utf-16-le", "ignore").strip() or "task"
+
+
+async def _call(
+    settings: Settings,
+    client: httpx2.AsyncClient | None,
+    method: str,
+    path: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    sent: bytes | None = None,
+    within_s: float,
+) -> Mapping[str, Any]:
+    """One call; `_Unusable` whatever goes wrong. No client: the environment did not let one be made."""
+    if client is None:
+        raise _Unusable("the proxy or the certificates that the environment names cannot be used")
+    # A request of its own, not the client's: whatever headers and credentials that one has stay out of it.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "orchestrator"}
+    if sent is not None:
+        headers["Content-Type"] = "application/json"
+    try:
+        async with asyncio.timeout(within_s):
+            request = httpx2.Request(
+                method,
+                f"{settings.planner_url.rstrip('/')}/{path}",
+                params=params,
+                content=sent,
+                headers=headers,
+                extensions={"timeout": httpx2.Timeout(within_s).as_dict()},
+            )
+            answer = await client.send(request, stream=True, auth=None, follow_redirects=False)
+            try:
+                raw = await _read(answer, path)
+            finally:
+                await answer.aclose()
+    except TimeoutError:
+        raise _Unusable(f"/{path}: no answer within {within_s:.0f} s") from None
+    except _FAULTS as error:
+        raise _Unusable(f"/{path}: {type(error).__name__}") from None
+    try:
+        body = orjson.loads(raw)
+    except ValueError:
+        raise _Unusable(f"/{path}: the answer is no JSON") from None
+    if not isinstance(body, dict):
+        raise _Unusable(f"/{path}: the answer is no JSON object")
+    return body
+
+
+async def _read(answer: httpx2.Response, path: str) -> bytes:
+    if answer.status_code != 200:
+        raise _Unusable(f"/{path}: HTTP {answer.status_code}")
+    # Not unpacked: a small answer could become a huge one.
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise _Unusable(f"/{path}: the answer is packed, though that was not asked for")
+    raw = bytearray()
+    async for piece in answer.aiter_bytes():
+        raw += piece
+        if len(raw) > MOST_READ:
+            raise _Unusable(f"/{path}: the answer is over {MOST_READ >> 20} MiB")
+    return bytes(raw)
+
+
+def _split(body: Mapping[str, Any], path: str) -> bool:
+    split = body.get("decomposed")
+    if not isinstance(split, bool):
+        raise _Unusable(f"{path}: wrong types in the answer")
+    return split
+
+
+def _list(value: Any, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _Unusable(f"{path}: wrong types in the answer")
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _known(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def _text(value: Any) -> str:
+    """A text without what no prompt and no file can hold; not a text: empty."""
+    if not isinstance(value, str):
+        return ""
+    return _CONTROL.sub(" ", value.replace("\r\n", "\n")).encode("utf-8", "replace").decode()

@@ -1,0 +1,264 @@
+"""The callers of spawn runs that are not the model API: a one-member squad, or a task of a team's agent.
+
+The one place where spawn runs meet squads and the team. Every end of what it asks is a Reply or a Fault; what it
+began it ends when its call is canceled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.clock import Clock, Signal, wait_until
+from orchestrator.base.errors import NotReady, OrchestratorError
+from orchestrator.config.keys import Config
+from orchestrator.engines import table
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.roles.catalogue import Found, Role
+from orchestrator.spawn.callers import name_of
+from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.squad import squad_files, squad_plan, squad_settings
+from orchestrator.squad.member_process import Stop
+from orchestrator.squad.member_turns import Turns
+from orchestrator.squad.squad_plan import Around, Asked
+from orchestrator.squad.squad_settings import Settings
+from orchestrator.squad.squads import CANCELED, Request, Squads
+from orchestrator.squad.tools import environment_of
+from orchestrator.team.roster import ask_agent
+from orchestrator.team.roster.roster import Roster
+
+BY_VARIABLES = "command"
+"""The engine's name for: what the connection's ENGINE, ENGINE_COMMAND and RUN_TEMPLATE say."""
+ROLE = "spawn-node"
+NO_ROLE = "You answer one question of a larger piece of work. What you write is the answer."
+ANSWER_BYTES = 64 << 20
+COMING_S = 15.0
+"""How long after a daemon's start the connections are waited for whose runs an earlier daemon began."""
+TOLD_CHARS = 500
+KEY, KEY_CHARS = "OPENROUTER_API_KEY", 8  # what is shorter is no key, and may stand in any text
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the members of a run are started with: the connection's variables, and the environment they get."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_name: str = ""
+
+
+def kept_of(client: Client) -> Kept:
+    """What a run created by this client keeps of it; reads /proc, so not for the event loop."""
+    return Kept(dict(client.env), environment_of(client), client.name)
+
+
+class EngineCaller:
+    """Answers a node with one stateless member of a squad; ``engine:<name>`` takes what ENGINE takes, or ``command``.
+
+    A member cannot be found again after its daemon's death, for it is ended then: it does not resume. Engines that
+    disturb each other run one after the other; waiting for the turn counts against the node's time.
+    """
+
+    resumes = False
+
+    def __init__(self, squads: Squads, config: Callable[[], Config], clock: Clock) -> None:
+        self._squads = squads
+        self._config = config
+        self._clock = clock
+        self._kept: dict[str, Kept] = {}
+        self._offers: dict[Client, Kept | None] = {}  # of living connections; None: being read
+        self._came = Signal()
+        self._began = clock.monotonic()
+        self._turns = Turns()
+
+    def keep(self, run_id: str, kept: Kept) -> None:
+        """Start the members of that run with this."""
+        self._kept[run_id] = kept
+
+    async def offer(self, client: Client) -> None:
+        """A connection has come: runs that it created in an earlier daemon's life go on with what it has.
+
+        Where theirs does not come within `COMING_S` of this daemon's start, the latest other one serves, or the
+        daemon's own environment, in which no variable of a connection is.
+        """
+        self._offers[client] = None
+        kept = await asyncio.to_thread(kept_of, client)
+        if client in self._offers:
+            self._offers[client] = kept
+            self._came.notify()
+
+    def withdraw(self, client: Client) -> None:
+        """That connection is over: nothing of it stays in memory, but for the runs it has created."""
+        self._offers.pop(client, None)
+
+    def forget(self, run_id: str) -> None:
+        """The run has ended: nothing of its environment stays in memory. Harmless for a run that is not known."""
+        self._kept.pop(run_id, None)
+
+    async def check(self, name: str, kept: Kept) -> None:
+        """Raise what would keep a member from starting; starts nothing.
+
+        BadRequest ``unknown_engine``, ``bad_config`` or ``bad_template``, Environment ``engine_missing``.
+        """
+        await asyncio.to_thread(self._planned, name, kept, "", "")
+
+    async def call(self, ask: Ask) -> Reply | Fault:
+        """The member's whole stdout; asked twice with one token, it starts one member."""
+        deadline = self._clock.monotonic() + ask.timeout_s
+        kept = self._kept.get(ask.run_id) or await self._offered(ask, deadline)
+        late = Stop()
+        timer = self._clock.timer(deadline - self._clock.monotonic(), lambda: late.ask("late"))
+        try:
+            request, turn = await asyncio.to_thread(self._request, ask, kept)
+            async with self._turns.of(turn, late):
+                left_s = deadline - self._clock.monotonic()
+                if late.why or left_s <= 0:
+                    message = f"its turn did not come within {ask.timeout_s:g} s: {turn} runs one at a time"
+                    return Fault("timeout", message, retry=True, reached=False)
+                request.settings = replace(request.settings, timeout_s=left_s)
+                row = await self._row(await self._squads.start(request))
+        except OrchestratorError as error:
+            again = isinstance(error, NotReady)
+            return Fault("engine", error.message, retry=again, reached=False, next_step=error.next_step)
+        finally:
+            timer.cancel()
+        return await asyncio.to_thread(_read, row, ask, kept)
+
+    async def _offered(self, ask: Ask, deadline: float) -> Kept:
+        conn = ask.req.partition(":")[0]
+
+        def own() -> Kept | None:
+            return next((kept for client, kept in self._offers.items() if client.origin.conn == conn), None)
+
+        found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
+        others = [kept for kept in self._offers.values() if kept is not None]
+        return found or (others[-1] if others else Kept(env=table.passed_on(os.environ, {})))
+
+    async def _row(self, squad_id: str) -> dict[str, Any]:
+        """The squad's one member, once it has ended."""
+        try:
+            found = await self._squads.answer(squad_id, None, _untold)
+        except asyncio.CancelledError:
+            self._squads.cancel(squad_id)
+            with contextlib.suppress(OrchestratorError):
+                await self._squads.answer(squad_id, None, _untold)
+            raise
+        row: dict[str, Any] = found["members"][0]
+        return row
+
+    def _request(self, ask: Ask, kept: Kept) -> tuple[Request, str | None]:
+        """What starts the member, and what it must have the turn of; None: nothing."""
+        wanted, role, program = self._planned(name_of(ask.model), kept, ask.system, ask.prompt)
+        asked = [Asked(ROLE, ask.prompt)]
+        request = Request(f"spawn:{ask.token}", asked, wanted, Found({ROLE: role}), kept.env)
+        return request, Path(program).name if wanted.together(program) == 1 else None
+
+    def _planned(self, name: str, kept: Kept, system: str, prompt: str) -> tuple[Settings, Role, str]:
+        """Settings, role and program of a member, with all that would be refused raised already."""
+        env = kept.variables if name == BY_VARIABLES else squad_settings.of_engine(kept.variables, name)
+        config, root = self._config(), self._squads.root
+        read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, kept.client_name)
+        role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
+        around = Around(root, read, kept.env, config.approval, config.trust)
+        made = squad_plan.make(around, Asked(ROLE, prompt), role, ROLE, root)
+        return read, role, made.program
+
+
+class AgentCaller:
+    """Answers a node with the end of one task of an agent; ``agent:<agent_id>``.
+
+    The task's id is made of the attempt's token, so that an attempt asked again finds the task there is, and its end.
+    """
+
+    resumes = True
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._leaving = False
+
+    def check(self, agent_id: str) -> None:
+        """BadRequest ``unknown_agent`` or Conflict ``agent_ended`` when that agent cannot be asked."""
+        ask_agent.check(self._roster, agent_id)
+
+    def leave(self) -> None:
+        """The daemon ends: a canceled call leaves its task alone from now on, and the next daemon gets the answer."""
+        self._leaving = True
+
+    async def forget(self, run_id: str) -> None:
+        """The run has ended: what an earlier daemon's attempts still ask of agents for it, nobody waits for."""
+        if not self._leaving:
+            await ask_agent.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
+
+    async def call(self, ask: Ask) -> Reply | Fault:
+        """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
+        agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"
+        deadline = self._roster.clock.monotonic() + ask.timeout_s
+        try:
+            await self._put(agent_id, task_id, ask)
+            record = await ask_agent.outcome(self._roster, agent_id, task_id, deadline)
+            if record is not None:
+                return await self._read(agent_id, record, ask)
+            fault = Fault("timeout", f"agent {agent_id} did not end its task within {ask.timeout_s:g} s", retry=False)
+        except OrchestratorError as error:
+            fault = Fault("agent", error.message, retry=isinstance(error, NotReady), next_step=error.next_step)
+        except asyncio.CancelledError:
+            if not self._leaving:
+                await self._withdraw(agent_id, task_id, ask)
+            raise
+        await self._withdraw(agent_id, task_id, ask)
+        return fault
+
+    async def _put(self, agent_id: str, task_id: str, ask: Ask) -> None:
+        instructions = "\n\n".join(text for text in (ask.system, ask.prompt) if text)
+        about = {"run_id": ask.run_id, "node_id": ask.node_id}
+        await ask_agent.put(self._roster, agent_id, task_id, instructions, about, req=f"spawn:{ask.token}")
+
+    async def _withdraw(self, agent_id: str, task_id: str, ask: Ask) -> None:
+        await ask_agent.withdraw(self._roster, agent_id, task_id, req=f"spawn:{ask.token}:cancel")
+
+    async def _read(self, agent_id: str, record: dict[str, Any], ask: Ask) -> Reply | Fault:
+        payload = record.get("payload")
+        if record["type"] != "result":
+            said = ask_agent.trouble_of(payload)[:TOLD_CHARS]
+            how = "canceled the task" if record["type"] == "canceled" else "ended the task in error"
+            return Fault("agent", f"agent {agent_id} {how}" + (f": {said}" if said else ""), retry=False)
+        text, cut = await ask_agent.text_of(self._roster, agent_id, payload, ANSWER_BYTES)
+        if not text.strip():
+            return Fault("empty", f"agent {agent_id} ended the task without an answer", retry=True)
+        return Reply(text, finish_reason="length" if cut else "stop", model=ask.model)
+
+
+def _read(row: dict[str, Any], ask: Ask, kept: Kept) -> Reply | Fault:
+    """What became of a member. The key, which its CLI may have and may repeat, is masked."""
+    key = kept.env.get(KEY) or kept.variables.get(KEY) or ""
+
+    def masked(text: str) -> str:
+        return text.replace(key, "[masked]") if len(key) >= KEY_CHARS else text
+
+    engine, reason = name_of(ask.model), row.get("reason", "")
+    stdout, file = row["rawStdout"], row.get("rawStdoutFile")
+    # The reason stands behind what the member itself wrote.
+    told = row["rawStderr"].removesuffix(reason).strip() or stdout.strip()
+    tail = f": {masked(told)[-TOLD_CHARS:]}" if told else ""
+    if row["status"] == "timeout":
+        return Fault("timeout", f"{engine} did not end within {ask.timeout_s:g} s{tail}", retry=True)
+    if row["status"] == "error":
+        if reason == CANCELED:
+            return Fault("canceled", f"the squad of {engine} was canceled", retry=False)
+        how = reason or f"it ended with {row.get('signal') or 'status ' + str(row.get('exitCode'))}"
+        return Fault("engine", f"{engine}: {how}{tail}", retry=True)
+    if file is not None:
+        stdout = squad_files.beginning(Path(file), ANSWER_BYTES)
+    if not stdout.strip():
+        return Fault("empty", f"{engine} ended well and wrote nothing{tail}", retry=True)
+    cut = file is not None and squad_files.size(Path(file)) > ANSWER_BYTES
+    return Reply(masked(stdout.strip("\r\n")), finish_reason="length" if cut else "stop", model=ask.model)
+
+
+def _untold(_progress: str) -> None:
+    """Nobody listens to how far a squad is: its run says that of its nodes."""

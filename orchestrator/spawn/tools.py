@@ -1,0 +1,222 @@
+"""The smartspawn toolset: create, follow, read and cancel DAG runs of model calls. Parse, one service call, answer.
+
+Names and shapes are those of the Smart Spawn design (B4.19 to B4.25); what is more than its is optional.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Call, Client, Tool
+from orchestrator.roles.catalogue import directory_of
+from orchestrator.roles.library import Library
+from orchestrator.spawn.models import (
+    ArtifactAnswer,
+    ArtifactArguments,
+    CancelAnswer,
+    CancelArguments,
+    CreateAnswer,
+    CreateArguments,
+    HealthAnswer,
+    HealthArguments,
+    ListAnswer,
+    ListArguments,
+    Merge,
+    ResultAnswer,
+    ResultArguments,
+    Role,
+    StatusAnswer,
+    StatusArguments,
+)
+from orchestrator.spawn.run_data import Asked, MergeAsked, RoleAsked
+from orchestrator.spawn.runs import Request, Runs
+
+POLL_S = 45.0
+"""Longest wait of a client whose limit for one call is not known (design §5)."""
+PEERS_MAX = 16
+OF_MEMBERS = ("approval", "trust")
+"""Settings that say what the squad members who answer a run's nodes may do."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the tools work with.
+
+    ``check`` raises when a client cannot have its runs answered by these (``engine:claude``, ``agent:builder``); it
+    gives what remembers, for a run's id, what the run's squad members need of that client. ``withheld`` is what the
+    project's configuration file says that does not count.
+    """
+
+    runs: Runs
+    library: Library
+    check: Callable[[Client, tuple[str, ...]], Awaitable[Callable[[str], None]]]
+    withheld: Callable[[], Mapping[str, Any]] = dict
+
+
+def build(offer: Offer) -> dict[str, Tool]:
+    """The toolset."""
+    runs = offer.runs
+
+    async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
+        asked = await asyncio.to_thread(_asked, offer, call.client, given)
+        keep = await offer.check(call.client, asked.peers)
+        answer = await runs.create(Request(asked, call.client.env, call.req, keep))
+        keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
+        return answer | untrusted_note({PROJECT_FILE: keys} if keys else {})
+
+    async def status(call: Call, given: StatusArguments) -> dict[str, Any]:
+        return await runs.status(call.client.env, given.run_id, _wait_s(call, given.wait_ms))
+
+    async def result(call: Call, given: ResultArguments) -> dict[str, Any]:
+        return await runs.result(
+            call.client.env,
+            given.run_id,
+            _wait_s(call, given.wait_ms),
+            include_raw=given.include_raw,
+            tell=call.tell,
+        )
+
+    async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
+        return await runs.cancel(call.client.env, given.run_id)
+
+    async def listed(call: Call, given: ListArguments) -> dict[str, Any]:
+        return await runs.listed(call.client.env, given.status, given.limit)
+
+    async def artifact(call: Call, given: ArtifactArguments) -> dict[str, Any]:
+        return await runs.artifact(call.client.env, given.run_id, given.node_id, given.offset or 0)
+
+    async def health(call: Call, _given: HealthArguments) -> dict[str, Any]:
+        return await runs.health(call.client.env)
+
+    tools = (
+        Tool(
+            "smartspawn_run_create",
+            "Start a run of model calls",
+            "Put a run in line and answer at once: a DAG of calls to models (or squad members, or agents), their "
+            "answers merged into one. Follow it with smartspawn_run_result(wait_ms).",
+            CreateArguments,
+            CreateAnswer,
+            create,
+            open_world=True,
+        ),
+        Tool(
+            "smartspawn_run_status",
+            "How far a run is",
+            "Progress, cost and nodes of a run. wait_ms waits for a change.",
+            StatusArguments,
+            StatusAnswer,
+            status,
+            read_only=True,
+            opens=True,
+            idempotent=True,
+        ),
+        Tool(
+            "smartspawn_run_result",
+            "Get a run's answer",
+            "The merged answer of a run, its summary, artifacts and cost. wait_ms waits for its end.",
+            ResultArguments,
+            ResultAnswer,
+            result,
+            read_only=True,
+            opens=True,
+            idempotent=True,
+        ),
+        Tool(
+            "smartspawn_run_cancel",
+            "Cancel a run",
+            "End a run: what is in flight is called off, what it has cost is kept.",
+            CancelArguments,
+            CancelAnswer,
+            cancel,
+            destructive=True,
+        ),
+        Tool(
+            "smartspawn_run_list",
+            "List runs",
+            "The runs of the home, the newest first.",
+            ListArguments,
+            ListAnswer,
+            listed,
+            read_only=True,
+            opens=True,
+            idempotent=True,
+        ),
+        Tool(
+            "smartspawn_artifact_get",
+            "Read an artifact",
+            "One file of a run: a node's answer as JSON, merged, or plan.",
+            ArtifactArguments,
+            ArtifactAnswer,
+            artifact,
+            read_only=True,
+            opens=True,
+            idempotent=True,
+        ),
+        Tool(
+            "smartspawn_health",
+            "Check spawn runs",
+            "Whether runs can work here: key, planner, database, storage, worker; and why not.",
+            HealthArguments,
+            HealthAnswer,
+            health,
+            read_only=True,
+            opens=True,
+            idempotent=True,
+        ),
+    )
+    return {tool.name: tool for tool in tools}
+
+
+def _asked(offer: Offer, client: Client, given: CreateArguments) -> Asked:
+    """The arguments as a run keeps them; a persona that is a role's id brings that role's text."""
+    engines, agents = _names(given.engine, "engine"), _names(given.agent, "agent")
+    if engines and agents:
+        raise BadRequest("bad_argument", "engine and agent are both given", "leave one of them out")
+    if not given.task.strip():
+        raise BadRequest("bad_argument", "the task is empty")
+    role = given.role or Role()
+    body = ""
+    if role.persona:
+        found = offer.library.found(directory_of(client.env)[0]).roles.get(role.persona)
+        body = found.body if found is not None else ""
+    merge = given.merge or Merge()
+    return Asked(
+        task=given.task,
+        mode=given.mode,
+        budget=given.budget or "medium",
+        context=given.context or "",
+        count=given.count or 3,
+        role=RoleAsked(
+            persona=role.persona or "",
+            stack=tuple(role.stack or ()),
+            domain=role.domain or "",
+            format=role.format or "",
+            guardrails=tuple(role.guardrails or ()),
+        ),
+        role_body=body,
+        merge=MergeAsked(style=merge.style, model=merge.model or ""),
+        engines=engines,
+        agents=agents,
+    )
+
+
+def _names(text: str | None, what: str) -> tuple[str, ...]:
+    names = tuple(one.strip() for one in (text or "").split(",") if one.strip())
+    if len(names) > PEERS_MAX:
+        raise BadRequest("bad_argument", f"{what} names more than {PEERS_MAX}")
+    if text is not None and not names:
+        raise BadRequest("bad_argument", f"{what} is empty", f"leave {what} out, or name one")
+    return names
+
+
+def _wait_s(call: Call, wait_ms: int | None) -> float:
+    """How long this call may take from now on: not longer than its client allows one to."""
+    if not wait_ms:
+        return 0.0
+    return max(0.0, min(wait_ms / 1000, answer_by_s(call.client) or POLL_S) - call.age_s)

@@ -1,0 +1,214 @@
+"""Rows of a run as the tools show them (B4.19 to B4.25). Pure: no clock, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from orchestrator.spawn import costs
+from orchestrator.spawn.run_data import CUT_OFF, NODE_ENDED, RUN_ENDED, AttemptRow, Event, NodeRow, RunRow
+from orchestrator.spawn.run_seals import FOREIGN
+
+TASK_CHARS = 200
+
+
+def progress(rows: Sequence[NodeRow], estimated: int, *, over: bool) -> dict[str, int]:
+    """How far a run is; before its plan is known its estimated steps count as its nodes."""
+    total = len(rows) or (0 if over else estimated)
+    ended = sum(row.status in NODE_ENDED for row in rows)
+    return {
+        "total_nodes": total,
+        "done_nodes": sum(row.status == "completed" for row in rows),
+        "running_nodes": sum(row.status == "running" for row in rows),
+        "failed_nodes": sum(row.status == "failed" for row in rows),
+        "skipped_nodes": sum(row.status in ("skipped", "canceled") for row in rows),
+        "percent": 100 if over else min(99, ended * 100 // total) if total else 0,
+    }
+
+
+def status(
+    run: RunRow, rows: Sequence[NodeRow], attempts: Sequence[AttemptRow], last: Event | None, now: datetime
+) -> dict[str, Any]:
+    """The answer of smartspawn_run_status."""
+    over = run.status in RUN_ENDED
+    tried: dict[str, list[AttemptRow]] = {}
+    for one in attempts:
+        tried.setdefault(one.node_id, []).append(one)
+    # Of a run that nobody executes the clocks stand, also those of nodes that were in flight.
+    counted = now if run.active else datetime.fromisoformat(run.updated_at)
+    found: dict[str, Any] = {
+        "run_id": run.id,
+        "status": run.status,
+        "mode": run.asked.mode,
+        "progress": progress(rows, run.estimated_steps, over=over),
+        "updated_at": run.updated_at,
+        "elapsed_s": round(_elapsed(run, now), 3),
+        "cost": cost(run, attempts),
+        "nodes": [node(row, tried.get(row.node.id, ()), counted) for row in rows],
+        "models": models(attempts),
+        "planner": run.plan_source,
+    }
+    waves = [row.node.wave for row in rows if row.status in ("running", "retry_pending")] or [
+        row.node.wave for row in rows if row.status == "queued"
+    ]
+    if waves and not over:
+        found["current_wave"] = min(waves)
+    if last is not None:
+        found["last_event"] = last.message if last.node_id is None else f"{last.node_id}: {last.message}"
+    left = eta(run, rows, now)
+    if left is not None:
+        found["eta_s"] = left
+    if run.waiting and not over:
+        found["waiting_for_key"] = run.asked.caller == "model"
+    if run.cancel_requested and not over:
+        found["canceling"] = True
+    if run.error or run.foreign:
+        found["failure"] = FOREIGN if run.foreign else run.error
+    if run.foreign:
+        found["foreign"] = True
+    return found
+
+
+def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[str, Any]:
+    """One node with what it has cost so far."""
+    found: dict[str, Any] = {
+        "node_id": row.node.id,
+        "kind": row.node.kind,
+        "wave": row.node.wave,
+        "needs": list(row.node.needs),
+        "model": row.answered_by or row.node.model,
+        "status": row.status,
+        "attempts": row.attempt,
+        "reruns": row.reruns,
+        "prompt_tokens": sum(one.prompt_tokens for one in attempts),
+        "completion_tokens": sum(one.completion_tokens for one in attempts),
+        "usd": costs.shown(costs.spent(attempts)) if _priced(attempts) else None,
+        "cost_source": attempts[-1].cost_source if attempts else "none",
+    }
+    for key in ("retry_at", "error", "started_at", "finished_at"):
+        if getattr(row, key):
+            found[key] = getattr(row, key)
+    if row.finish_reason in CUT_OFF:
+        found["truncated"] = True
+    seconds = _seconds(row.started_at, row.finished_at or (None if row.status in NODE_ENDED else _text(now)))
+    if seconds is not None:
+        found["seconds"] = round(seconds, 3)
+    return found
+
+
+def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
+    """What a run has cost, and what is reserved for what is in flight; null where its caller has no price."""
+    priced = run.asked.caller == "model"
+    flying = [one for one in attempts if one.state == "running"]
+    return {
+        "usd": costs.shown(costs.spent([one for one in attempts if one.state != "running"])) if priced else None,
+        "reserved_usd": costs.shown(sum((one.reserved for one in flying), Decimal(0))) if priced else None,
+        "limit_usd": costs.shown(run.settings.max_usd) if priced else None,
+        "prompt_tokens": sum(one.prompt_tokens for one in attempts),
+        "completion_tokens": sum(one.completion_tokens for one in attempts),
+        "sources": sources(attempts),
+    }
+
+
+def sources(attempts: Sequence[AttemptRow]) -> dict[str, int]:
+    """From where the costs of ended attempts are: how many from each source (C40)."""
+    counts: dict[str, int] = {}
+    for one in attempts:
+        if one.state != "running":
+            counts[one.cost_source] = counts.get(one.cost_source, 0) + 1
+    return counts
+
+
+def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
+    """What each model has cost."""
+    found: dict[str, list[AttemptRow]] = {}
+    for one in attempts:
+        found.setdefault(one.model, []).append(one)
+    return [
+        {
+            "model": model,
+            "nodes": len({one.node_id for one in of}),
+            "attempts": len(of),
+            "usd": costs.shown(costs.spent(of)) if _priced(of) else None,
+            "prompt_tokens": sum(one.prompt_tokens for one in of),
+            "completion_tokens": sum(one.completion_tokens for one in of),
+        }
+        for model, of in sorted(found.items())
+    ]
+
+
+def listed(run: RunRow) -> dict[str, Any]:
+    """A row of smartspawn_run_list."""
+    task = " ".join(run.asked.task.split())
+    return {
+        "run_id": run.id,
+        "task": task if len(task) <= TASK_CHARS else f"{task[: TASK_CHARS - 1]}…",
+        "status": run.status,
+        "mode": run.asked.mode,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        **({"foreign": True} if run.foreign else {}),
+    }
+
+
+def attempt(one: AttemptRow) -> dict[str, Any]:
+    """One attempt as the picture of a run shows it."""
+    return {
+        "attempt": one.attempt,
+        "state": one.state,
+        "usd": costs.shown(one.spent),
+        "started_at": one.started_at,
+        "finished_at": one.finished_at,
+        "error": one.error,
+    }
+
+
+def event(one: Event) -> dict[str, Any]:
+    """An event as the resource shows it."""
+    return {"seq": one.seq, "ts": one.ts, "level": one.level, "node_id": one.node_id, "message": one.message}
+
+
+def eta(run: RunRow, rows: Sequence[NodeRow], now: datetime) -> float | None:
+    """About how many seconds a running run still takes, by the nodes it has ended; None: nothing to go by.
+
+    Waves follow each other, and a wave takes as many rounds as its open nodes need places.
+    """
+    if run.status != "running" or not rows:
+        return None
+    took = [_seconds(row.started_at, row.finished_at) for row in rows if row.status == "completed"]
+    known = [one for one in took if one is not None]
+    if not known:
+        return None
+    mean = sum(known) / len(known)
+    open_: dict[int, int] = {}
+    for row in rows:
+        if row.status not in NODE_ENDED:
+            open_[row.node.wave] = open_.get(row.node.wave, 0) + 1
+    rounds = sum(-(-count // run.settings.max_parallel_nodes) for count in open_.values())
+    running = [
+        _seconds(row.started_at, _text(now)) or 0.0 for row in rows if row.status == "running" and row.started_at
+    ]
+    return round(max(0.0, rounds * mean - (min(running) if running else 0.0)), 1)
+
+
+def _elapsed(run: RunRow, now: datetime) -> float:
+    """Seconds of execution: those written down, and those since."""
+    if run.status in RUN_ENDED or not run.active:
+        return run.active_s
+    return run.active_s + (_seconds(run.updated_at, _text(now)) or 0.0)
+
+
+def _priced(attempts: Sequence[AttemptRow]) -> bool:
+    return any(one.cost is not None or one.cost_source != "none" for one in attempts)
+
+
+def _seconds(begin: str | None, end: str | None) -> float | None:
+    if not begin or not end:
+        return None
+    return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
+
+
+def _text(now: datetime) -> str:
+    return now.isoformat()

@@ -1,0 +1,102 @@
+"""The spawn runs of a daemon as it sees them: loaded when a client asks for the toolset, or a home has runs to go on.
+
+Most daemons never need them, and loading them is a tenth of what a daemon does before it can answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.base.clock import call_off
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.protocol.tool_calls import Client, Tool
+from orchestrator.roles.library import Library
+from orchestrator.spawn.home_location import has_open_runs, home_of
+from orchestrator.squad.squads import Squads
+from orchestrator.team.roster.roster import Roster
+
+if TYPE_CHECKING:
+    from orchestrator.spawn.service import SpawnService
+
+Told = Callable[[str], None]
+
+
+class SpawnWiring:
+    """Spawn runs of one daemon, from its start to its end. ``listeners`` hear the id of each run that has moved."""
+
+    def __init__(self, roster: Roster, squads: Squads, library: Library) -> None:
+        self._given = roster, squads, library
+        self.listeners: list[Told] = []
+        self._service: SpawnService | None = None
+        self._beginning: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> int:
+        """How many runs need this daemon."""
+        return self._service.active if self._service is not None else 0
+
+    def tools(self) -> dict[str, Tool]:
+        """The toolset."""
+        return self._loaded().tools()
+
+    def begin(self) -> None:
+        """Go on with what an earlier daemon left, in the background."""
+        self._beginning = asyncio.get_running_loop().create_task(self._resume(dict(os.environ)))
+
+    def welcome(self, client: Client) -> None:
+        """A connection has come: its home may hold runs, and its key may be the one they wait for."""
+        if client.role == "master" and "smartspawn" in client.toolsets:
+            self._loaded().welcome(client)
+
+    def part(self, client: Client) -> None:
+        """A connection is over."""
+        if self._service is not None:
+            self._service.part(client)
+
+    async def close(self) -> None:
+        """Let go of all runs, for the daemon ends."""
+        if self._beginning is not None:
+            await call_off([self._beginning])
+        if self._service is not None:
+            await self._service.close()
+
+    def admin(self, client: Client) -> dict[str, Any]:
+        """What only the command line asks."""
+
+        async def spawn_run(*, run_id: str) -> dict[str, Any]:
+            return await self._loaded().whole(client, str(run_id))
+
+        return {"spawn_run": spawn_run}
+
+    async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The spawn runs of the home these variables name that would go on if the user trusted them."""
+        return await self._loaded().runs.foreign(env)
+
+    async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
+        """Trust those runs, or those of them whose digests were shown; how many."""
+        return await self._loaded().runs.adopt(env, shown)
+
+    async def events(self, client: Client, run_id: str, since_seq: int, tail: int | None) -> list[dict[str, Any]]:
+        """The events of a run as its resource shows them."""
+        return await self._loaded().events(client, run_id, since_seq, tail)
+
+    async def _resume(self, env: Mapping[str, str]) -> None:
+        if await asyncio.to_thread(_has_work, env):
+            await self._loaded().resume(env)
+
+    def _loaded(self) -> SpawnService:
+        if self._service is None:
+            from orchestrator.spawn.service import SpawnService  # noqa: PLC0415 - the head says why
+
+            self._service = SpawnService(*self._given, self.listeners)
+        return self._service
+
+
+def _has_work(env: Mapping[str, str]) -> bool:
+    try:
+        return has_open_runs(home_of(env))
+    except OrchestratorError:
+        return True  # the service says what is wrong with it

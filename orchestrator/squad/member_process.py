@@ -1,0 +1,310 @@
+"""One command of a squad member: a process group of its own, both outputs in files, and an end that leaves nothing.
+
+The outputs go to the files directly: the daemon's memory does not know how much a member writes, nor does a member
+notice when the daemon dies. Ends only processes that are proven to be the member's: the session it leads, those that
+carry its id in their environment, which children inherit, and what descends from any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, SystemClock, elapse, wait_until
+from orchestrator.base.platform import processes
+from orchestrator.edge.project_location import MEMBER_ENV
+from orchestrator.squad import squad_files
+
+LOOK_S = 1.0
+"""How often a running command's outputs are measured."""
+ROUNDS = 20
+"""How often a search lists processes, and what is left is killed: who forks faster than this is beyond our means."""
+EXEC_LOOKS, EXEC_S = 5, 0.002
+"""How often, and after how long, a process is looked at again that is just about to execute its program: it has no
+environment for a moment. Some never have one."""
+_KERNEL = SystemClock()  # of the kernel's own moments, which no test's clock moves
+HAS_NONE = 0x4 | 0x200000
+"""linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
+SPARED = "tmux"
+"""A server that a member started may hold other people's work by now."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is to be run. ``limit_bytes`` bounds both outputs together, ``timeout_s`` the whole."""
+
+    member_id: str
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    stdin: Path | None
+    stdout: Path
+    stderr: Path
+    timeout_s: float
+    limit_bytes: int
+    grace_s: float
+
+
+@dataclass
+class Stop:
+    """Asks everything that was given it to end; ``why`` is told of what had not ended by itself."""
+
+    why: str = ""
+    changed: Signal = field(default_factory=Signal)
+
+    def ask(self, why: str) -> None:
+        """Ask once; the first reason counts."""
+        self.why = self.why or why
+        self.changed.notify()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. ``reason`` says what ended it, or kept it from starting; empty: it ended by itself."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    timed_out: bool = False
+    started: bool = True
+    reason: str = ""
+
+    @property
+    def status(self) -> str:
+        """``completed``, ``error`` or ``timeout`` (B2.25)."""
+        if self.timed_out:
+            return "timeout"
+        return "completed" if self.exit_code == 0 and not self.reason else "error"
+
+
+Started = Callable[[int, int | None], None]
+
+
+async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outcome:
+    """Run the command to its end; ``started`` is told its pid and start time. Raises nothing of the command's."""
+    if stop.why:
+        return Outcome(started=False, reason=stop.why)
+    deadline = clock.monotonic() + given.timeout_s
+    try:
+        popen = await asyncio.to_thread(_spawn, given)
+    except (OSError, ValueError) as error:
+        return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
+    failpoints.passed("squad:spawned")
+    started(popen.pid, processes.start_time(popen.pid))
+    reason, timed_out = await _watch(popen, given, clock, stop, deadline)
+    # Before its own end is taken note of: as long as it is a zombie, no other session can have its number.
+    await end(given.member_id, popen.pid, given.grace_s, clock, leader=popen.pid if reason else None)
+    code = await asyncio.to_thread(popen.wait)
+    name = processes.signal_name(-code) if code < 0 else None
+    return Outcome(None if code < 0 else code, name, timed_out, reason=reason)
+
+
+def _told(error: Exception, given: Given) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    # What is missing may be its directory, or that of its outputs, and not the program.
+    where = "" if error.filename in (None, given.argv[0]) else f": {error.filename}"
+    return f"{error.strerror or error}{where}"
+
+
+def _spawn(given: Given) -> subprocess.Popen[bytes]:
+    if given.cwd.resolve() != given.cwd:  # it may have become a link since it was looked at
+        raise OSError(errno.ELOOP, "it leads elsewhere by now", str(given.cwd))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.ExitStack() as opened:
+        # An empty file in the place of /dev/null would do, but some programs ask what their input is.
+        source = os.open(given.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        opened.callback(os.close, source)
+        sinks = []
+        for path in (given.stdout, given.stderr):
+            sinks.append(os.open(path, flags, 0o600))
+            opened.callback(os.close, sinks[-1])
+        return subprocess.Popen(
+            list(given.argv),
+            stdin=source,
+            stdout=sinks[0],
+            stderr=sinks[1],
+            cwd=given.cwd,
+            env={**given.env, MEMBER_ENV: given.member_id},
+            start_new_session=True,
+        )
+
+
+async def _watch(
+    popen: subprocess.Popen[bytes], given: Given, clock: Clock, stop: Stop, deadline: float
+) -> tuple[str, bool]:
+    """Wait until it has ended, or must be; why it must, and whether its time is over."""
+    ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))
+    ended.add_done_callback(lambda _: stop.changed.notify())
+    try:
+        while True:
+            until = min(deadline, clock.monotonic() + LOOK_S)
+            what = await wait_until(
+                lambda: "ended" if ended.done() else "stop" if stop.why else None, stop.changed, until, clock
+            )
+            if what == "ended":
+                return "", False
+            if what == "stop":
+                return stop.why, False
+            if clock.monotonic() >= deadline:
+                return f"it had {given.timeout_s:g} s", True
+            size = sum(squad_files.size(path) for path in (given.stdout, given.stderr))
+            if size > given.limit_bytes:
+                return f"it wrote more than {given.limit_bytes} bytes", False
+    finally:
+        ended.cancel()
+
+
+async def _ended(pid: int, clock: Clock) -> None:
+    """Wait until our child has ended; it stays a zombie."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:  # no descriptor is left: look now and then
+        while processes.state_of(pid) not in ("Z", ""):
+            await elapse(processes.WITHOUT_PIDFD_S, clock)
+        return
+    try:
+        await processes.readable(fd)
+    finally:
+        os.close(fd)
+
+
+async def end(member_id: str, session: int | None, grace_s: float, clock: Clock, *, leader: int | None = None) -> int:
+    """End what is left of a member: SIGTERM, after ``grace_s`` SIGKILL, until nothing is found; how many there were.
+
+    ``session`` is the session its command leads, when that is certain. ``leader`` is the command itself where it must
+    be ended too.
+    """
+    for _ in range(EXEC_LOOKS):
+        found, unsure = await asyncio.to_thread(search, {member_id}, session)
+        if not unsure:
+            break
+        await elapse(EXEC_S, _KERNEL)
+    count = len(found)
+    if leader is not None:
+        began = processes.start_time(leader)
+        found = [*([(leader, began)] if began is not None else []), *found]
+    if not found:
+        return 0
+    processes.send(found, signal.SIGTERM)
+    until = clock.monotonic() + grace_s
+    while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in found):
+        await elapse(0.02, clock)
+    for _ in range(ROUNDS):
+        # Those found before stay the member's, also when nothing proves it any more: their parents have ended.
+        found = list(dict.fromkeys([*found, *await asyncio.to_thread(left_of, {member_id}, session)]))
+        found = [one for one in found if processes.alive(*one)]
+        if not found:
+            break
+        processes.send(found, signal.SIGKILL)
+        await elapse(0.02, clock)
+    return count
+
+
+def left_of(member_ids: Collection[str], session: int | None = None) -> list[tuple[int, int]]:
+    """The living processes (pid, start time) of these members, the leader of ``session`` left out.
+
+    A process is theirs when it is of that session, carries the id of one of them, or descends from such a one; tmux
+    servers and what runs in them are spared. One that is started by one of theirs during the search is found too.
+    """
+    return search(member_ids, session)[0]
+
+
+def search(member_ids: Collection[str], session: int | None = None) -> tuple[list[tuple[int, int]], bool]:
+    """As `left_of`, and whether there is one that had no environment to look into: then look again."""
+    began: dict[int, int] = {}
+    theirs: set[int] = set() if session is None else {session}
+    parents: dict[int, int] = {}
+    spared: set[int] = set()
+    marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
+    leader = _stat(session) if session is not None else None
+    since = leader.began if leader is not None else 0  # none of them is older than what started them
+    known: set[str] = set()
+    unsure = False
+    for _ in range(ROUNDS):
+        # Whoever forks and ends between the listing and the look leaves a child that the listing has not: only a
+        # listing in which nobody is new has them all.
+        names = set(os.listdir(processes.PROC))  # noqa: PTH208  (hundreds of names, at the end of each member)
+        fresh = names - known
+        if not fresh:
+            break
+        known |= names
+        for name in fresh:
+            one = _stat(int(name)) if name.isdigit() else None
+            if one is None:
+                continue
+            parents[one.pid] = one.parent
+            if one.name.startswith(SPARED.encode()):
+                spared.add(one.pid)
+            if one.began < since or one.state in (b"Z", b"X") or one.pid in (session, os.getpid()):
+                continue
+            began[one.pid] = one.began
+            carries = _carries(one.pid, marks)
+            if carries or (session is not None and one.session == session):
+                theirs.add(one.pid)
+            elif carries is None and not one.flags & HAS_NONE:
+                unsure = True
+    found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
+    return [(pid, began[pid]) for pid in found], unsure
+
+
+class _Stat(NamedTuple):
+    pid: int
+    name: bytes
+    state: bytes
+    parent: int
+    session: int
+    flags: int
+    began: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """What the kernel tells of a process, ended ones included; None when it is gone."""
+    data = _read(pid, "stat") or b""
+    name, closed, rest = data.partition(b"(")[2].rpartition(b")")
+    if not closed:
+        return None
+    state, parent, _, session, *more = rest.split()
+    return _Stat(pid, name, state, int(parent), int(session), int(more[2]), int(more[15]))
+
+
+def _carries(pid: int, marks: set[bytes]) -> bool | None:
+    """Whether it is ours and has one of the marks; None while it is ours and has no environment to look into."""
+    environ = _read(pid, "environ")
+    if environ is None or (
+        environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0")))
+    ):
+        return False
+    try:
+        mine = (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+    return (True if environ else None) if mine else False
+
+
+def _read(pid: int, name: str) -> bytes | None:
+    """What the kernel tells of a process; None when it is gone or not ours to read."""
+    try:
+        with open(f"{processes.PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (see above)
+            return file.read()
+    except OSError:
+        return None
+
+
+def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:
+    """Whether the process is one of ``those`` or descends from one."""
+    seen = set()
+    while pid not in seen and pid in parents:
+        if pid in those:
+            return True
+        seen.add(pid)
+        pid = parents[pid]
+    return False

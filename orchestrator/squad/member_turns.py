@@ -1,0 +1,44 @@
+"""Turns of members that want the same thing: one has it at a time, in the order they came. Touches nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from orchestrator.base.clock import call_off
+from orchestrator.squad.member_process import Stop
+
+
+class Turns:
+    """Who has which thing; what nobody has or wants takes no memory."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def of(self, key: Hashable | None, stop: Stop) -> AsyncIterator[None]:
+        """Within, the thing is the caller's alone; None is nothing. Once ``stop`` asks, no turn is waited for."""
+        if key is None:
+            yield
+            return
+        lock = self._locks.get(key) or self._locks.setdefault(key, asyncio.Lock())
+        getting = asyncio.get_running_loop().create_task(lock.acquire())
+        try:
+            await self._either(getting, stop)
+            yield
+        finally:
+            await call_off([getting])
+            if not getting.cancelled():
+                lock.release()
+
+    @staticmethod
+    async def _either(getting: asyncio.Future[Any], stop: Stop) -> None:
+        while not (getting.done() or stop.why):
+            asked = stop.changed.arm()
+            try:
+                await asyncio.wait([getting, asked], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stop.changed.disarm(asked)

@@ -1,0 +1,61 @@
+"""Members that somebody watches: what is told of a member's process, and showing that may fail and costs it nothing.
+
+Who shows, and where, the daemon wires: squads know no panes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from orchestrator.base.clock import Clock, wait_until
+from orchestrator.squad.member_process import Stop
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A member's process as somebody may watch it: what it is called, which process, where its output goes."""
+
+    member_id: str
+    title: str
+    pid: int
+    start: int
+    outputs: tuple[Path, Path]
+
+
+Show = Callable[[Seen], Awaitable[Callable[[], Awaitable[None]]]]
+"""Shows a member, and gives what hides it again."""
+
+
+READ_S = 5.0
+"""How long what a member said last can still be read behind its end."""
+
+
+async def shown_as(show: Show, seen: Seen) -> Callable[[], Awaitable[None]]:
+    """Show a member; what hides it again, which does nothing where it could not be shown."""
+    try:
+        return await show(seen)
+    except Exception:
+        log.exception("a member could not be shown", member=seen.member_id)
+        return _nothing
+
+
+async def hidden(task: asyncio.Task[Callable[[], Awaitable[None]]], clock: Clock, closing: Stop) -> None:
+    """Hide a member that has ended, once it could be read, or as soon as the daemon ends."""
+    hide = await task
+    until = clock.monotonic() + READ_S
+    await wait_until(lambda: closing.why or None, closing.changed, until, clock)
+    try:
+        await hide()
+    except Exception:
+        log.exception("a member's pane could not be closed")
+
+
+async def _nothing() -> None:
+    """Nothing was shown."""

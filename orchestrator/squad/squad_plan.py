@@ -1,0 +1,218 @@
+"""What each member of a squad will run: its prompt, its directory, its commands. All of it is made before any spawn.
+
+Reads nothing but what it is given and whether programs and directories exist; starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.base.errors import BadRequest, Environment, untrusted
+from orchestrator.engines.definition import Headless, Once
+from orchestrator.journal.project_files import confine
+from orchestrator.roles.catalogue import Role
+from orchestrator.squad import member_command, member_prompt, squad_files
+from orchestrator.squad.command_template import Template
+from orchestrator.squad.squad_settings import Settings
+
+CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+"""A chat's id: it becomes a word on a command line, and must never look like an option."""
+BESIDE_BYTES = 64
+"""Room for what stands beside a prompt in its word: --prompt=."""
+NO_ENGINE = "set ENGINE (cursor-agent, claude, codex, gemini, opencode), or RUN_TEMPLATE_PATH; see docs/squads.md"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One member as the caller asks for it."""
+
+    role_id: str
+    task: str
+    cwd: str | None = None
+    chat_id: str | None = None
+    visible: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a member, and what comes on its standard input; None: nothing."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdin: str | None = None
+
+
+@dataclass(frozen=True)
+class Around:
+    """What is the same for all members of a call: the project, the environment, the user's wishes."""
+
+    root: Path
+    settings: Settings
+    env: Mapping[str, str]
+    approval: str = "ask"
+    trust: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One member's commands. ``place`` is its directory below the squad's."""
+
+    member_id: str
+    asked: Asked
+    role: Role
+    cwd: Path
+    prompt: str
+    place: Path
+    around: Around
+    uuid: str
+    program: str = ""  # the first word of what it runs
+
+    @property
+    def new_chat(self) -> bool:
+        """Whether a chat begins with this run."""
+        return self.around.settings.stateful and self.asked.chat_id is None
+
+    @property
+    def prompt_file(self) -> Path:
+        return self.place / squad_files.PROMPT
+
+    def creation(self) -> tuple[str, Command | None]:
+        """How a new chat gets its id: the id itself, or the command that prints it; neither: the run tells it."""
+        settings, headless = self.around.settings, self._headless()
+        if settings.create is not None:
+            return "", self._rendered(settings.create, "")
+        if headless is None:
+            self._refuse_untrusted()
+            raise BadRequest(
+                "bad_config",
+                "STATE_MODE is stateful, and nothing says how a chat begins",
+                "set CREATE_CHAT_TEMPLATE_PATH, or ENGINE",
+            )
+        if headless.chats == "chosen":
+            return self.uuid, None
+        if headless.chats == "created":
+            return "", Command(self._own(headless.create), {})
+        return "", None
+
+    def run(self, chat: str) -> Command:
+        """The command that answers the prompt, within the chat of that id where there is one."""
+        settings, row = self.around.settings, self.around.settings.row
+        if settings.run is not None:
+            return self._rendered(settings.run, chat)
+        if row is None or row.headless is None:
+            self._refuse_untrusted()
+            if settings.engine_command:
+                told = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
+                raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
+            raise BadRequest("bad_config", "nothing says which CLI runs the members of a squad", NO_ENGINE)
+        chats = row.headless.chats
+        begins = self.new_chat and (chats == "chosen" or (chats == "told" and settings.create is None))
+        once = Once(
+            prompt=self.prompt,
+            cwd=str(self.cwd),
+            session=(chat or self.uuid) if begins else "",
+            chat="" if begins else chat,
+            approval=self.role.approval or self.around.approval,
+            trust=self.around.trust,
+            model=self.role.model_for(row),
+            env=self.around.env,
+        )
+        # Some take it as a part of a word.
+        room = member_command.MAX_WORD_BYTES - BESIDE_BYTES
+        long = len(os.fsencode(self.prompt)) > room and row.headless.long_prompt == "stdin"
+        ran = row.headless.run(replace(once, stdin=long))
+        argv = self._own(ran.argv)
+        member_command.check_sizes(argv)
+        return Command(argv, ran.env, ran.stdin)
+
+    def told(self, stdout: str, stderr: str) -> str:
+        """The id of the chat that a run began, from what it printed; empty when it is not there."""
+        headless = self._headless()
+        if headless is None or headless.told is None:
+            return ""
+        return headless.told(stdout, stderr)
+
+    def _headless(self) -> Headless | None:
+        row = self.around.settings.row
+        return row.headless if row is not None else None
+
+    def _refuse_untrusted(self) -> None:
+        """Nothing else says what to run; where the project's template would, it is for the user to allow it."""
+        if self.around.settings.withheld:
+            raise untrusted(dict.fromkeys(self.around.settings.withheld, ("template",)))
+
+    def _own(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """A preset's words, with ENGINE_COMMAND in the place of its program."""
+        own = shlex.split(self.around.settings.engine_command)
+        return (*own, *argv[1:]) if own else argv
+
+    def _rendered(self, template: Template, chat: str) -> Command:
+        row = self.around.settings.row
+        values = {
+            "prompt": self.prompt,
+            "chatId": chat,
+            "cwd": str(self.cwd),
+            "roleId": self.asked.role_id,
+            "task": self.asked.task,
+            "promptFile": str(self.prompt_file),
+            "generatedUuid": self.uuid,
+            "model": (self.role.model_for(row) if row is not None else None) or "",
+        }
+        if self.new_chat:
+            values["newChat"] = "true"
+        rendered = member_command.render(
+            template,
+            {name: value for name, value in values.items() if value},
+            engine_command=self.around.settings.engine_command,
+            bash=shutil.which("bash", path=self.around.env.get("PATH")),
+        )
+        member_command.check_sizes(rendered.argv)
+        return Command(rendered.argv, {}, self.prompt if rendered.stdin else None)
+
+
+def make(around: Around, asked: Asked, role: Role, member_id: str, place: Path) -> Plan:
+    """The plan of one member. BadRequest, or Environment ``engine_missing``: nothing has been spawned then."""
+    cwd = confine(around.root, asked.cwd or ".", what="cwd")
+    if not cwd.is_dir():
+        raise BadRequest("bad_argument", f"cwd {asked.cwd!r} is no directory")
+    if asked.chat_id is not None and not CHAT.fullmatch(asked.chat_id):
+        raise BadRequest("bad_id", f"chatId {asked.chat_id[:80]!r} must match {CHAT.pattern}")
+    if not around.settings.stateful:
+        text = member_prompt.stateless(role.body, asked.task)
+    elif asked.chat_id is None:
+        text = member_prompt.new_chat(role.body, asked.task)
+    else:
+        text = member_prompt.existing_chat(asked.task)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("bad_argument", "the task holds half a character (a lone surrogate)") from None
+    if "\0" in text:
+        raise BadRequest("bad_argument", "the task or the role holds a NUL, which no program can be given")
+    plan = Plan(member_id, asked, role, cwd, text, place, around, str(uuid.uuid4()))
+    chat = asked.chat_id or ""
+    if plan.new_chat:
+        chat, create = plan.creation()
+        if create is not None:
+            _check_program(create, plan)
+            chat = plan.uuid  # of the same form as the one that will be printed
+    run = plan.run(chat)
+    _check_program(run, plan)
+    return replace(plan, program=run.argv[0])
+
+
+def _check_program(found: Command, plan: Plan) -> None:
+    program = found.argv[0]
+    if "/" in program:
+        there = os.access(plan.cwd / program, os.X_OK) and not (plan.cwd / program).is_dir()
+    else:
+        there = shutil.which(program, path={**plan.around.env, **found.env}.get("PATH", os.defpath)) is not None
+    if not there:
+        raise Environment("engine_missing", f"the squad's program {program} is not to be found")

@@ -1,0 +1,415 @@
+"""Squads: members started together, each to its own end, their results kept until they have been read.
+
+What it may touch: `.agents/squads/`, the processes of members, nothing of the team. A squad's file is on the disk
+before its first process is there, so that no daemon starts a member twice: the next one ends what is left of it and
+answers `interrupted`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.platform import processes
+from orchestrator.config.keys import Config
+from orchestrator.core.file_models import MemberFile, SquadFile
+from orchestrator.journal.project_files import Paths, failure
+from orchestrator.roles.catalogue import Found
+from orchestrator.squad import member_process, results, squad_files, squad_plan
+from orchestrator.squad.member_process import Outcome, Stop
+from orchestrator.squad.member_turns import Turns
+from orchestrator.squad.member_watch import Seen, Show, hidden, shown_as
+from orchestrator.squad.results import ENDED
+from orchestrator.squad.squad_plan import CHAT, Around, Asked, Command, Plan
+from orchestrator.squad.squad_settings import Settings
+from orchestrator.trust import launched
+from orchestrator.trust.state_dir import StateDirUnsafe
+
+log = structlog.get_logger()
+
+INTERRUPTED = "interrupted"
+CANCELED = "canceled"
+FOR_EVER_S = 10 * 365 * 86_400.0
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Request:
+    """One call of start_squad_members: what it asks for, and what it was given to work with."""
+
+    req: str
+    members: Sequence[Asked]
+    settings: Settings
+    roles: Found
+    env: Mapping[str, str]
+    show: Show | None = None
+
+
+@dataclass
+class Squad:
+    """One squad in memory. ``changed`` is notified at each step of a member."""
+
+    book: squad_files.Book
+    stop: Stop = field(default_factory=Stop)
+    changed: Signal = field(default_factory=Signal)
+    begun: bool = False  # its beginning is written down: nothing is answered before
+    over: bool = False  # nothing of it runs any more, and that is written down
+    failed: OrchestratorError | None = None  # not even its beginning could be written down
+
+    @property
+    def file(self) -> SquadFile:
+        return self.book.file
+
+
+class Squads:
+    """The squads of one project."""
+
+    def __init__(
+        self, paths: Paths, clock: Clock, config: Callable[[], Config], claim: Callable[[], None] = lambda: None
+    ) -> None:
+        """``claim`` is called before anything is written: it refuses where another daemon has the project's files."""
+        self._paths = paths
+        self._claim = claim
+        self._clock = clock
+        self._config = config
+        self._squads: dict[str, Squad] = {}
+        self._by_req: dict[str, str] = {}
+        self._chats = Turns()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = Stop()
+
+    @property
+    def root(self) -> Path:
+        """The project."""
+        return self._paths.root
+
+    @property
+    def active(self) -> int:
+        """How many squads have a member that has not ended."""
+        return sum(not squad.over for squad in self._squads.values())
+
+    # -- what callers ask ---------------------------------------------------------------------------------------
+
+    async def start(self, request: Request) -> str:
+        """Start a squad; its id. A re-sent call (same ``req``) gets the id of the squad there is.
+
+        Raises what is wrong with the request, before anything is written or spawned.
+        """
+        known = self._by_req.get(request.req)
+        if known is not None:
+            return known
+        if self._paths.root in (Path("/"), Path.home()):
+            raise BadRequest("no_project", f"{self._paths.root} is no project")
+        squad_id = str(uuid.uuid4())
+        plans = await asyncio.to_thread(self._plans, request, squad_id)
+        await asyncio.to_thread(_write_down)
+        known = self._by_req.get(request.req)
+        if known is not None:
+            return known
+        file = SquadFile(
+            v=1,
+            squad_id=squad_id,
+            req=request.req,
+            created_at=rfc3339(self._clock.now()),
+            stateful=request.settings.stateful,
+            members=[
+                MemberFile(
+                    member_id=one.member_id,
+                    role_id=one.asked.role_id,
+                    cwd=one.asked.cwd,
+                    state="planned",
+                    chat_id=(one.asked.chat_id or "") if request.settings.stateful else None,
+                )
+                for one in plans
+            ],
+        )
+        self._begin(self._run(self._enter(file), plans, request))
+        return squad_id
+
+    async def answer(self, squad_id: str, wait_s: float | None, tell: Tell) -> dict[str, Any]:
+        """Wait until all members have ended, ``wait_s`` at most (None: as long as it takes); the squad as it is then.
+
+        BadRequest ``unknown_squad``.
+        """
+        squad = self._of(squad_id)
+        deadline = self._clock.monotonic() + (FOR_EVER_S if wait_s is None else wait_s)
+        began = self._clock.monotonic() + FOR_EVER_S
+        await wait_until(lambda: squad.begun or squad.over or None, squad.changed, began, self._clock)
+        told = ""
+        while not squad.over and self._clock.monotonic() < deadline:
+            now = results.progress(squad.file)
+            if now != told:
+                tell(now)
+                told = now
+
+            def moved(before: str = now) -> bool | None:
+                return True if squad.over or results.progress(squad.file) != before else None
+
+            await wait_until(moved, squad.changed, deadline, self._clock)
+        if squad.failed is not None:
+            raise squad.failed
+        place, at, whole = self._paths.squad_dir(squad_id), self._clock.now(), squad.over
+        if whole:  # before it is read: it is kept long enough for that
+            squad.file.read_at = rfc3339(at)
+        limit = results.share(self._config().squad_output_bytes, len(squad.file.members))
+        found = await asyncio.to_thread(results.shown, squad.file, place, limit, at)
+        if whole:
+            with contextlib.suppress(OrchestratorError):  # it only says how long the results are kept
+                await squad.book.write()
+        return found
+
+    def cancel(self, squad_id: str) -> None:
+        """End the members that still run; those that have not begun never will. BadRequest ``unknown_squad``."""
+        squad = self._of(squad_id)
+        if not squad.over:
+            squad.file.canceled = True
+            squad.stop.ask(CANCELED)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every squad there is, the newest last: id, when it began, how many members have ended."""
+        rows = sorted(self._squads.values(), key=lambda squad: squad.file.created_at)
+        return [results.listed(squad.file) for squad in rows]
+
+    # -- the life of the daemon ---------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Take over what an earlier daemon left: its results, and the ends of members that it did not live to see.
+
+        What is left of those is ended, in the background; until that is done their squads are not over.
+        """
+        await asyncio.to_thread(squad_files.clear, self._paths)
+        files = await asyncio.to_thread(squad_files.known, self._paths)
+        for file in files:
+            squad = self._enter(file)
+            squad.begun, squad.over = True, file.ended_at is not None
+            if not squad.over:
+                self._begin(self._interrupt(squad))
+
+    async def close(self) -> None:
+        """End all members and write down how; for the end of the daemon."""
+        self._closing.ask(f"{INTERRUPTED}: the daemon was stopped")
+        for squad in self._squads.values():
+            squad.stop.ask(self._closing.why)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def sweep(self) -> None:
+        """Forget squads whose results have been kept long enough (`squad_keep_s`; unread ones `gc_after_s`)."""
+        config, now = self._config(), self._clock.now()
+        for squad_id, squad in list(self._squads.items()):
+            if not squad.over or not (squad.failed or _due(squad.file, now, config)):
+                continue
+            try:
+                await asyncio.to_thread(squad_files.forget, self._paths, squad_id)
+            except OrchestratorError as error:
+                log.warning("a squad's files cannot be removed", squad=squad_id, reason=error.message)
+                continue
+            self._squads.pop(squad_id, None)
+            self._by_req.pop(squad.file.req, None)
+
+    # -- one squad ----------------------------------------------------------------------------------------------
+
+    def _enter(self, file: SquadFile) -> Squad:
+        squad = Squad(squad_files.Book(self._paths.squad_json(file.squad_id), file, self._paths.provenance))
+        self._squads[file.squad_id] = squad
+        self._by_req[file.req] = file.squad_id
+        return squad
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _of(self, squad_id: str) -> Squad:
+        squad = self._squads.get(squad_id)
+        if squad is None:
+            raise BadRequest("unknown_squad", f"no squad is called {squad_id[:80]!r}")
+        return squad
+
+    def _plans(self, request: Request, squad_id: str) -> list[Plan]:
+        config = self._config()
+        around = Around(self._paths.root, request.settings, request.env, config.approval, config.trust)
+        plans = []
+        for at, asked in enumerate(request.members):
+            place = self._paths.squad_dir(squad_id) / f"m{at}"
+            role = request.roles.role(asked.role_id)
+            plans.append(squad_plan.make(around, asked, role, f"{squad_id}-m{at}", place))
+        return plans
+
+    async def _run(self, squad: Squad, plans: Sequence[Plan], request: Request) -> None:
+        """The life of a squad; ends with it written down, or ``failed`` when not even its beginning could be."""
+        try:
+            self._claim()
+            await asyncio.to_thread(self._lay_out, squad, plans)
+            failpoints.passed("squad:prepared")
+            await squad.book.write()
+        except OrchestratorError as error:
+            squad.failed, squad.over = error, True
+            self._by_req.pop(squad.file.req, None)
+            squad.changed.notify()
+            return
+        failpoints.passed("squad:intended")
+        squad.begun = True
+        squad.changed.notify()
+        room = asyncio.Semaphore(request.settings.together(plans[0].program))
+        show = request.show
+
+        async def one(at: int) -> None:
+            member = squad.file.members[at]
+            # A CLI keeps a chat in one place: two members of one take turns.
+            chat = plans[at].asked.chat_id and (plans[at].program, plans[at].asked.chat_id)
+            try:
+                async with room, self._chats.of(chat, squad.stop):
+                    await self._member(squad, plans[at], member, show if plans[at].asked.visible else None)
+            except Exception:
+                log.exception("bug in a squad", member=member.member_id)
+                _end(
+                    member, Outcome(started=False, reason="a bug in orchestrator; see the daemon's log"), self._clock
+                )
+            await self._written(squad)
+            failpoints.passed("squad:told")
+
+        await asyncio.gather(*(one(at) for at in range(len(plans))))
+        await self._over(squad)
+
+    def _lay_out(self, squad: Squad, plans: Sequence[Plan]) -> None:
+        squad_files.prepare(self._paths, squad.file.squad_id, len(plans))
+        for one in plans:
+            squad_files.write_prompt(one.prompt_file, one.prompt)
+
+    async def _member(self, squad: Squad, one: Plan, member: MemberFile, show: Show | None) -> None:
+        member.started_at = rfc3339(self._clock.now())
+        chat = one.asked.chat_id or ""
+        if one.new_chat:
+            chat, create = one.creation()
+            if create is not None:
+                outcome = await self._execute(squad, one, member, create, "create", None)
+                chat = (await asyncio.to_thread(squad_files.beginning, one.place / "create.stdout")).strip()
+                if outcome.status == "completed" and not CHAT.fullmatch(chat):
+                    outcome = Outcome(outcome.exit_code, reason=f"no chat's id was printed, but {chat[:80]!r}")
+                if outcome.status != "completed":
+                    _end(member, outcome, self._clock)
+                    return
+            member.chat_id = chat
+        outcome = await self._execute(squad, one, member, one.run(chat), "run", show)
+        if one.new_chat and not chat:
+            outputs = [
+                await asyncio.to_thread(squad_files.beginning, one.place / name) for name in ("stdout", "stderr")
+            ]
+            chat = one.told(*outputs)
+            member.chat_id = chat if CHAT.fullmatch(chat) else ""
+            if outcome.status == "completed" and not member.chat_id:
+                outcome = Outcome(outcome.exit_code, reason="the program did not tell the id of the chat it began")
+        _end(member, outcome, self._clock)
+
+    async def _execute(  # noqa: PLR0917  (one command, and all that it belongs to)
+        self, squad: Squad, one: Plan, member: MemberFile, command: Command, step: Any, show: Show | None
+    ) -> Outcome:
+        config, settings = self._config(), one.around.settings
+        prefix = "create." if step == "create" else ""
+        given = member_process.Given(
+            member_id=one.member_id,
+            argv=command.argv,
+            cwd=one.cwd,
+            env={**one.around.env, **command.env},
+            stdin=await asyncio.to_thread(_input, one, command),
+            stdout=one.place / f"{prefix}stdout",
+            stderr=one.place / f"{prefix}stderr",
+            timeout_s=settings.timeout_s,
+            limit_bytes=config.squad_file_bytes,
+            grace_s=config.kill_grace_s,
+        )
+        member.step = step
+        hiding: list[asyncio.Task[Callable[[], Awaitable[None]]]] = []
+
+        def started(pid: int, start: int | None) -> None:
+            member.state, member.pid, member.start, member.boot_id = "running", pid, start, processes.boot_id()
+            squad.changed.notify()
+            self._begin(self._recorded(squad))
+            if show is not None and start is not None:
+                seen = Seen(one.member_id, one.asked.role_id, pid, start, (given.stdout, given.stderr))
+                hiding.append(asyncio.get_running_loop().create_task(shown_as(show, seen)))
+
+        outcome = await member_process.run(given, self._clock, squad.stop, started)
+        for task in hiding:
+            self._begin(hidden(task, self._clock, self._closing))
+        return outcome
+
+    async def _written(self, squad: Squad) -> None:
+        """Put the squad's file on the disk; a disk that refuses costs no member its result."""
+        try:
+            await squad.book.write()
+        except OrchestratorError as error:
+            log.warning("a squad's file cannot be written", squad=squad.file.squad_id, reason=error.message)
+        squad.changed.notify()
+
+    async def _recorded(self, squad: Squad) -> None:
+        await self._written(squad)
+        failpoints.passed("squad:recorded")
+
+    async def _over(self, squad: Squad) -> None:
+        squad.file.ended_at = rfc3339(self._clock.now())
+        await self._written(squad)
+        failpoints.passed("squad:ended")
+        squad.over = True
+        squad.changed.notify()
+
+    async def _interrupt(self, squad: Squad) -> None:
+        """End what an earlier daemon's members left, and say so of each that had not ended."""
+        grace_s = self._config().kill_grace_s
+        open_ = [member for member in squad.file.members if member.state not in ENDED]
+        await asyncio.gather(*(self._end_left(member, grace_s) for member in open_))
+        for member in open_:
+            before = "" if member.state == "running" else " before it began"
+            _end(member, Outcome(started=False, reason=f"{INTERRUPTED}: the daemon ended{before}"), self._clock)
+        await self._over(squad)
+
+    async def _end_left(self, member: MemberFile, grace_s: float) -> None:
+        leader = None
+        if member.pid is not None and member.start is not None and member.boot_id == processes.boot_id():
+            leader = member.pid if processes.alive(member.pid, member.start) else None
+        count = await member_process.end(member.member_id, leader, grace_s, self._clock, leader=leader)
+        if leader is not None or count:
+            log.info("ended what a dead daemon left of a squad's member", member=member.member_id, processes=count)
+
+
+def _write_down() -> None:
+    """Let all daemons of this user know that what we start from now on are squad members."""
+    try:
+        launched.record_members()
+    except StateDirUnsafe as error:
+        raise Environment("state_dir_unsafe", str(error)) from error
+    except OSError as error:
+        raise failure(Path(error.filename or launched.PLACE), error) from error
+
+
+def _input(one: Plan, command: Command) -> Path | None:
+    """The file with what comes on a command's standard input: mostly the prompt as it is."""
+    if command.stdin is None or command.stdin == one.prompt:
+        return None if command.stdin is None else one.prompt_file
+    path = one.place / "stdin"
+    squad_files.write_prompt(path, command.stdin)
+    return path
+
+
+def _end(member: MemberFile, outcome: Outcome, clock: Clock) -> None:
+    member.state = outcome.status  # type: ignore[assignment]  # one of its three words
+    member.exit_code, member.signal, member.reason = outcome.exit_code, outcome.signal, outcome.reason
+    member.ended_at = rfc3339(clock.now())
+
+
+def _due(file: SquadFile, now: datetime, config: Config) -> bool:
+    """Whether a squad that has ended has been kept long enough: much longer where nobody has read its results."""
+    last = file.read_at or file.ended_at or file.created_at
+    keep_s = config.squad_keep_s if file.read_at is not None else max(config.squad_keep_s, config.gc_after_s)
+    return now - datetime.fromisoformat(last) > timedelta(seconds=keep_s)

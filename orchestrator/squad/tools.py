@@ -1,0 +1,308 @@
+"""The squad toolset: list roles, start members, go on waiting for them. Parse, one service call, answer.
+
+Names, casing and shapes are those of the squad documents (B2.1 to B2.8); what is more than theirs is optional. The
+schema follows the mode of the connection, which its variable STATE_MODE fixes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.base.platform.processes import environ_of
+from orchestrator.config.keys import Config
+from orchestrator.config.sources import PROJECT_FILE
+from orchestrator.engines import table
+from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
+from orchestrator.roles.catalogue import directory_of
+from orchestrator.roles.library import Library
+from orchestrator.squad import squad_settings
+from orchestrator.squad.member_watch import Show
+from orchestrator.squad.squad_plan import Asked
+from orchestrator.squad.squad_settings import Mode
+from orchestrator.squad.squads import Request, Squads
+from orchestrator.team.models import Untrusted
+
+log = structlog.get_logger()
+
+MODES: tuple[Mode, ...] = ("stateless", "stateful")
+MEMBERS_MAX = 64
+TASK_MAX = 4_000_000
+
+Task = Annotated[str, Field(min_length=1, max_length=TASK_MAX, description="What it is to do; all it knows")]
+Visible = Annotated[bool, Field(description="Show its output live in a pane of your tmux window")]
+
+
+class _Camel(Arguments):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class Member(_Camel):
+    """One member to start."""
+
+    role_id: Annotated[str, Field(min_length=1, max_length=255, description="A role's id, of list_roles")]
+    task: Task
+    cwd: Annotated[str | None, Field(description="Where it works, within the project; default: its root")] = None
+    visible: Visible = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_chat(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "chatId" in given and "chat_id" not in cls.model_fields:
+            if given["chatId"] is not None:
+                raise ValueError("chatId: this connection is stateless; set STATE_MODE=stateful to keep chats")
+            return {key: value for key, value in given.items() if key != "chatId"}
+        return given
+
+
+class ChatMember(Member):
+    """One member to start, where chats are kept."""
+
+    chat_id: Annotated[
+        str | None, Field(description="The chat to go on with (of an earlier answer); none: a new one begins")
+    ] = None
+
+
+class ListRolesArguments(Arguments):
+    """Nothing."""
+
+
+class _Start(_Camel):
+    squad_id: Annotated[
+        str | None,
+        Field(max_length=128, description="With members []: go on waiting for this squad and get its results"),
+    ] = None
+    wait_ms: Annotated[
+        int | None,
+        Field(
+            alias="wait_ms", ge=0, le=86_400_000, description="Answer by then with what has ended, the rest running"
+        ),
+    ] = None
+    visible: Annotated[bool, Field(description="Show all members")] = False
+    metadata: Annotated[dict[str, Any] | None, Field(description="Yours; not used")] = None
+    orchestrator_chat_id: Annotated[str | None, Field(description="Not used")] = None
+    workspace_id: Annotated[str | None, Field(description="Not used")] = None
+
+
+Members = Field(max_length=MEMBERS_MAX, description="Members to start together")
+
+
+class StatelessArguments(_Start):
+    members: Annotated[list[Member], Members]
+
+
+class StatefulArguments(_Start):
+    members: Annotated[list[ChatMember], Members]
+
+
+class RoleRow(BaseModel):
+    """A role as a master chooses it."""
+
+    id: str
+    name: str
+    description: str
+
+
+class BrokenRow(BaseModel):
+    """A role's file that cannot be used."""
+
+    file: str
+    reason: str
+
+
+class RolesAnswer(BaseModel):
+    """``broken`` is there when files are."""
+
+    roles: list[RoleRow]
+    broken: list[BrokenRow] = []
+    untrusted: Untrusted = None
+
+
+class MemberAnswer(BaseModel):
+    """What became of one member; ``cwd`` is there only where one was given."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+    member_id: str
+    role_id: str
+    cwd: str = ""
+    status: Literal["completed", "error", "timeout", "running"]
+    raw_stdout: str
+    raw_stderr: str
+    raw_stdout_file: Annotated[str, Field(description="all of it, where rawStdout had to be cut")] = ""
+    raw_stderr_file: Annotated[str, Field(description="all of it, where rawStderr had to be cut")] = ""
+    exit_code: Annotated[int, Field(description="of a member that did not complete")] = 0
+    signal: Annotated[str, Field(description="the signal that ended it")] = ""
+    reason: Annotated[str, Field(description="why it did not complete, in words")] = ""
+
+
+class ChatAnswer(MemberAnswer):
+    """What became of one member, where chats are kept."""
+
+    chat_id: Annotated[str, Field(description="the chat it had, to be passed on; empty: there is none")] = ""
+
+
+class SquadAnswer(BaseModel):
+    """The squad, members in the order of the call."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+    squad_id: str
+    members: list[MemberAnswer]
+    note: Annotated[str, Field(description="what to do while members still run")] = ""
+    untrusted: Untrusted = None
+
+
+class ChatSquadAnswer(SquadAnswer):
+    """The squad, where chats are kept."""
+
+    members: list[ChatAnswer]  # type: ignore[assignment]  # the same rows with one key more
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the tools work with; ``show`` makes what shows a client's members in panes.
+
+    ``withheld`` is what the project's configuration file says that does not count.
+    """
+
+    squads: Squads
+    library: Library
+    config: Callable[[], Config]
+    show: Callable[[Client], Show]
+    withheld: Callable[[], Mapping[str, Any]] = dict
+
+
+def mode_of(client: Client) -> Mode:
+    """The mode whose schema a connection is shown; a word that is none counts as stateless until it is called."""
+    try:
+        return squad_settings.mode_of(client.env)
+    except BadRequest:
+        return "stateless"
+
+
+def environment_of(client: Client) -> dict[str, str]:
+    """What members get: the environment of the client's process, and over it that of our server in it.
+
+    Some CLIs hand little to their MCP servers, and users put keys into the server's own block.
+    """
+    found: dict[str, str] = {}
+    for pid in (*client.origin.pids[:1], client.peer):
+        found |= environ_of(pid) if pid else {}
+    return table.passed_on(found or os.environ, {})
+
+
+def build(offer: Offer, mode: Mode) -> dict[str, Tool]:
+    """The toolset of a connection of that mode."""
+
+    async def list_roles(call: Call, _given: ListRolesArguments) -> dict[str, Any]:
+        found = await asyncio.to_thread(offer.library.found, directory_of(call.client.env)[0])
+        answer: dict[str, Any] = {
+            "roles": [
+                {"id": role.id, "name": role.name, "description": role.description} for role in found.roles.values()
+            ]
+        }
+        if found.broken:
+            answer["broken"] = [{"file": one.file, "reason": one.reason} for one in found.broken]
+        return answer | untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
+
+    async def start(call: Call, given: StatelessArguments | StatefulArguments) -> dict[str, Any]:
+        if given.members and given.squad_id is not None:
+            raise BadRequest("bad_argument", "squadId is for waiting on, with members []", "leave one of them out")
+        if not given.members and given.squad_id is None:
+            raise BadRequest("bad_argument", "members is empty, and no squadId is given to go on waiting for")
+        note: dict[str, Any] = {}
+        squad_id = given.squad_id
+        if squad_id is None:
+            request = await _request(offer, call, given)
+            note = untrusted_note(_withheld(request, offer.withheld(), call.client.env))
+            squad_id = await offer.squads.start(request)
+        try:
+            return await offer.squads.answer(squad_id, _wait_s(call, given.wait_ms), call.tell) | note
+        except asyncio.CancelledError:
+            # A connection that ends, or a daemon, must not waste paid work: only the client's own word does.
+            if call.canceled():
+                offer.squads.cancel(squad_id)
+            raise
+
+    stateful = mode == "stateful"
+    chat = (
+        "Give chatId to go on with a chat; without one a new chat begins, and its chatId is answered. "
+        if stateful
+        else ""
+    )
+    tools = (
+        Tool(
+            "list_roles",
+            "List roles",
+            "The roles that members of a squad can have: id, name, description.",
+            ListRolesArguments,
+            RolesAnswer,
+            list_roles,
+            read_only=True,
+            idempotent=True,
+        ),
+        Tool(
+            "start_squad_members",
+            "Run one-shot CLI members",
+            "Start headless CLI processes in parallel, each with a role and a task, and get their raw output when "
+            f"all have ended. {chat}A member with status running goes on: call again with squadId and members [].",
+            StatefulArguments if stateful else StatelessArguments,
+            ChatSquadAnswer if stateful else SquadAnswer,
+            start,
+            open_world=True,
+        ),
+    )
+    return {tool.name: tool for tool in tools}
+
+
+async def _request(offer: Offer, call: Call, given: StatelessArguments | StatefulArguments) -> Request:
+    client = call.client
+    config = offer.config()
+    asked = [
+        Asked(
+            one.role_id,
+            one.task,
+            one.cwd,
+            one.chat_id if isinstance(one, ChatMember) else None,
+            given.visible or one.visible,
+        )
+        for one in given.members
+    ]
+    for warning in filter(None, (directory_of(client.env)[1], *squad_settings.warnings_of(client.env))):
+        log.warning(warning, client=client.name)
+    read = await asyncio.to_thread(squad_settings.read, client.env, offer.squads.root, config, client.name)
+    found = await asyncio.to_thread(offer.library.found, directory_of(client.env)[0])
+    env = await asyncio.to_thread(environment_of, client)
+    return Request(call.req, asked, read, found, env, offer.show(client))
+
+
+def _withheld(request: Request, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
+    """What would hold for these members if the user had allowed it: file -> keys."""
+    read = request.settings
+    found = {name: ["template"] for name in read.withheld}
+    if read.run is not None:
+        return found  # what a template does not say, no member gets
+    roles = [role for one in request.members if (role := request.roles.roles.get(one.role_id)) is not None]
+    found |= {role.file: list(role.withheld) for role in roles if role.withheld}
+    keys = [key for key in ("trust",) if key in config]
+    if "approval" in config and any(not role.approval and not role.withheld for role in roles):
+        keys.append("approval")
+    if "engine" in config and not read.engine_command and not env.get("ENGINE"):
+        row = table.ENGINES[config["engine"]]
+        keys += ["engine"] if row.headless is not None and row is not read.row else []
+    return found | ({PROJECT_FILE: keys} if keys else {})
+
+
+def _wait_s(call: Call, wait_ms: int | None) -> float | None:
+    """How long this call may take from now on; None: until all members have ended."""
+    bounds = [answer_by_s(call.client), None if wait_ms is None else wait_ms / 1000]
+    known = [one for one in bounds if one is not None]
+    return max(0.0, min(known) - call.age_s) if known else None

@@ -1,0 +1,103 @@
+"""The squads of a daemon, wired: their service, the roles, the panes that show members, and who is offered what.
+
+The one place where squads meet the team: a member is shown by the team's `Showing`, which squads know as a callable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from orchestrator.edge import project_location
+from orchestrator.protocol.tool_calls import Client, Tool
+from orchestrator.roles.catalogue import Broken
+from orchestrator.roles.library import Library
+from orchestrator.squad import tools as squad_tools
+from orchestrator.squad.member_watch import Seen, Show
+from orchestrator.squad.squads import Squads
+from orchestrator.team.panes.member_panes import Showing
+from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+SWEEP_S = 60.0
+
+
+class SquadWiring:
+    """Squads of one daemon, from its start to its end."""
+
+    def __init__(self, roster: Roster, windows: Windows) -> None:
+        self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
+        self.library = Library(roster.root)
+        self._showing = Showing(roster, windows)
+        offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show, roster.withheld)
+        self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
+        self._swept = time.monotonic()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def active(self) -> int:
+        """How many squads are at work."""
+        return self.squads.active
+
+    def tools(self, client: Client) -> dict[str, Tool]:
+        """The toolset in the mode of this connection."""
+        return self._tools[squad_tools.mode_of(client)]
+
+    def admin(self) -> dict[str, Callable[..., Awaitable[dict[str, Any]]]]:
+        """What only the command line asks."""
+        return {"squads": self._list, "squad_cancel": self._cancel}
+
+    async def begin(self) -> None:
+        """Take over what an earlier daemon left, and follow the files of roles."""
+        await self.squads.recover()
+        await self._showing.sweep(())
+        self._begin(self.library.watch(_say_broken))
+
+    def look_around(self) -> None:
+        """Now and then: forget what has been kept long enough."""
+        if time.monotonic() - self._swept > SWEEP_S:
+            self._swept = time.monotonic()
+            self._begin(self.squads.sweep())
+
+    async def close(self) -> None:
+        """End every member, for the daemon ends."""
+        for task in self._tasks:
+            task.cancel()
+        await self.squads.close()
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _show(self, client: Client) -> Show:
+        """What shows members of this client's squads in panes of its window."""
+
+        async def show(seen: Seen) -> Callable[[], Awaitable[None]]:
+            words = project_location.own_command("show", "--pid", str(seen.pid), "--start", str(seen.start))
+            argv = [*words, *map(str, seen.outputs)]
+            pane = await self._showing.show(client.origin, seen.title, seen.member_id, argv)
+
+            async def hide() -> None:
+                if pane is not None:
+                    await self._showing.hide(pane, seen.member_id)
+
+            return hide
+
+        return show
+
+    async def _list(self) -> dict[str, Any]:
+        return {"squads": self.squads.listed()}
+
+    async def _cancel(self, *, squad_id: str) -> dict[str, Any]:
+        self.squads.cancel(str(squad_id))
+        return {"ok": True}
+
+
+def _say_broken(broken: Broken) -> None:
+    log.warning("a role's file cannot be used", file=broken.file, reason=broken.reason)
