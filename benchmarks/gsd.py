@@ -107,8 +107,8 @@ def ask(root: Path, changes: int) -> dict[str, float]:
     """In a fresh process: load, ask warm, ask after each change."""
     from orchestrator.gsd.graph import code_answers
     from orchestrator.gsd.graph.protocol import Graph
+    from orchestrator.gsd.graph_snapshot import Snapshot
     from orchestrator.gsd.intel.reading import IntelStore
-    from orchestrator.gsd.snapshot import Snapshot
 
     got: dict[str, float] = {"before_mb": _rss()}
     store = IntelStore(root)

@@ -36,16 +36,16 @@ def main() -> int:
             return member_viewer.main(sys.argv[2:])
         if command == "gsd-reader":
             wire_in, wire_out = take_wire()
-            from orchestrator.gsd import process  # noqa: PLC0415 - after the wire is safe
+            from orchestrator.gsd import reader_program  # noqa: PLC0415 - after the wire is safe
 
-            return process.main(wire_in, wire_out)
+            return reader_program.main(wire_in, wire_out)
         if sys.argv[1:] == ["worker"] and "ORCHESTRATOR_AGENT_SECRET" in os.environ:
             from orchestrator.worker import task_loop  # noqa: PLC0415 - an agent starts 0.14 s sooner without the CLI's imports
 
             return task_loop.main()
         if sys.argv[1:3] == ["daemon", "run"] and "--lock-fd" in sys.argv:
             gc.disable()  # until everything is imported and loaded: a tenth of the start-up
-            from orchestrator.server.daemon import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
+            from orchestrator.daemon.process import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
 
             return start(sys.argv[3:])
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from orchestrator.gsd.graph.protocol import Hit, Located, Node, Reached
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import (
     Artifact,
     Intel,
@@ -15,7 +16,6 @@ from orchestrator.gsd.model import (
     Summary,
     Verification,
 )
-from orchestrator.gsd.snapshot import Snapshot
 from tests.gsd_trees import write
 
 

@@ -26,18 +26,18 @@ from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Orchestrator
 from orchestrator.cli.app import app
 from orchestrator.config.keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, records, state, supervision
+from orchestrator.daemon.resources import TEMPLATES
+from orchestrator.daemon.sessions import PROMPTS
 from orchestrator.edge import launch_stub, relay, request_limits
 from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.engines.definition import Engine, Headless, Launch, Once
 from orchestrator.engines.table import ENGINES
-from orchestrator.gsd import uris
+from orchestrator.gsd import spawn_prompts, uris
+from orchestrator.gsd import tools as gsd_tools
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
 from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
-from orchestrator.server import gsd_prompts, gsd_tools
-from orchestrator.server.resources import TEMPLATES
-from orchestrator.server.session import PROMPTS
 from orchestrator.spawn import run_picture
 from orchestrator.spawn import tools as spawn_tools
 from orchestrator.spawn.run_data import Mode
@@ -383,7 +383,9 @@ def resources() -> str:
 
 
 def prompts() -> str:
-    return table(["prompt", "what"], [[code(name), about] for name, about in (PROMPTS | gsd_prompts.PROMPTS).items()])
+    return table(
+        ["prompt", "what"], [[code(name), about] for name, about in (PROMPTS | spawn_prompts.PROMPTS).items()]
+    )
 
 
 # -- the command line -----------------------------------------------------------------------------------------------

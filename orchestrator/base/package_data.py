@@ -15,7 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = {
     "prompts": (_PACKAGE / "_data" / "prompts", _PACKAGE.parent / "prompts"),
     "schemas": (_PACKAGE / "_data" / "schemas", _PACKAGE.parent / ".agents-schema"),
-    "plugins": (_PACKAGE / "plugins",),
+    "plugins": (_PACKAGE / "engines" / "plugins",),
 }
 
 

@@ -10,8 +10,8 @@ import typer
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.facts import facts
-from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json, RunId
 
 READY_WAIT_S = 110.0  # the most that any configuration lets agent_create wait

@@ -19,7 +19,7 @@ import typer
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.cli import (
     agents,
-    config_cmd,
+    config,
     daemon,
     doctor,
     events,
@@ -30,10 +30,10 @@ from orchestrator.cli import (
     roles,
     schema,
     setup,
+    shell_hints,
     spawn,
     squad,
     status,
-    steps,
     tasks,
     team,
     trust,
@@ -144,7 +144,7 @@ app.add_typer(gsd.app, name="gsd")
 events.add_to(app)
 status.add_to(app)
 app.add_typer(daemon.app, name="daemon")
-app.add_typer(config_cmd.app, name="config")
+app.add_typer(config.app, name="config")
 setup.add_to(app)
 doctor.add_to(app)
 verify.add_to(app)
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None) -> int:
-    step = steps.in_the_shell(error.next_step)
+    step = shell_hints.in_the_shell(error.next_step)
     if as_json:
         output.print_json({"error": error.as_dict() | {"next_step": step}})
     else:
@@ -211,7 +211,7 @@ def _bug(error: Exception, *, as_json: bool) -> int:
     """Keep the traceback in the log, show a sentence."""
     log = "the log could not be written"
     with contextlib.suppress(Exception):
-        from orchestrator.cli.link import marker, project_here  # noqa: PLC0415
+        from orchestrator.cli.daemon_client import marker, project_here  # noqa: PLC0415
 
         path = marker(project_here(), project_location.LOG)
         with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a") as file:  # noqa: PTH123

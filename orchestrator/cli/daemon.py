@@ -18,7 +18,7 @@ import typer
 
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.cli import options, output
-from orchestrator.cli.link import START_S, Link, marker, project_here
+from orchestrator.cli.daemon_client import START_S, Link, marker, project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
@@ -48,10 +48,10 @@ def run(
     options.refuse_agents(changes=False)  # a service that is started anew has neither terminal nor an old parent
     place = project_location.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
-    from orchestrator.server import daemon  # noqa: PLC0415  (loads the MCP SDK)
+    from orchestrator.daemon import process  # noqa: PLC0415  (loads the MCP SDK)
 
     inherited = lock_fd >= 0 and socket_fd >= 0
-    code = daemon.main(place.root, lock_fd if inherited else None, socket_fd if inherited else None)
+    code = process.main(place.root, lock_fd if inherited else None, socket_fd if inherited else None)
     raise typer.Exit(code)
 
 

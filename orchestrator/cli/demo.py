@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
+from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
-from orchestrator.cli.demo_place import Place, checkout, end, environment, kept, prepare
-from orchestrator.cli.link import error_from
+from orchestrator.cli.demo_project import Place, checkout, end, environment, kept, prepare
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
-from orchestrator.cli import doctor_clis, doctor_stale, options, output
+from orchestrator.cli import doctor_clis, doctor_leftovers, options, output
+from orchestrator.cli.daemon_client import Link, failed_start, project_here
+from orchestrator.cli.doctor_finding import Finding, of_error
 from orchestrator.cli.facts import daemon_if_any
-from orchestrator.cli.finding import Finding, of_error
-from orchestrator.cli.link import Link, failed_start, project_here
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
@@ -220,9 +220,9 @@ def _config(place: Project) -> Iterator[Finding]:
 
 
 def _trust(place: Project) -> Iterator[Finding]:
-    from orchestrator import acting  # noqa: PLC0415  (loads much)
+    from orchestrator.daemon import acting_files  # noqa: PLC0415  (loads much)
 
-    found = acting.found(place.root)
+    found = acting_files.found(place.root)
     for one in found.files:
         keys = output.short(", ".join(one.keys), 100)
         yield Finding("trust", "note", f"{one.name} is not allowed: {keys}", "run: orchestrator trust", one.name)
@@ -268,5 +268,5 @@ def _runs(place: Project) -> list[str]:
 
 CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
     _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
-    doctor_stale.permissions, _logs, doctor_stale.leftovers,
+    doctor_leftovers.permissions, _logs, doctor_leftovers.leftovers,
 )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.cli.finding import Finding, of_error
+from orchestrator.cli.doctor_finding import Finding, of_error
 from orchestrator.edge.project_location import Project
 
 PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.cli.demo_place import Place, end
-from orchestrator.cli.finding import Finding
-from orchestrator.cli.link import Link
+from orchestrator.cli.daemon_client import Link
+from orchestrator.cli.demo_project import Place, end
+from orchestrator.cli.doctor_finding import Finding
 from orchestrator.edge import project_location
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Log
-from orchestrator.cli.link import project_here
 from orchestrator.cli.options import AgentId, Follow, Json, Last, RunId, Since
-from orchestrator.cli.runs import choose_run
+from orchestrator.cli.run_choice import choose_run
 
 
 def events(

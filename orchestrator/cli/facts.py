@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.base.errors import NotReady, OrchestratorError
-from orchestrator.cli.link import Link
+from orchestrator.cli.daemon_client import Link
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.cli import options, output, rundirs
-from orchestrator.cli.link import Link, project_here
+from orchestrator.cli import options, output, run_directories
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.options import Json
 
 GC_S = 600.0
@@ -41,7 +41,10 @@ def gc(
     with Link(place, start=True) as link:
         given = {"apply": apply, "older_than_s": age_s, "artifacts": artifacts}
         found = link.ask("orchestrator/gc", given, wait_s=GC_S)
-    items: list[dict[str, Any]] = [*found["items"], *rundirs.collect(place, found["older_than_s"], apply=apply)]
+    items: list[dict[str, Any]] = [
+        *found["items"],
+        *run_directories.collect(place, found["older_than_s"], apply=apply),
+    ]
     failed = [one for one in items if one.get("error")]
     total = sum(one["bytes"] for one in items)
     if as_json:

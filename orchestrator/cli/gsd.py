@@ -254,9 +254,9 @@ def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(answer)
         return
-    from orchestrator.cli import gsd_told  # noqa: PLC0415
+    from orchestrator.cli import gsd_text  # noqa: PLC0415
 
-    for line in gsd_told.told(question, answer):
+    for line in gsd_text.told(question, answer):
         output.say_line(line)
 
 

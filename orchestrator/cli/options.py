@@ -16,7 +16,7 @@ from orchestrator.trust import launched
 
 def _agent_ids(incomplete: str) -> list[str]:
     """Completion of agent ids: a listing of the directory, since asking a daemon would make Tab slow."""
-    from orchestrator.cli.link import project_here  # noqa: PLC0415
+    from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
 
     try:
         found = [entry.name for entry in os.scandir(project_here().root / ".agents" / "agents") if entry.is_dir()]

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.link import project_here
+from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json
 
 if TYPE_CHECKING:  # loads YAML

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
-from orchestrator.cli import options, output, spawn_live, trust
-from orchestrator.cli.link import Link, project_here
+from orchestrator.cli import options, output, spawn_progress, trust
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.options import Json
 
 WAIT_MS = 20_000
@@ -141,7 +141,7 @@ def result(
     with Link(project_here(), start=True) as link:
         asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
         answer = link.tool("smartspawn_run_result", asked)
-        while wait and answer["status"] not in spawn_live.ENDED and not answer.get("foreign"):
+        while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
             answer = link.tool("smartspawn_run_result", asked | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
         _tell(link, answer, as_json=as_json)
 
@@ -315,7 +315,7 @@ def _resolved(link: Link, given: str) -> str:
 
 def _follow(link: Link, run_id: str) -> dict[str, Any]:
     try:
-        return spawn_live.follow(link, run_id)
+        return spawn_progress.follow(link, run_id)
     except KeyboardInterrupt:
         output.warn(
             f"the run goes on\n  follow it: orchestrator spawn status {run_id} --follow\n"
@@ -369,10 +369,10 @@ def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
             _print(row["output"])
             if row.get("truncated"):
                 output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
-        output.warn(spawn_live.ending(answer))
-        if state not in spawn_live.ENDED and not answer.get("foreign"):
+        output.warn(spawn_progress.ending(answer))
+        if state not in spawn_progress.ENDED and not answer.get("foreign"):
             output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
-    raise typer.Exit(0 if state == "completed" else 1 if state in spawn_live.ENDED else EXIT_CODES[NotReady])
+    raise typer.Exit(0 if state == "completed" else 1 if state in spawn_progress.ENDED else EXIT_CODES[NotReady])
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -393,6 +393,6 @@ def _show(answer: dict[str, Any]) -> None:
     ]
     if rows:
         output.table(["NODE", "STATUS", "WAVE", "MODEL", "TIME", "COST", "REMARKS"], rows)
-    for text in (spawn_live.busy(answer), answer.get("last_event")):
+    for text in (spawn_progress.busy(answer), answer.get("last_event")):
         if text:
             output.say(str(text))

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.options import Json
 
 LOOK_MS = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, facts
-from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json, RunId
 
 

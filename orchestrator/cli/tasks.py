@@ -10,8 +10,8 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
-from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json
 
 TERMINAL = ("result", "error", "canceled")

@@ -17,8 +17,8 @@ import typer
 from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.cli import daemon, options, output, trust
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.facts import facts
-from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project

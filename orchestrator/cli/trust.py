@@ -15,7 +15,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment, untrusted
 from orchestrator.cli import options, output
-from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
@@ -76,9 +76,9 @@ def trust(
 
 def refuse_others() -> None:
     """BadRequest ``trust_refused`` in what an AI CLI has started; the daemon looks again."""
-    from orchestrator.team import askers  # noqa: PLC0415  (loads much)
+    from orchestrator.daemon import trust_authority  # noqa: PLC0415  (loads much)
 
-    askers.refuse(askers.chain_of(os.getpid()))
+    trust_authority.refuse(trust_authority.chain_of(os.getpid()))
 
 
 def agree(link: Link, name: str, sha256: str, intro: Callable[[Terminal], None]) -> None:

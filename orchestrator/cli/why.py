@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
-from orchestrator.cli.link import project_here
 from orchestrator.cli.options import Json
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.cli.facts import facts
-from orchestrator.cli.link import Link, project_here
 from orchestrator.cli.options import AgentId, Json
 
 CONFLICTS = 1

@@ -144,7 +144,7 @@ class Engine:
     tested_versions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()  # names by which the CLI introduces itself to an MCP server
     reads: Callable[[Mapping[str, str], str], Reads] = no_reads
-    ships: tuple[str, ...] = ()  # files of ours that run inside the CLI; `orchestrator/plugins/` holds them
+    ships: tuple[str, ...] = ()  # files of ours that run inside the CLI; `orchestrator/engines/plugins/` holds them
     parks: Literal["hook", "plugin", "no"] = "no"
     park_limit_s: float = 12 * 3600.0
     hook_events: Mapping[str, str] = field(default_factory=_none)

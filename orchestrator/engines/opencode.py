@@ -1,7 +1,7 @@
 """The row of opencode: our settings by one environment variable, our rules by a file, our wake channel as a plugin.
 
 `OPENCODE_CONFIG_CONTENT` is laid over the user's own settings, which stay as they are. The plugin
-(`orchestrator/plugins/opencode.js`) tells the daemon when turns end and prompts when work comes; it needs no port.
+(`orchestrator/engines/plugins/opencode.js`) tells the daemon when turns end and prompts when work comes.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.gsd import place
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.place import Asking
 from orchestrator.gsd.projects import Changed, Projects
-from orchestrator.gsd.snapshot import Snapshot
 
 ANSWERS: Mapping[str, tuple[str, str]] = {
     "gsd_query_intel": ("graph.code_answers", "query_intel"),

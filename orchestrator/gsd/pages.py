@@ -12,9 +12,9 @@ import orjson
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import code_answers
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.place import NO_PROJECT
 from orchestrator.gsd.planning import plan_answers
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.uris import JSON, MARKDOWN, PLAIN, parts_of, unknown
 
 NO_SUMMARY = "No intelligence summary available. Run /gsd:analyze-codebase."

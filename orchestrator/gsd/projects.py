@@ -17,11 +17,11 @@ from pathlib import Path
 from watchfiles import watch
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.index import stale
 from orchestrator.gsd.intel.files import inside
 from orchestrator.gsd.intel.reading import IntelStore
 from orchestrator.gsd.planning.tree import PlanningStore
-from orchestrator.gsd.snapshot import Snapshot
 
 HELD = 8
 """A project of 100,000 files takes some hundred MB."""

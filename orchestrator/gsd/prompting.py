@@ -14,6 +14,7 @@ from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.package_data import prompt as template
 from orchestrator.core.prompts import render
 from orchestrator.gsd.graph import code_answers
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Plan, Requirement
 from orchestrator.gsd.place import NO_PROJECT
 from orchestrator.gsd.planning import phases, plan_answers
@@ -21,7 +22,6 @@ from orchestrator.gsd.planning.phase_answers import phase_of, requirements_of
 from orchestrator.gsd.planning.phase_numbers import plan_key
 from orchestrator.gsd.ranked import relevant
 from orchestrator.gsd.shown import ASKED_CHARS, clip
-from orchestrator.gsd.snapshot import Snapshot
 
 WHO = ("planner", "executor", "verifier")
 SECTION_MAX = 6000

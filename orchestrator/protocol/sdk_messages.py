@@ -1,4 +1,4 @@
-"""A client's lines as messages of the SDK, and the SDK's messages as lines: what neither side may lose. Pure."""
+"""A client's lines as messages of the SDK, and the SDK's messages as lines: what neither side may lose."""
 
 from __future__ import annotations
 

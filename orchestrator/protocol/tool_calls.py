@@ -12,14 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import mcp_types as types
 import orjson
 import structlog
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator.base import failpoints
@@ -40,6 +40,10 @@ class Arguments(BaseModel):
     """Base of a tool's arguments: strict types, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the project that nobody has allowed")]
+"""Of an answer: what of the project's files does not count yet, for the user has not allowed it."""
 
 
 @dataclass(eq=False)

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments
+from orchestrator.protocol.tool_calls import Arguments, Untrusted
 from orchestrator.spawn.run_data import Mode, RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
-from orchestrator.team.models import Untrusted
 
 RunId = Annotated[str, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
 Wait = Annotated[int | None, Field(ge=0, le=86_400_000)]

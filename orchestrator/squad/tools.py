@@ -22,7 +22,7 @@ from orchestrator.config.keys import Config
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.engines import table
 from orchestrator.protocol.call_limits import answer_by_s
-from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
+from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool, Untrusted
 from orchestrator.roles.catalogue import directory_of
 from orchestrator.roles.library import Library
 from orchestrator.squad import squad_settings
@@ -30,7 +30,6 @@ from orchestrator.squad.member_watch import Show
 from orchestrator.squad.squad_plan import Asked
 from orchestrator.squad.squad_settings import Mode
 from orchestrator.squad.squads import Request, Squads
-from orchestrator.team.models import Untrusted
 
 log = structlog.get_logger()
 

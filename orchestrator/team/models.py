@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments
+from orchestrator.protocol.tool_calls import Arguments, Untrusted
 
 MAX_AGENTS_PER_CALL = 64
 
@@ -173,7 +173,6 @@ class BroadcastArguments(Arguments):
     cursor: Cursor = None
 
 
-Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the project that nobody has allowed")]
 _NEXT = "of a call with wait_ms: pass it next time, for some CLIs stop a model that repeats a call"
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
+from orchestrator.daemon.process import Daemon
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
-from orchestrator.server.daemon import Daemon
 from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
 from tests.stage import alive, until
 

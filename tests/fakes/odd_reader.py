@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 from orchestrator.__main__ import main
-from orchestrator.gsd import intelligence, process
+from orchestrator.gsd import intelligence, reader_program
 
 REAL = intelligence.Intelligence.answer
-SAYS = process.encoded
+SAYS = reader_program.encoded
 
 
 def odd(self, question, asking, arguments):
@@ -48,7 +48,7 @@ def acted(do):
         case "bug":
             raise ZeroDivisionError("a bug")
         case "huge":
-            return {"text": "x" * (process.MAX_LINE + 1)}
+            return {"text": "x" * (reader_program.MAX_LINE + 1)}
         case "strange":
             return {"half": "\ud800", "path": Path("/p"), "set": {2, 1}, "mapping": os.environ, "nan": float("nan")}
         case "deep":
@@ -57,13 +57,13 @@ def acted(do):
                 told = {"in": told}
             return told
         case "garbage":
-            process.encoded = lambda _told: b"garbage\n"
+            reader_program.encoded = lambda _told: b"garbage\n"
         case "endless":
-            process.encoded = lambda _told: b"x" * (40 << 20)
+            reader_program.encoded = lambda _told: b"x" * (40 << 20)
         case "no id":
-            process.encoded = lambda _told: b'{"ok": 1}\n'
+            reader_program.encoded = lambda _told: b'{"ok": 1}\n'
         case "stranger":
-            process.encoded = lambda told: SAYS({**told, "id": -7}) + SAYS(told)
+            reader_program.encoded = lambda told: SAYS({**told, "id": -7}) + SAYS(told)
     return {"pid": os.getpid()}
 
 

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
 from orchestrator.protocol.traffic import Asked, Incoming, Traffic
-from orchestrator.server.session import build, serve
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
+from orchestrator.daemon import door
 from orchestrator.edge import daemon_connection, project_location
-from orchestrator.server import door
 from tests.fakes.relays import BOUND_S, until
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.edge.project_location import own_command
-from orchestrator.gsd import process
-from orchestrator.server import gsd_reader
-from orchestrator.server.gsd_reader import Reader, error_of
+from orchestrator.gsd import reader_process, reader_program
+from orchestrator.gsd.reader_process import Reader, error_of
 from tests.gsd_trees import unpack, write
 from tests.stage import BOUND_S, alive, until
 
@@ -222,8 +221,8 @@ async def test_a_question_that_kills_each_process_is_an_error_and_many_deaths_ma
 
 
 async def test_a_process_that_was_stopped_is_replaced_and_the_question_answered(read, monkeypatch, tmp_path):
-    monkeypatch.setattr(gsd_reader, "SUSPECT_S", 0.2)
-    monkeypatch.setattr(gsd_reader, "PONG_S", 0.2)
+    monkeypatch.setattr(reader_process, "SUSPECT_S", 0.2)
+    monkeypatch.setattr(reader_process, "PONG_S", 0.2)
     reader = read()
     before = (await ask(reader, "tell"))["pid"]
     after = await ask(reader, "stop", once=str(tmp_path / "once"))
@@ -232,7 +231,7 @@ async def test_a_process_that_was_stopped_is_replaced_and_the_question_answered(
 
 
 async def test_a_process_that_works_on_is_left_alone_however_long_it_is_suspected(read, monkeypatch, tmp_path):
-    monkeypatch.setattr(gsd_reader, "SUSPECT_S", 0.0)
+    monkeypatch.setattr(reader_process, "SUSPECT_S", 0.0)
     reader = read()
     pid = (await ask(reader, "tell"))["pid"]
     assert await code_of(ask(reader, "spin", within_s=0.5)) == "gsd_failed"
@@ -264,11 +263,11 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(read, tmp_path):
     reader, fifo, ran = read(), tmp_path / "fifo", tmp_path / "ran"
     os.mkfifo(fifo)
     await ask(reader, "tell")
-    busy = [asyncio.create_task(ask(reader, f"fifo {fifo}")) for _ in range(process.THREADS)]
+    busy = [asyncio.create_task(ask(reader, f"fifo {fifo}")) for _ in range(reader_program.THREADS)]
     await asyncio.wait(busy, timeout=0)
     behind = [asyncio.create_task(ask(reader, "tell", once=str(ran))) for _ in range(3)]
     await asyncio.wait(behind, timeout=0)
-    assert len(reader._child._waiting) == process.THREADS + len(behind), "all of them have been sent"
+    assert len(reader._child._waiting) == reader_program.THREADS + len(behind), "all of them have been sent"
     for one in behind:
         one.cancel()
     await asyncio.wait(behind)
@@ -284,8 +283,8 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(read, tmp_path):
 async def test_a_question_that_is_too_long_costs_its_asker_alone(read):
     reader = read()
     pid = (await ask(reader, "tell"))["pid"]
-    for _ in range(gsd_reader.DEATHS):
-        assert await code_of(ask(reader, "tell", more="x" * gsd_reader.QUESTION_MAX)) == "bad_argument"
+    for _ in range(reader_process.DEATHS):
+        assert await code_of(ask(reader, "tell", more="x" * reader_process.QUESTION_MAX)) == "bad_argument"
     assert (await ask(reader, "tell"))["pid"] == pid
 
 
@@ -304,7 +303,7 @@ async def test_questions_that_never_end_cost_the_process_its_life(read, monkeypa
     assert await code_of(ask(reader, "hang", within_s=0.2)) == "gsd_failed"
     reader.look_around()
     assert reader.pid == pid
-    monkeypatch.setattr(gsd_reader, "STUCK_S", 0.0)
+    monkeypatch.setattr(reader_process, "STUCK_S", 0.0)
     reader.look_around()
     await met(lambda: reader.pid is None)
     assert (await ask(reader, "tell"))["pid"] != pid
@@ -336,7 +335,7 @@ async def test_a_process_nobody_asks_any_more_is_ended_and_that_is_no_death(read
         reader.look_around()
         assert reader.pid == pid
         with monkeypatch.context() as later:
-            later.setattr(gsd_reader, "IDLE_S", -1.0)
+            later.setattr(reader_process, "IDLE_S", -1.0)
             reader.look_around(needed=True)
             assert reader.pid == pid
             reader.look_around()

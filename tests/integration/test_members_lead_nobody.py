@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.base.platform.ancestry import lines_of
 from orchestrator.base.platform.processes import environ_of
+from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.protocol.traffic import Incoming
-from orchestrator.server import door, greeting, hooks, peers
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
 from tests.stage import ORPHAN, RELAY, Wire, until
 
@@ -38,7 +38,7 @@ def client_of(pid, living=None, origin=None, **said):
     lines = lines_of(pid)
     line = tuple(one.pid for one in lines[0].processes) if lines else ()
     found = peers.Peer(pid, line, origin or judge(lines, Known()))
-    return greeting.client_of(read, found, peers.rights(read, found, Path("/p"), living or {}), "now")
+    return handshake.client_of(read, found, peers.rights(read, found, Path("/p"), living or {}), "now")
 
 
 @pytest.mark.parametrize("kind", ["relay", "cli", "hook"])
@@ -107,7 +107,7 @@ async def test_a_members_hook_is_answered_at_once(member):
         theirs.sendall(b'{"event": "Stop", "session": "s"}\n')
         theirs.shutdown(socket.SHUT_WR)
         theirs.settimeout(60)
-        await asyncio.wait_for(hooks.serve(client, Incoming(reader, 1 << 20), writer, None, None), 60)
+        await asyncio.wait_for(hook_connections.serve(client, Incoming(reader, 1 << 20), writer, None, None), 60)
         await writer.drain()
         assert json.loads(theirs.recv(1000)) == {"answer": "none"}
         writer.transport.abort()

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from orchestrator.__main__ import INTERNAL
+from orchestrator.daemon.door import HELLO_MAX
 from orchestrator.edge.wire_format import Cut, Lines
-from orchestrator.server.door import HELLO_MAX
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MIB = 1 << 20

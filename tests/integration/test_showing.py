@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import processes
-from orchestrator.cli import rundirs
+from orchestrator.cli import run_directories
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
@@ -534,7 +534,7 @@ async def test_gc_leaves_a_run_directory_that_says_a_window_must_be_put_back(sta
     for name in (project_location.LOCK, project_location.SHOWN, f".{project_location.SHOWN}.7-1.tmp"):
         (other / name).touch()
     place = project_location.named_project(stage.root)
-    assert rundirs.collect(place, 0.0, apply=True) == []
+    assert run_directories.collect(place, 0.0, apply=True) == []
     (other / project_location.SHOWN).unlink()
-    assert [row["done"] for row in rundirs.collect(place, 0.0, apply=True)] == [True]
+    assert [row["done"] for row in run_directories.collect(place, 0.0, apply=True)] == [True]
     assert not other.exists()

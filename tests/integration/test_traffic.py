@@ -12,11 +12,11 @@ from mcp.shared.exceptions import MCPError
 
 from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.daemon.resources import Resources
+from orchestrator.daemon.sessions import serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
-from orchestrator.server.resources import Resources
-from orchestrator.server.session import serve
 from tests.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():
 
 
 async def test_a_subscriber_that_does_not_read_costs_one_cue_however_much_changes(tmp_path, monkeypatch):
-    from orchestrator.server import resources
+    from orchestrator.daemon import resources
 
     monkeypatch.setattr(resources, "EVERY_S", 0.0)
     team = Team(tmp_path)

@@ -12,11 +12,11 @@ import mcp_types as types
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming
 from orchestrator.protocol.wait_turns import Turns, is_wait
-from orchestrator.server.session import build, serve
 from orchestrator.team import agent_tools
 from orchestrator.team.roster import delivery
 from tests.team import Team, settle

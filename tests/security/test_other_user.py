@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator import hook
-from orchestrator.cli import rundirs
+from orchestrator.cli import run_directories
 from orchestrator.cli.verify import ended_well
+from orchestrator.daemon.process import Daemon
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import Paths
-from orchestrator.server.daemon import Daemon
 from orchestrator.trust import lock_word
 from tests.stage import BOUND_S, MARK, alive, until
 
@@ -407,11 +407,11 @@ def test_gc_and_doctor_know_both_places_and_touch_nothing_of_the_squatter(town):
     found = json.loads(stage.cli("doctor", "--json").stdout)["findings"]
     assert any("1 run directories of other projects" in one["message"] for one in found)
     place = project_location.named_project(stage.root)
-    assert [row["name"] for row in rundirs.collect(place, 0.0, apply=True)] == [str(ours)]
+    assert [row["name"] for row in run_directories.collect(place, 0.0, apply=True)] == [str(ours)]
     assert not ours.exists() and (theirs / "lock").exists()
     # And the one in use is looked over from either place.
     town.first.parent.rename(stage.base / "theirs")
-    assert rundirs.collect(place, 0.0, apply=True) == []
+    assert run_directories.collect(place, 0.0, apply=True) == []
     assert town.second.is_dir()
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import acting
 from orchestrator.base.errors import Environment, untrusted
 from orchestrator.config import keys, sources
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.config.keys import Config
+from orchestrator.daemon import acting_files
 from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import Library
@@ -174,7 +174,7 @@ def test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_all
 def test_values_that_give_nothing_count_from_anywhere_and_need_no_word(root, line):
     put(root, sources.PROJECT_FILE, line + "\n")
     found = load(root)
-    assert found.withheld == {} and acting.found(root).files == ()
+    assert found.withheld == {} and acting_files.found(root).files == ()
     key = line.split(" ")[0]
     assert "project config" in found.sources[key]
 
@@ -297,11 +297,11 @@ def test_each_acting_key_of_a_team_file_is_shown_before_it_is_allowed(root, key,
     text = f'[agents.b]\nrole = "r"\n[{where}]\n{key} = {OF_AGENTS[key]}\n'
     if where == "agents.b":
         text = f'[agents.b]\nrole = "r"\n{key} = {OF_AGENTS[key]}\n'
-    put(root, acting.TEAM_FILE, text)
-    [found] = acting.found(root).files
+    put(root, acting_files.TEAM_FILE, text)
+    [found] = acting_files.found(root).files
     assert {"agents.b", f"{where}.{key}"} <= set(found.keys)
     allow(root)
-    assert acting.found(root).files == ()
+    assert acting_files.found(root).files == ()
 
 
 @pytest.mark.parametrize("name", squad_settings.customary())
@@ -316,7 +316,7 @@ def test_a_template_of_the_project_counts_only_as_it_was_allowed(root, name):
         return (found.create if "create-chat" in word else found.run), found.withheld
 
     assert read() == (None, (name,))
-    assert [one.name for one in acting.found(root).files] == [name]
+    assert [one.name for one in acting_files.found(root).files] == [name]
     allow(root)
     found, withheld = read()
     assert (found.where, withheld) == (name, ())
@@ -343,7 +343,7 @@ def test_a_template_that_the_user_names_counts_by_itself_only_outside_of_the_pro
 
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
-FILES = (sources.PROJECT_FILE, acting.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
+FILES = (sources.PROJECT_FILE, acting_files.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
 HOSTILE = {
     "a pipe": os.mkfifo,
     "a directory": lambda path: path.mkdir(),
@@ -361,7 +361,7 @@ def test_whatever_stands_in_the_place_of_a_file_nothing_hangs_and_nothing_of_it_
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     HOSTILE[how](path)
-    found = acting.found(root)
+    found = acting_files.found(root)
     assert found.files == ()
     assert all(one.name == name and one.reason.isprintable() for one in found.problems)
 
@@ -375,10 +375,10 @@ def test_what_is_told_of_a_file_cannot_pass_for_anything_else():
 
 
 def test_no_more_is_shown_at_once_than_can_be_read(root, monkeypatch):
-    monkeypatch.setattr(acting, "FILES_SHOWN", 3)
+    monkeypatch.setattr(acting_files, "FILES_SHOWN", 3)
     for count in range(5):
         put(root, f".agents/roles/r{count}.md", "---\napproval: all\n---\nx\n")
-    found = acting.found(root)
+    found = acting_files.found(root)
     assert (len(found.files), found.left) == (3, 2)
 
 

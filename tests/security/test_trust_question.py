@@ -10,7 +10,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli.terminal import pieces
 from orchestrator.config import sources
-from orchestrator.team import allowing, askers
+from orchestrator.daemon import trust_authority, trust_store
 from orchestrator.trust import allowed, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human
@@ -285,7 +285,7 @@ if how != "kill":
 # What a hostile program says to the daemon itself, past the command line's own look.
 PAST = """
 import json, sys
-from orchestrator.cli.link import Link, project_here
+from orchestrator.cli.daemon_client import Link, project_here
 from orchestrator.base.errors import OrchestratorError
 with Link(project_here(), start=True) as link:
     digest = link.ask("orchestrator/trust_preview", {})["digest"]
@@ -376,16 +376,19 @@ def test_the_mark_of_an_agent_or_a_member_in_the_environment_is_enough(stage, na
 
 
 def test_a_chain_that_cannot_be_known_gives_no_trust(monkeypatch):
-    for chain in ([], list(range(2, askers.DEPTH + 2))):
+    for chain in ([], list(range(2, trust_authority.DEPTH + 2))):
         with pytest.raises(BadRequest) as error:
-            askers.refuse(chain)
+            trust_authority.refuse(chain)
         assert error.value.code == "trust_refused"
-    monkeypatch.setattr(askers, "holders", set)
-    askers.refuse(askers.chain_of(os.getpid()))
-    for given in ({"inside": {os.getpid()}}, {"held": [(os.getpid(), askers.processes.start_time(os.getpid()))]}):
+    monkeypatch.setattr(trust_authority, "holders", set)
+    trust_authority.refuse(trust_authority.chain_of(os.getpid()))
+    for given in (
+        {"inside": {os.getpid()}},
+        {"held": [(os.getpid(), trust_authority.processes.start_time(os.getpid()))]},
+    ):
         with pytest.raises(BadRequest):
-            askers.refuse(askers.chain_of(os.getpid()), **given)
-    askers.refuse(askers.chain_of(os.getpid()), held=[(os.getpid(), 1)])
+            trust_authority.refuse(trust_authority.chain_of(os.getpid()), **given)
+    trust_authority.refuse(trust_authority.chain_of(os.getpid()), held=[(os.getpid(), 1)])
 
 
 @pytest.mark.parametrize(
@@ -398,8 +401,8 @@ def test_a_chain_that_cannot_be_known_gives_no_trust(monkeypatch):
     ],
 )  # fmt: skip
 def test_a_relay_is_known_by_its_command_line(monkeypatch, line, is_one):
-    monkeypatch.setattr(askers, "_words", lambda pid: [word.encode() for word in line.split(" ")])
-    assert askers._is(1, askers.RELAY) == is_one
+    monkeypatch.setattr(trust_authority, "_words", lambda pid: [word.encode() for word in line.split(" ")])
+    assert trust_authority._is(1, trust_authority.RELAY) == is_one
 
 
 @pytest.mark.parametrize(
@@ -408,8 +411,8 @@ def test_a_relay_is_known_by_its_command_line(monkeypatch, line, is_one):
      ("claude", False), ("bash", False), ("bash script.sh", False)],
 )  # fmt: skip
 def test_what_only_carries_a_relay_is_told_from_the_cli_that_holds_it(monkeypatch, line, carries):
-    monkeypatch.setattr(askers, "_words", lambda pid: [word.encode() for word in line.split(" ")])
-    assert askers._carries(os.getpid(), os.getpid()) == carries
+    monkeypatch.setattr(trust_authority, "_words", lambda pid: [word.encode() for word in line.split(" ")])
+    assert trust_authority._carries(os.getpid(), os.getpid()) == carries
 
 
 # -- up ---------------------------------------------------------------------------------------------------------------
@@ -515,10 +518,10 @@ def test_a_full_disk_allows_nothing_and_is_told(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(state_dir, "write", full)
         with pytest.raises(Environment) as refused_:
-            allowing.allow(team.roster, {"x": b"x"})
+            trust_store.allow(team.roster, {"x": b"x"})
     assert refused_.value.code == "disk_full"
     assert allowed.Allowed(tmp_path).entries() == []
-    allowing.allow(team.roster, {"x": b"x"})
+    trust_store.allow(team.roster, {"x": b"x"})
     assert [entry.name for entry in allowed.Allowed(tmp_path).entries()] == ["x"]
     team.close()
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,36 +11,80 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "orchestrator"
 
-# A layer may import itself and what stands in its row.
-LAYERS = {
+# The packages in the order of their imports: each may import itself, and of those above it what its row names.
+PACKAGES = {
+    # What everything may stand on: errors, clock, failpoints, package data, what differs between systems.
     "base": set(),
-    "core": {"base"},
-    "engines": {"base", "core"},
+    # Identities, seals, what the user allowed. Below the journal, which seals every record.
     "trust": {"base"},
-    "config": {"base", "engines", "trust"},
-    "roles": {"base", "core", "engines", "trust"},
-    "edge": {"trust"},
+    # Decides, and does nothing else.
+    "core": {"base"},
+    # All that is particular to one CLI; speaks in the core's words and does nothing either.
+    "engines": {"base", "core"},
+    # Appends, syncs, reads and repairs logs; knows no rule of tasks and agents.
     "journal": {"base", "trust"},
-    "protocol": {"base", "core", "edge", "engines"},
+    # Speaks to tmux; knows no rule of tasks and agents.
     "tmux": {"base", "core"},
-    "team": {"base", "config", "core", "edge", "engines", "journal", "protocol", "roles", "tmux", "trust"},
-    "squad": {"base", "config", "core", "edge", "engines", "journal", "protocol", "roles", "team", "trust"},
-    "acting": {"base", "config", "roles", "squad", "team", "trust"},
-    "gsd": {"base", "core", "edge", "journal"},
-    "spawn": {"base", "config", "engines", "journal", "protocol", "roles", "squad", "team", "trust"},
-    "server": {"acting", "base", "config", "core", "edge", "engines", "gsd", "journal", "protocol", "spawn", "squad", "team", "trust"},
+    # Runs beside each CLI, so it pays at every start: the standard library, and where trust keeps its facts.
+    "edge": {"base", "trust"},
+    # The shell engine's program: a client of its own relay, as any agent's CLI is.
+    "worker": {"base", "trust", "edge"},
+    # Settings, which name engines and are allowed by the user.
+    "config": {"base", "trust", "engines"},
+    # The MCP surface below every feature: it knows connections and calls, and no feature.
+    "protocol": {"base", "core", "engines", "edge"},
+    "roles": {"base", "trust", "core", "engines"},
+    # Writes into the files of CLIs, and needs nothing of a running team.
     "setup": {"base", "edge"},
-    "worker": {"base", "edge", "trust"},
-    "cli": {"acting", "base", "config", "edge", "engines", "gsd", "roles", "server", "setup", "spawn", "team", "tmux", "trust", "worker"},
+    # The features. Each holds its rules, its tools, their models and their wiring.
+    "team": {"base", "trust", "core", "engines", "journal", "tmux", "edge", "config", "protocol", "roles"},
+    "squad": {"base", "trust", "core", "engines", "journal", "edge", "config", "protocol", "roles", "team"},
+    "spawn": {"base", "trust", "engines", "journal", "config", "protocol", "roles", "team", "squad"},
+    "gsd": {"base", "core", "journal", "edge", "protocol"},
+    # Wiring only: one process, its door, its connections.
+    "daemon": {
+        "base", "trust", "core", "engines", "edge", "config", "protocol", "roles", "team", "squad", "spawn", "gsd",
+    },
+    # Parse, call one service, render.
+    "cli": {
+        "base", "trust", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd", "daemon",
+    },
+    # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
     "hook": set(),
-    "__main__": {"cli", "edge", "gsd", "hook", "server", "worker"},
+    "__main__": {"edge", "worker", "gsd", "daemon", "cli", "hook"},
 }  # fmt: skip
 
-# The daemon wires the layers together: it alone of the surfaces hands the store its syncer and paths.
-WIRING = {
-    ("orchestrator.server.daemon", "journal"),
+# Inside the team: who a run belongs to and what the files say; above it what acts on it.
+INNER = {
+    # Git alone; knows no agent but by its id.
+    "worktrees": set(),
+    # Agents, runs and tasks in memory and in their logs. Offline answers tell of worktrees.
+    "roster": {"worktrees"},
+    # Where a run is shown.
+    "panes": {"roster"},
+    # When an idle CLI is called; a master is found by its pane.
+    "wake": {"panes", "roster"},
+    # What a CLI's launch and end ask for; nothing wakes, shows or keeps an agent by calling it.
+    "life": {"wake", "panes", "roster", "worktrees"},
+    # Repairs and removes what no life will touch again: it asks the supervisor, who never asks it.
+    "recovery": {"life", "roster", "worktrees"},
+}
+
+# Of a feature that stands on another one, only what joins the two may import it.
+JOINTS = {
+    "squad": {"orchestrator.squad.wiring"},
+    "spawn": {
+        "orchestrator.spawn.wiring", "orchestrator.spawn.service", "orchestrator.spawn.squad_and_agent_callers",
+    },
+}  # fmt: skip
+
+# Modules that import beyond their package's row: the daemon hands the journal its syncer and paths
+# and makes `.agents/` for what the user allows; doctor looks itself.
+EXCEPTIONS = {
+    ("orchestrator.daemon.process", "journal"),
+    ("orchestrator.daemon.trust_store", "journal"),
     ("orchestrator.cli.doctor", "journal"),
-    ("orchestrator.cli.doctor_stale", "tmux"),
+    ("orchestrator.cli.doctor_leftovers", "tmux"),
     ("orchestrator.cli.doctor_live", "tmux"),
 }
 PURE = {"core", "engines"}
@@ -49,7 +94,7 @@ IMPURE = {
 }  # fmt: skip
 OWNERS = {
     "libtmux": {"tmux"},
-    "mcp": {"protocol", "server", "cli"},
+    "mcp": {"protocol", "daemon", "gsd", "cli"},
     "watchfiles": {"config", "roles", "gsd"},
     "sqlite3": {"spawn", "gsd", "journal"},
     "typer": {"cli"},
@@ -85,6 +130,7 @@ def imports_of(path):
 
 GRAPH = {name: set(imports_of(path)) for name, path in modules()}
 OURS = {name: {i for i in found if i in GRAPH} for name, found in GRAPH.items()}
+FOLDERS = {name for name, path in modules() if path.stem == "__init__"}
 
 
 def layer(module):
@@ -92,51 +138,92 @@ def layer(module):
     return parts[1] if len(parts) > 1 else ""
 
 
-@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m)])
-def test_imports_go_in_the_designs_direction(module):
-    allowed = LAYERS[layer(module)] | {layer(module), ""}
-    wrong = {i for i in OURS[module] if layer(i) not in allowed and (module, layer(i)) not in WIRING}
-    assert not wrong, f"{module} may not import {sorted(wrong)}"
+def test_a_package_imports_only_what_stands_above_it():
+    seen = set()
+    for package, row in PACKAGES.items():
+        assert row <= seen, f"{package} may not import {sorted(row - seen)}: they stand below it"
+        seen.add(package)
+    assert seen == {layer(module) for module in GRAPH} - {""}
 
 
-PURE_OF_SPAWN = {
-    f"orchestrator.spawn.{name}"
-    for name in (
-        "model", "splitter", "plan", "table", "prompts", "judge", "money", "replies", "schedule", "drawing",
-        "drawing_page", "drawing_words",
+@pytest.mark.parametrize("package", list(PACKAGES))
+def test_every_import_is_in_the_row_of_its_package(package):
+    wrong = {
+        (module, found)
+        for module in GRAPH
+        if layer(module) == package
+        for found in OURS[module]
+        if layer(found) not in PACKAGES[package] | {package, ""} and (module, layer(found)) not in EXCEPTIONS
+    }
+    assert not wrong
+
+
+def inner(module):
+    parts = module.split(".")
+    return parts[2] if parts[1:2] == ["team"] and len(parts) > 3 else ""
+
+
+def test_the_team_imports_in_one_direction():
+    seen = set()
+    for package, row in INNER.items():
+        assert row <= seen
+        seen.add(package)
+    assert seen == {inner(module) for module in GRAPH} - {""}
+    for module in filter(inner, GRAPH):
+        ours = {found for found in OURS[module] if layer(found) == "team" and inner(found) != inner(module)} - FOLDERS
+        assert {inner(found) for found in ours} <= INNER[inner(module)], f"{module} imports {ours}"
+
+
+@pytest.mark.parametrize("feature", list(JOINTS))
+def test_the_rules_of_a_feature_do_not_know_another_one(feature):
+    others = {"team", "squad", "spawn", "gsd"} - {feature}
+    users = {m for m in GRAPH if layer(m) == feature and {layer(i) for i in OURS[m]} & others}
+    assert users == JOINTS[feature]
+
+
+def test_one_loose_module_stands_beside_the_packages():
+    assert {p.stem for p in PACKAGE.glob("*.py")} == {"__init__", "__main__", "hook"}
+
+
+AGREED = {"__init__", "tools", "models", "wiring"}
+
+
+def test_no_file_name_is_there_twice():
+    # gsd is rebuilt by an issue of its own; until then only its surface is held to it.
+    names = Counter(
+        p.stem for p in PACKAGE.rglob("*.py") if not p.is_relative_to(PACKAGE / "gsd") or p.parent.name == "gsd"
     )
-}  # fmt: skip
-# A module of gsd whose head says "Pure" is held to it.
-PURE_OF_GSD = {
+    assert {name for name, times in names.items() if times > 1} - AGREED == set()
+
+
+# A module whose head says "Pure" is held to it.
+SAID_PURE = {
     name
     for name, path in modules()
-    if name.startswith("orchestrator.gsd.")
-    and re.search(
-        r"\bPure\b", (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-    )
+    if re.search(r"\bPure\b", (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0])
 }
 # Inside gsd: a package may import itself, what stands in its row, and the words all of them share.
 SHARED_IN_GSD = {"model", "shown"}
 PACKAGES_OF_GSD = {
     "sources": set(),
     "index": {"sources"},
-    "graph": {"index", "snapshot"},
-    "snapshot": {"graph"},
+    "graph": {"index", "graph_snapshot"},
+    "graph_snapshot": {"graph"},
     "intel": {"graph", "index"},
-    "planning": {"snapshot"},
+    "planning": {"graph_snapshot"},
     "routes": {"sources"},
-    "ranked": {"graph", "sources", "snapshot"},
-    "evidence": {"graph", "ranked", "routes", "sources", "snapshot"},
-    "picture": {"graph", "snapshot"},
+    "ranked": {"graph", "sources", "graph_snapshot"},
+    "evidence": {"graph", "ranked", "routes", "sources", "graph_snapshot"},
+    "picture": {"graph", "graph_snapshot"},
 }
 
 
-@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m) in PURE or m in PURE_OF_SPAWN | PURE_OF_GSD])
+@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m) in PURE or m in SAID_PURE])
 def test_pure_modules_import_no_io_clock_or_randomness(module):
-    # A moment may be handed to a module of gsd as a value; none there asks for the time (no `now` in any of them).
-    given = {"datetime"} if module in PURE_OF_GSD else set()
+    # A moment or a path may be handed in as a value; none of them asks for the time.
+    given = set() if module in PURE else {"datetime", "pathlib"}
     assert not {i.split(".")[0] for i in GRAPH[module]} & (IMPURE - given)
-    assert not given or ".now(" not in (ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+    assert ".now(" not in dict(modules())[module].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES_OF_GSD))
@@ -231,7 +318,7 @@ def test_names_are_those_of_the_glossary():
 
 
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
-    """Everything that waits, waits in clock.wait_until; relay, launch stub and member viewer have a loop of their own."""
+    """Everything that waits, waits in base.clock; what has no event loop has a loop of its own."""
     allowed = {
         "orchestrator.edge.relay",
         "orchestrator.edge.launch_stub",

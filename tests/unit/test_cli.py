@@ -207,7 +207,7 @@ def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeyp
 LOADED = """
 import sys
 from orchestrator.cli.app import main
-heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config.sources", "orchestrator.config.keys", "orchestrator.server",
+heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config.sources", "orchestrator.config.keys", "orchestrator.protocol", "orchestrator.daemon.process",
          "orchestrator.gsd", "tree_sitter"}
 before = heavy & set(sys.modules)
 main(sys.argv[1:])

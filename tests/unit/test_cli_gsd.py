@@ -8,16 +8,16 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.cli import app, gsd, gsd_index, gsd_told, output, steps
+from orchestrator.cli import app, gsd, gsd_index, gsd_text, output, shell_hints
 from orchestrator.edge import project_location
 from orchestrator.gsd import intelligence
+from orchestrator.gsd import models as gsd_models
 from orchestrator.gsd.graph.protocol import Located, Node, Reached
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.index import indexing
 from orchestrator.gsd.model import Intel, Trouble
 from orchestrator.gsd.picture import chosen as picture
 from orchestrator.gsd.place import NO_PROJECT
-from orchestrator.gsd.snapshot import Snapshot
-from orchestrator.server import gsd_models
 from tests.gsd_trees import write
 
 LONG = "src/" + "/".join(f"a-rather-long-directory-{n}" for n in range(6)) + "/file.with.dots.ts"
@@ -163,8 +163,8 @@ def test_a_next_step_names_commands_where_a_tool_cannot_be_called(root, capsys):
     assert told(capsys, "phase", "9", status=2)["error"]["next_step"].startswith("orchestrator gsd phase without")
     said = run(capsys, "requirement", "B-1", status=2)
     assert "orchestrator gsd requirement lists the open ones" in said and "gsd://" not in said
-    assert set(intelligence.ANSWERS) - {"check"} <= set(steps.COMMANDS)
-    assert steps.in_the_shell("see my_gsd_phase_status, gsd_phase_statuses, a/gsd_phase_status") == (
+    assert set(intelligence.ANSWERS) - {"check"} <= set(shell_hints.COMMANDS)
+    assert shell_hints.in_the_shell("see my_gsd_phase_status, gsd_phase_statuses, a/gsd_phase_status") == (
         "see my_gsd_phase_status, gsd_phase_statuses, a/gsd_phase_status"
     )
 
@@ -284,7 +284,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_lines_fit_80_columns_and_no_path_is_broken(question):
-    lines = gsd_told.told(question, ANSWERS[question])
+    lines = gsd_text.told(question, ANSWERS[question])
     text = "\n".join(lines)
     assert LONG in text
     # What must stay whole may be longer: a path, or what stands beside it.
@@ -294,15 +294,15 @@ def test_lines_fit_80_columns_and_no_path_is_broken(question):
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_an_empty_answer_is_told_in_words(question):
-    assert any(line.strip() for line in gsd_told.told(question, {}))
+    assert any(line.strip() for line in gsd_text.told(question, {}))
 
 
 def test_what_is_told_of_a_phase(capsys):
-    text = "\n".join(gsd_told.told("gsd_phase_status", ANSWERS["gsd_phase_status"]))
+    text = "\n".join(gsd_text.told("gsd_phase_status", ANSWERS["gsd_phase_status"]))
     assert "phase 2: Auth, partial (phase 3 is under way)" in text
     assert "2 of 3" in text and "next: phase 4, Next (after 3)" in text
     assert f"    {LONG}:9\n        Phase 3" in text
-    between = gsd_told.told("gsd_phase_status", {"current_phase": None, "status": "between_milestones"})
+    between = gsd_text.told("gsd_phase_status", {"current_phase": None, "status": "between_milestones"})
     assert between == ["no phase is under way: between milestones"]
 
 
@@ -317,42 +317,42 @@ def test_a_phase_is_told_with_its_requirements_its_tests_and_what_concerns_it_al
             {"phase": None, "what": "of all", "said": said},
         ],
     }  # fmt: skip
-    text = "\n".join(gsd_told.told("gsd_phase_status", answer))
+    text = "\n".join(gsd_text.told("gsd_phase_status", answer))
     assert "(no phase is under way)\n  requirements A-1, A-2\n" in text
     assert "tested by hand: complete; 14 pass, 2 issue; 1 gap fixed\nopen gaps:\n  - No field\n" in text
     assert "of this one" in text and "of all" in text and "of another" not in text
-    whole = gsd_told.told("gsd_phase_status", {**answer, "phase": None})
+    whole = gsd_text.told("gsd_phase_status", {**answer, "phase": None})
     assert any("of another" in line for line in whole)
 
 
 def test_how_many_depend_on_a_file_is_told_in_words():
     def first(**answer):
-        return gsd_told.told("gsd_blast_radius", {"file": "a.ts", **answer})[1]
+        return gsd_text.told("gsd_blast_radius", {"file": "a.ts", **answer})[1]
 
     assert first(totalAffected=1, directDependents=1) == "  1 depends on it: 1 directly, 0 over others"
     assert first(totalAffected=0) == "  no dependents known"
-    unknown = gsd_told.told("gsd_blast_radius", {"file": "a.ts", "totalAffected": 0, "known": False})
+    unknown = gsd_text.told("gsd_blast_radius", {"file": "a.ts", "totalAffected": 0, "known": False})
     assert not any("depends on it" in line for line in unknown)
 
 
 def test_a_quick_task_is_told_as_one():
     found = {"similar_phases": [{"phase": "quick/7-logs", "name": "logs", "goal": "Copy it."}, {"phase": "7"}]}
-    told = gsd_told.told("gsd_similar_past_work", found)
+    told = gsd_text.told("gsd_similar_past_work", found)
     assert told == ["quick task 7-logs logs: Copy it.", "phase 7 :"]
 
 
 def test_what_is_not_known_is_never_told_as_no():
-    assert gsd_told.told("gsd_verify_behavior", {"verified": None, "confidence": "low"})[0].startswith(
+    assert gsd_text.told("gsd_verify_behavior", {"verified": None, "confidence": "low"})[0].startswith(
         "verified: not known"
     )
-    assert gsd_told.told("gsd_verify_artifact", {"exists": False})[0].startswith("there: no")
+    assert gsd_text.told("gsd_verify_artifact", {"exists": False})[0].startswith("there: no")
     assert any(
-        "changed since the index was made" in line for line in gsd_told.told("gsd_query_intel", {"stale": ["a"]})
+        "changed since the index was made" in line for line in gsd_text.told("gsd_query_intel", {"stale": ["a"]})
     )
 
 
 def test_every_answer_that_a_command_shows_has_its_form():
-    assert {question for _, question, _ in ASKED} <= set(gsd_told._TOLD)
+    assert {question for _, question, _ in ASKED} <= set(gsd_text._TOLD)
 
 
 def test_names_of_files_cannot_command_the_terminal(known, capsys):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
-from orchestrator.cli import link as links
-from orchestrator.cli.link import Link, error_from, marker
+from orchestrator.cli import daemon_client as links
+from orchestrator.cli.daemon_client import Link, error_from, marker
 from orchestrator.edge import daemon_connection, project_location
 from orchestrator.edge.project_location import Project
 

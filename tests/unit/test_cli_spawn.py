@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.cli import app, spawn, spawn_live
+from orchestrator.cli import app, spawn, spawn_progress
 from orchestrator.spawn.run_picture import MARK
 
 ID = "6f0c1b2e-1c8d-4f0e-9d8e-0f2f0c6a8a11"
@@ -242,7 +242,7 @@ def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(spawn_live, "sys", SimpleNamespace(stderr=shown))
+    monkeypatch.setattr(spawn_progress, "sys", SimpleNamespace(stderr=shown))
     return shown
 
 
@@ -272,12 +272,12 @@ def test_a_dumb_terminal_gets_lines(daemon, terminal, monkeypatch, capsys):
 
 
 def test_of_many_running_nodes_some_are_named_and_the_rest_counted():
-    told = spawn_live.busy(state(nodes=[node(f"n{n}") for n in range(9)]))
+    told = spawn_progress.busy(state(nodes=[node(f"n{n}") for n in range(9)]))
     assert told == "running: n0, n1, n2, n3, n4, n5 and 3 more"
 
 
 def test_a_run_without_a_price_shows_no_cost():
-    assert spawn_live.spent(state(cost={"usd": None, "limit_usd": 5})) == spawn_live.spent({}) == ""
+    assert spawn_progress.spent(state(cost={"usd": None, "limit_usd": 5})) == spawn_progress.spent({}) == ""
 
 
 # -- which run --------------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_result_prints_the_answer_and_with_raw_each_nodes_own(daemon, capsys):
     ],
 )
 def test_how_a_run_has_ended_is_said_once(told, words):
-    assert spawn_live.ending(told) == words
+    assert spawn_progress.ending(told) == words
 
 
 def test_the_result_of_a_run_that_has_not_ended_is_exit_4(daemon, capsys):

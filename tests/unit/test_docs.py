@@ -13,13 +13,12 @@ from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import records
+from orchestrator.daemon.resources import TEMPLATES
+from orchestrator.daemon.sessions import PROMPTS
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
-from orchestrator.gsd import uris
+from orchestrator.gsd import spawn_prompts, uris
 from orchestrator.journal.log_lines import encode
-from orchestrator.server import gsd_prompts
-from orchestrator.server.resources import TEMPLATES
-from orchestrator.server.session import PROMPTS
 from orchestrator.team.roster.team_file import TeamFile
 from orchestrator.worker.shell_command import read_payload
 from tools import docs
@@ -122,7 +121,7 @@ def test_every_tool_has_its_place_in_the_tables_of_promises(page):
 def test_every_resource_and_prompt_is_documented():
     text = read("docs/reference/tools.md")
     assert [uri for uri, *_ in (*TEMPLATES, *uris.ROWS, *uris.FORMS) if f"`{uri}`" not in text] == []
-    assert [name for name in (*PROMPTS, *gsd_prompts.PROMPTS) if f"`{name}`" not in text] == []
+    assert [name for name in (*PROMPTS, *spawn_prompts.PROMPTS) if f"`{name}`" not in text] == []
 
 
 def test_every_error_code_and_exit_status_is_documented():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.cli import app, doctor_clis, doctor_stale
+from orchestrator.cli import app, doctor_clis, doctor_leftovers
 from orchestrator.edge import project_location
 from orchestrator.engines.table import ENGINES
 from orchestrator.setup.entries import CLIS
@@ -206,7 +206,9 @@ def test_a_pane_whose_agent_has_ended_is_told_and_one_that_lives_is_not(tmp_path
     monkeypatch.setattr("orchestrator.team.roster.offline_view.agents", lambda _: rows)
     monkeypatch.setattr("orchestrator.tmux.panes.list_tagged", lambda _: shown)
     told = [
-        one for one in doctor_stale.leftovers(project_location.find_project(tmp_path / "p")) if "pane" in one.message
+        one
+        for one in doctor_leftovers.leftovers(project_location.find_project(tmp_path / "p"))
+        if "pane" in one.message
     ]
     assert [one.message.split()[1] for one in told] == ["%2"]
     assert f"tmux -S {sock} kill-pane -t %2" in told[0].next_step

@@ -8,9 +8,9 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.graph.merging import Merging
 from orchestrator.gsd.graph.said import Said
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.intel.reading import IntelStore
 from orchestrator.gsd.model import Intel, Trouble
-from orchestrator.gsd.snapshot import Snapshot
 from tests.gsd_trees import unpack
 
 

@@ -5,8 +5,8 @@ import pytest
 from orchestrator.gsd.graph import code_answers
 from orchestrator.gsd.graph.merging import Merging
 from orchestrator.gsd.graph.said import Said
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Intel, Trouble
-from orchestrator.gsd.snapshot import Snapshot
 
 
 @pytest.mark.parametrize(

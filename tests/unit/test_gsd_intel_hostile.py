@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.gsd import pages
 from orchestrator.gsd.graph import code_answers
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.intel import entity_files, graph_db
 from orchestrator.gsd.intel.entity_files import EntityFiles
 from orchestrator.gsd.intel.files import Unreadable
 from orchestrator.gsd.intel.reading import IntelStore
-from orchestrator.gsd.snapshot import Snapshot
 from tests.gsd_trees import write
 
 INTEL = ".planning/intel"

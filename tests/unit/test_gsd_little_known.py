@@ -5,7 +5,7 @@ import pytest
 from orchestrator.gsd import prompting
 from orchestrator.gsd.graph.code_answers import MAX_RESULTS
 from orchestrator.gsd.intelligence import Intelligence
-from orchestrator.server.gsd_models import QueryArguments
+from orchestrator.gsd.models import QueryArguments
 from tests.gsd_trees import unpack
 
 

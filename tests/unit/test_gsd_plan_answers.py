@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Intel, Trouble
 from orchestrator.gsd.planning import pages as planning_pages
 from orchestrator.gsd.planning import plan_answers
 from orchestrator.gsd.planning.tree import PlanningStore
-from orchestrator.gsd.snapshot import Snapshot
 from tests.gsd_trees import TREES, unpack, write
 
 NO_GRAPH = SimpleNamespace(nodes={}, edges=0, dangling=0)

@@ -12,7 +12,7 @@ from orchestrator.gsd.intelligence import Intelligence
 from tests.gsd_trees import unpack, write
 
 if TYPE_CHECKING:
-    from orchestrator.gsd.snapshot import Snapshot
+    from orchestrator.gsd.graph_snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from orchestrator.server import gsd_prompts
-from orchestrator.server.gsd_prompts import as_template
+from orchestrator.gsd import spawn_prompts
+from orchestrator.gsd.spawn_prompts import as_template
 
 PLACES = {"phase": "$1", "phase_goal": "$2", "plan": "$3"}
 # As opencode 1.18.33 has them.
@@ -30,7 +30,7 @@ class Asked:
 
 
 async def text_of(asked, **arguments):
-    found = await gsd_prompts.get(asked, None, "spawn_planner", arguments)
+    found = await spawn_prompts.get(asked, None, "spawn_planner", arguments)
     return found.messages[0].content.text
 
 

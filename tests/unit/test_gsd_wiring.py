@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.gsd import wiring as gsd_wiring
+from orchestrator.gsd.wiring import GsdWiring, Questions
 from orchestrator.protocol.tool_calls import Call, Client
-from orchestrator.server import gsd_wiring
-from orchestrator.server.gsd_wiring import GsdWiring, Questions
 
 pytestmark = pytest.mark.anyio
 

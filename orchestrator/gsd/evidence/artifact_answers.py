@@ -9,13 +9,13 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import case_answers, demand_answers, demands, endpoints, file_answers, naming
 from orchestrator.gsd.evidence.checking import artifact
 from orchestrator.gsd.evidence.file_answers import EVIDENCE, MOST, WORDS, levels
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Artifact
 from orchestrator.gsd.routes import found as routes
 from orchestrator.gsd.routes import searching as route_search
 from orchestrator.gsd.routes.found import Endpoint
 from orchestrator.gsd.routes.mentions import may_tell
 from orchestrator.gsd.shown import at, prose
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.code import (
     SCRIPTS,
     Text,

@@ -9,8 +9,8 @@ from orchestrator.gsd.evidence import file_answers
 from orchestrator.gsd.evidence.checking import Held, export_of
 from orchestrator.gsd.evidence.demands import Demand
 from orchestrator.gsd.evidence.file_answers import EVIDENCE, WORDS
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.shown import at
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.code import Text, definitions, ending, stem
 from orchestrator.gsd.sources.text import Source
 

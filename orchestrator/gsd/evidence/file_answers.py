@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.gsd.evidence import naming
 from orchestrator.gsd.evidence.checking import Checked, artifact, namesakes
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Artifact
 from orchestrator.gsd.shown import prose
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.code import stem
 from orchestrator.gsd.sources.text import Source
 

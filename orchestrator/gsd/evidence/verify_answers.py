@@ -12,10 +12,10 @@ from orchestrator.gsd.evidence.checking import Checked, Linked, artifact, key_li
 from orchestrator.gsd.evidence.searching import Hits, search
 from orchestrator.gsd.evidence.verify import SOME_WORDS, Found, behaviour
 from orchestrator.gsd.evidence.verify_named import named_things
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Plan
 from orchestrator.gsd.ranked.ranking import stems, terms
 from orchestrator.gsd.shown import asked, at, prose
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.text import Source
 
 EVIDENCE = 20

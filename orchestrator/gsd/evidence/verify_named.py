@@ -9,8 +9,8 @@ from typing import Any
 from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.evidence import artifact_answers, demands, naming
 from orchestrator.gsd.evidence.demands import Demand
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.routes import found as routes
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources import walk
 from orchestrator.gsd.sources.code import LANGUAGES, ending
 from orchestrator.gsd.sources.text import Source

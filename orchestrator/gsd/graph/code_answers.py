@@ -10,8 +10,8 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph import advice, conventions_read
 from orchestrator.gsd.graph.protocol import Affected, Node, Reached
 from orchestrator.gsd.graph.words import MAX_QUERY, keywords
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.index.languages import PARSED, language_of
-from orchestrator.gsd.snapshot import Snapshot
 
 TYPES = ("service", "api", "util", "component", "model", "config")
 """The types of the document; what real trees have beside them is taken as well (issue 7)."""

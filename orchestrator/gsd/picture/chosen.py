@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph.kinds import is_critical, is_test
 from orchestrator.gsd.graph.protocol import Graph, Node, Reached
-from orchestrator.gsd.snapshot import Snapshot
+from orchestrator.gsd.graph_snapshot import Snapshot
 
 STEPS = 3
 LISTED = 500

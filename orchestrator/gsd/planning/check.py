@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Plan, Planning, Trouble
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.phase_numbers import number_of, plan_key
-from orchestrator.gsd.snapshot import Snapshot
 
 Key = tuple[str, str]
 

@@ -7,11 +7,11 @@ import stat
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Decision, Phase, Planning
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.phase_answers import phase_of, planning_of, told, unread
 from orchestrator.gsd.planning.phase_numbers import plan_key
-from orchestrator.gsd.snapshot import Snapshot
 
 PAGE_MAX = 256 * 1024
 _FILES = ("context", "research", "verification", "uat")

@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement
 from orchestrator.gsd.planning import phases
 from orchestrator.gsd.planning.assembling import even, version_of
 from orchestrator.gsd.planning.phases import Disagreement, Truth
 from orchestrator.gsd.planning.requirement_words import status_of
-from orchestrator.gsd.snapshot import Snapshot
 
 _TASK = re.compile(r"\btask[ \t]+(\d{1,3})\b", re.IGNORECASE)
 _LISTED_MAX = 50

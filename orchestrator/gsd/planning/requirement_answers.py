@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Plan, Planning, Requirement, Row, Summary
 from orchestrator.gsd.planning import requirement_words
 from orchestrator.gsd.planning.phase_answers import of_milestone, planning_of, unread
 from orchestrator.gsd.planning.phase_numbers import plan_key
-from orchestrator.gsd.snapshot import Snapshot
 
 _NEAR = 5
 _PLANS = re.compile(r"(?<![\w.-])\d{1,6}[A-Za-z]?(?:\.\d{1,6})*-\d{1,6}(?![\w-])")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.gsd.graph.words import STOP
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Planning, Summary
 from orchestrator.gsd.ranked.kept import Kept
 from orchestrator.gsd.ranked.ranking import Ranked, bare, sentences, terms
 from orchestrator.gsd.shown import asked, prose
-from orchestrator.gsd.snapshot import Snapshot
 
 BEST = 5
 MOST = 1000

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Planning
 from orchestrator.gsd.ranked.code_families import Family, families
 from orchestrator.gsd.ranked.ranking import Sentence, bare, sentences, stems
 from orchestrator.gsd.shown import asked, at, prose
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.text import Source
 
 BEST = 15

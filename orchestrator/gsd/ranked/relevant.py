@@ -10,12 +10,12 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.gsd.graph.code_answers import pre_edit_check
 from orchestrator.gsd.graph.protocol import Node
 from orchestrator.gsd.graph.words import STOP
+from orchestrator.gsd.graph_snapshot import Snapshot
 from orchestrator.gsd.model import Phase, Plan, Planning
 from orchestrator.gsd.ranked.past import similar
 from orchestrator.gsd.ranked.patterns import collect
 from orchestrator.gsd.ranked.ranking import NEAR, covered, likeness, sentences, terms
 from orchestrator.gsd.shown import asked, clip, prose
-from orchestrator.gsd.snapshot import Snapshot
 from orchestrator.gsd.sources.code import words
 from orchestrator.gsd.sources.text import Source
 

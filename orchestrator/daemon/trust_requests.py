@@ -15,17 +15,16 @@ from typing import Any
 
 import structlog
 
-from orchestrator import acting
-from orchestrator.acting import Acting
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.platform import processes
 from orchestrator.config.file_watch import ConfigState
+from orchestrator.daemon import acting_files, trust_authority, trust_store
+from orchestrator.daemon.acting_files import Acting
+from orchestrator.daemon.sessions import Admin
+from orchestrator.daemon.trust_authority import Process
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.server.session import Admin
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad import squad_settings
-from orchestrator.team import allowing, askers
-from orchestrator.team.askers import Process
 from orchestrator.team.recovery.team_adoption import Adoption
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust import allowed
@@ -70,7 +69,7 @@ class Trusting:
         """A connection has come: what holds a relay now never gives trust, also once that relay has ended."""
         if client.kind != "relay" or not client.peer:
             return
-        starts = ((pid, processes.start_time(pid)) for pid in askers.held_by(client.peer))
+        starts = ((pid, processes.start_time(pid)) for pid in trust_authority.held_by(client.peer))
         self._held |= {(pid, start) for pid, start in starts if start is not None}
         if len(self._held) > HOLDERS_KEPT:
             self._held = {one for one in self._held if processes.alive(*one)}
@@ -125,7 +124,7 @@ class Trusting:
             if _digest(found.files, items) != digest:
                 raise Conflict("trust_changed", "the files of the project are not those that were shown")
             files = {one.name: one.content for one in found.files}
-            await asyncio.to_thread(allowing.allow, self._roster, files)
+            await asyncio.to_thread(trust_store.allow, self._roster, files)
             if any(one["kind"] != SPAWN_RUN for one in items):
                 await self._team.adopt([one for one in items if one["kind"] != SPAWN_RUN])
             if any(one["kind"] == SPAWN_RUN for one in items):
@@ -150,7 +149,7 @@ class Trusting:
         """Take back what was allowed for a file of the project, or for ``all``."""
         async with self._one_by_one:
             names = None if file == "all" else {str(file)}
-            revoked = await asyncio.to_thread(allowing.revoke, self._roster, names)
+            revoked = await asyncio.to_thread(trust_store.revoke, self._roster, names)
             self._changed()
         log.info("trust was taken back", files=revoked)
         return {"ok": True, "revoked": revoked}
@@ -165,8 +164,8 @@ class Trusting:
         held = tuple(self._held)
 
         def look() -> None:
-            askers.refuse(askers.chain_of(peer), inside=inside, held=held)
-            if not expect and not askers.has_terminal(peer):
+            trust_authority.refuse(trust_authority.chain_of(peer), inside=inside, held=held)
+            if not expect and not trust_authority.has_terminal(peer):
                 raise BadRequest("trust_refused", "nobody can have been asked: the process has no terminal")
 
         await asyncio.to_thread(look)
@@ -180,7 +179,7 @@ class Trusting:
 
     async def _found(
         self, client: Client, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
-    ) -> tuple[acting.Found, list[dict[str, Any]]]:
+    ) -> tuple[acting_files.Found, list[dict[str, Any]]]:
         """What acts and is not allowed, and the data that is foreign; with ``only`` those files alone."""
         found = await self._settings(templates, teams, only)
         if only is not None:
@@ -190,14 +189,16 @@ class Trusting:
 
     async def _settings(
         self, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
-    ) -> acting.Found:
+    ) -> acting_files.Found:
         root = self._roster.root
         named = [name for client in self._clients() for name in squad_settings.named_by(client.env, root)]
         if only is not None:
             return await asyncio.to_thread(
-                acting.found, root, templates=templates, teams=teams, only=set(_names(only))
+                acting_files.found, root, templates=templates, teams=teams, only=set(_names(only))
             )
-        return await asyncio.to_thread(acting.found, root, templates=[*named[:NAMES_MAX], *templates], teams=teams)
+        return await asyncio.to_thread(
+            acting_files.found, root, templates=[*named[:NAMES_MAX], *templates], teams=teams
+        )
 
     def _rows(self, files: Sequence[Acting]) -> list[dict[str, Any]]:
         store = Allowed(self._roster.root)

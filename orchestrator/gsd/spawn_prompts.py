@@ -12,7 +12,7 @@ import mcp_types as types
 from mcp.server.session import ServerSession
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.server.gsd_wiring import Questions
+from orchestrator.gsd.wiring import Questions
 
 WHO = {
     "planner": "Plan a phase: its goal, with the project's vision, code and conventions",

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.link import project_here
+from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge.project_location import PER_CONNECTION
 

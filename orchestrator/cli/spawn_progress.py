@@ -7,7 +7,7 @@ import sys
 from typing import Any, Self
 
 from orchestrator.cli import output
-from orchestrator.cli.link import Link
+from orchestrator.cli.daemon_client import Link
 
 LOOK_MS = 1000
 """How long the daemon may keep a look waiting for a change: a human watches the clock too."""

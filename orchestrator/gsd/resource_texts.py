@@ -6,7 +6,7 @@ import mcp_types as types
 from mcp.server.session import ServerSession
 
 from orchestrator.gsd.uris import FORMS, ROWS, parts_of
-from orchestrator.server.gsd_wiring import Questions
+from orchestrator.gsd.wiring import Questions
 
 SCHEME = "gsd://"
 

@@ -17,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.gsd.reader_process import Reader
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Call, Client, Tool
-from orchestrator.server.gsd_reader import Reader
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class GsdWiring:
     def tools(self, _client: Client) -> dict[str, Tool]:
         """The toolset."""
         if self._tools is None:
-            from orchestrator.server import gsd_tools  # noqa: PLC0415 - the schemas are for those who ask for them
+            from orchestrator.gsd import tools as gsd_tools  # noqa: PLC0415 - the schemas are for those who ask for them
 
             self._tools = gsd_tools.build(self._call)
         return self._tools

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.cli.finding import Finding
+from orchestrator.cli.doctor_finding import Finding
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 

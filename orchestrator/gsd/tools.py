@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator.gsd import models as m
 from orchestrator.protocol.tool_calls import Arguments, Call, Tool
-from orchestrator.server import gsd_models as m
 
 Ask = Callable[[Call, str, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """A call, the question, the argument ``project_root``, and the other arguments."""

@@ -30,7 +30,13 @@ from orchestrator.base.clock import SystemClock, elapse, rfc3339
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.config.file_watch import ConfigState, watch
+from orchestrator.daemon import door, handshake, hook_connections, peers
+from orchestrator.daemon.agent_sockets import OwnSockets
+from orchestrator.daemon.peers import Peer, Peers
+from orchestrator.daemon.sessions import Admin, build, note_listed, serve
+from orchestrator.daemon.trust_requests import Trusting
 from orchestrator.edge import project_location
+from orchestrator.gsd.wiring import GsdWiring
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
@@ -38,12 +44,6 @@ from orchestrator.protocol.daemon_log import configure_log
 from orchestrator.protocol.tool_calls import Client, Tool, only_reading
 from orchestrator.protocol.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
 from orchestrator.protocol.wait_turns import Turns
-from orchestrator.server import door, greeting, hooks, peers
-from orchestrator.server.gsd_wiring import GsdWiring
-from orchestrator.server.own_sockets import OwnSockets
-from orchestrator.server.peers import Peer, Peers
-from orchestrator.server.session import Admin, build, note_listed, serve
-from orchestrator.server.trusting import Trusting
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad.wiring import SquadWiring
 from orchestrator.team import agent_tools, agent_toolsets
@@ -286,7 +286,7 @@ class Daemon:
                 return
             peer = await self._judged(sock)  # before its hello: what it is now counts
             incoming = Incoming(reader, door.HELLO_MAX)
-            line = await greeting.first_line(incoming, writer)
+            line = await handshake.first_line(incoming, writer)
             if line is None:
                 return
             client = await self._welcome(line, writer, peer, own)
@@ -313,7 +313,7 @@ class Daemon:
 
     async def _judged(self, sock: socket.socket) -> Peer:
         """Who is at the other end; while no descriptor is left to look with, the connection waits for one."""
-        until = time.monotonic() + greeting.HELLO_S
+        until = time.monotonic() + handshake.HELLO_S
         while True:
             try:
                 return self.peers.at(sock)
@@ -336,12 +336,12 @@ class Daemon:
             if Path(hello.project) != self.root:
                 raise BadRequest("bad_argument", f"this daemon serves {self.root}, not {hello.project}")
         except OrchestratorError as error:
-            await greeting.refuse(writer, error)
+            await handshake.refuse(writer, error)
             return None
-        writer.write(greeting.ours(self.boot_id))
+        writer.write(handshake.ours(self.boot_id))
         whose = self.own_sockets.agents_of(own) if own else None
         rights = peers.rights(hello, peer, self.root, self.peers.living(), whose)
-        return greeting.client_of(hello, peer, rights, rfc3339(self.clock.now()))
+        return handshake.client_of(hello, peer, rights, rfc3339(self.clock.now()))
 
     def _leaders(self) -> list[Leader]:
         return [Leader(client.name, client.origin) for client in self.clients if client.origin.leads]
@@ -364,7 +364,9 @@ class Daemon:
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
-            await hooks.serve(client, incoming, writer, self.roster, hooks.Listeners(self.parking, self.leading))
+            await hook_connections.serve(
+                client, incoming, writer, self.roster, hook_connections.Listeners(self.parking, self.leading)
+            )
             return
         offers = client.role == "master" and "smartspawn" in client.toolsets
         events = partial(self.spawn.events, client) if offers else None

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS, lines_of
 from orchestrator.base.platform.processes import environ_of, start_time
+from orchestrator.daemon.door import HasOptions, Hello, peer
 from orchestrator.edge import project_location
-from orchestrator.server.door import HasOptions, Hello, peer
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust.launched import Launched
 from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge

@@ -25,16 +25,16 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.package_data import prompt
 from orchestrator.core.prompts import queries_rule, render, worktree_rule
 from orchestrator.core.toolsets import tools_of
+from orchestrator.daemon.resources import Events, Resources
 from orchestrator.edge import project_location
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, Refused
 from orchestrator.edge.wire_format import rpc_error
+from orchestrator.gsd import spawn_prompts
+from orchestrator.gsd.wiring import TOOLSET, Questions
 from orchestrator.protocol.sdk_messages import read, written
 from orchestrator.protocol.tool_calls import Client, Tool, call_tool
 from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.protocol.wait_turns import Turns, is_wait
-from orchestrator.server import gsd_prompts
-from orchestrator.server.gsd_wiring import TOOLSET, Questions
-from orchestrator.server.resources import Events, Resources
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -115,17 +115,17 @@ def build(
 
     async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
         found = [types.Prompt(name=name, description=about) for name, about in own.items()]
-        return types.ListPromptsResult(prompts=[*found, *(gsd_prompts.listed() if questions is not None else ())])
+        return types.ListPromptsResult(prompts=[*found, *(spawn_prompts.listed() if questions is not None else ())])
 
     async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         name = params.name
-        if questions is not None and name in gsd_prompts.PROMPTS:
+        if questions is not None and name in spawn_prompts.PROMPTS:
             try:
-                return await gsd_prompts.get(questions, ctx.session, name, params.arguments or {})
+                return await spawn_prompts.get(questions, ctx.session, name, params.arguments or {})
             except OrchestratorError as error:
                 raise invalid_params(error.message, error) from None
         if name not in own:
-            offered = [*own, *(gsd_prompts.PROMPTS if questions is not None else ())]
+            offered = [*own, *(spawn_prompts.PROMPTS if questions is not None else ())]
             raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(offered)}")
         return prompt_text(client, roster, name)
 

@@ -22,9 +22,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.gsd import resource_texts
+from orchestrator.gsd.wiring import Questions
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.server import gsd_resources
-from orchestrator.server.gsd_wiring import Questions
 from orchestrator.team.roster.agent_entry import Entry
 from orchestrator.team.roster.agent_views import artifact, artifacts, meta_of
 from orchestrator.team.roster.delivery import PAGE_BYTES, shown
@@ -96,7 +96,7 @@ class Resources:
 
     async def listed(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
         self._session = ctx.session
-        found: list[types.Resource] = gsd_resources.listed() if self._questions is not None else []
+        found: list[types.Resource] = resource_texts.listed() if self._questions is not None else []
         if not self._team:
             return types.ListResourcesResult(resources=found)
         for entry in self._roster.agents.values():
@@ -119,15 +119,15 @@ class Resources:
             if self._team and (self._events is not None or not uri.startswith("smartspawn:"))
         ]
         if self._questions is not None:
-            rows += gsd_resources.templates()
+            rows += resource_texts.templates()
         return types.ListResourceTemplatesResult(resource_templates=rows)
 
     async def read(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         self._session = ctx.session
         uri = str(params.uri)
         try:
-            if self._questions is not None and uri.startswith(gsd_resources.SCHEME):
-                contents: Contents = await gsd_resources.read(self._questions, ctx.session, uri)
+            if self._questions is not None and uri.startswith(resource_texts.SCHEME):
+                contents: Contents = await resource_texts.read(self._questions, ctx.session, uri)
             elif self._events is not None and urlsplit(uri).scheme == "smartspawn":
                 contents = await self._spawn_events(self._events, uri)
             else:
@@ -172,11 +172,11 @@ class Resources:
         """The files of a project have changed: mark the subscribed URIs that show them."""
         if self._questions is not None and root == self._questions.root:
             for uri in (*self._subscribed, *self._listened):
-                if uri.startswith(gsd_resources.SCHEME):
+                if uri.startswith(resource_texts.SCHEME):
                     self._mark(uri)
 
     def _watch(self, uri: str, session: ServerSession) -> None:
-        if self._questions is not None and uri.startswith(gsd_resources.SCHEME) and not self._questions.watching:
+        if self._questions is not None and uri.startswith(resource_texts.SCHEME) and not self._questions.watching:
             self._questions.watch(session)
 
     def _artifact(self, uri: str) -> Contents | None:

@@ -16,11 +16,11 @@ import orjson
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.daemon.door import Hello
+from orchestrator.daemon.peers import Peer, Rights
 from orchestrator.edge import project_location
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, TooLong
-from orchestrator.server.door import Hello
-from orchestrator.server.peers import Peer, Rights
 
 HELLO_S = 15.0
 
