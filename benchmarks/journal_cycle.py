@@ -16,7 +16,9 @@ import threading
 import time
 from pathlib import Path
 
-from orchestrator.journal.log import Journal, Syncer, read_all
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.syncer import Syncer
 
 TYPES = frozenset({"task", "delivered", "ack", "result"})
 AT = "2026-01-01T00:00:00.000Z"

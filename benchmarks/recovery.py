@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.relays import Project, percentile
 from benchmarks.wire import Wire
-from orchestrator.team.life.deadlines import Overdue
+from orchestrator.team.life.deadlines import Deadlines
 from orchestrator.team.roster import delivery
 from tests.team import Team
 
@@ -127,7 +127,7 @@ async def day(hours: int = 24, agents: int = 10) -> dict[str, float]:
         roster, clock = team.roster, team.clock
         roster.begin_writing()
         entries = [await team.agent(f"a{n}") for n in range(agents)]
-        overdue = Overdue(roster, _Panes(), lambda _entry: None)  # type: ignore[arg-type]
+        overdue = Deadlines(roster, _Panes(), lambda _entry: None)  # type: ignore[arg-type]
         roster.listeners.append(overdue.seen)
         out: dict[str, float] = {}
         done = 0

@@ -24,7 +24,7 @@ from benchmarks.relays import Project
 from benchmarks.wire import Wire
 from orchestrator.base.clock import SystemClock
 from orchestrator.spawn.openrouter import ModelApi
-from orchestrator.spawn.run_data import Ask, Reply
+from orchestrator.spawn.run_data import NodeCall, Reply
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES = 200
@@ -138,7 +138,9 @@ async def _by_hand(base_url: str, parallel: int) -> tuple[float, list[float]]:
     async def one(at: int) -> None:
         async with room:
             began = time.perf_counter()
-            ask = Ask("r", f"n{at}", 1, f"t{at}", "openai/gpt-4o-mini", "", f"Part {at}.", 4096, 60, base_url, KEY)
+            ask = NodeCall(
+                "r", f"n{at}", 1, f"t{at}", "openai/gpt-4o-mini", "", f"Part {at}.", 4096, 60, base_url, KEY
+            )
             assert isinstance(await api.call(ask), Reply)
             each.append((time.perf_counter() - began) * 1000)
 

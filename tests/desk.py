@@ -18,7 +18,7 @@ class Desk:
         self.agent = state.Agent(agent_id)
         self.logs: dict[str, list[dict[str, Any]]] = {"inbox": [], "outbox": []}
         self.clock = 0
-        self.limits = decisions.Limits()
+        self.limits = decisions.QueueLimits()
 
     def at(self) -> str:
         self.clock += 1

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.base import failpoints
 from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.recovery.garbage_collection import Collecting
-from orchestrator.team.recovery.repair import Repairing
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.recovery.garbage_collection import GarbageCollection
+from orchestrator.team.recovery.repair import TeamRepair
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.broadcast import run_file
 from tests.team import FakeClock, Team
@@ -41,8 +41,8 @@ class Life:
         self.team = Team(root, clock, kill_grace_s=1.0, **config)
         self.roster, self.paths, self.clock = self.team.roster, self.team.paths, self.team.clock
         self.team.load()
-        self.supervisor = Supervisor(self.roster, Windows(self.roster))
-        self.collecting, self.repairing = Collecting(self.supervisor), Repairing(self.supervisor)
+        self.supervisor = Supervisor(self.roster, TeamPanes(self.roster))
+        self.collecting, self.repairing = GarbageCollection(self.supervisor), TeamRepair(self.supervisor)
 
     async def gc(self, *, apply: bool = True, age_s: float = 0.0, artifacts: bool = False) -> list[dict[str, Any]]:
         found = await self.collecting.run(apply=apply, age_s=age_s, artifacts=artifacts)

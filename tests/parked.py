@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core.screens import Composer, Pattern, Screen
-from orchestrator.engines.definition import Engine, Prepared
-from orchestrator.team.wake.parking import Channel, Heard, Parking
+from orchestrator.core.screens import Composer, Screen, ScreenPattern
+from orchestrator.engines.definition import Engine, PreparedLaunch
+from orchestrator.team.wake.parking import HookChannel, HookEvent, Parking
 from tests.team import Team, settle
 
 
@@ -19,7 +19,7 @@ def composer(screen: Screen) -> Composer:
 
 ROW = Engine(
     name="parker",
-    prepare=lambda _launch: Prepared(argv=("true",)),
+    prepare=lambda _launch: PreparedLaunch(argv=("true",)),
     tool_limit_s=60.0,
     parks="hook",
     park_limit_s=43_200.0,
@@ -29,7 +29,7 @@ ROW = Engine(
     },
     composer=composer,
     title_idle="^idle",
-    patterns=(Pattern("permission", "Allow this", "asks"), Pattern("interrupted", "Interrupted", "by a human")),
+    patterns=(ScreenPattern("permission", "Allow this", "asks"), ScreenPattern("interrupted", "Interrupted", "by a human")),
 )  # fmt: skip
 PLUGIN = Engine(
     name="plugged",
@@ -46,7 +46,7 @@ class Line:
 
     def __init__(self, *, keeps: bool = False, depth: int | None = None) -> None:
         self.words: list[dict[str, Any]] = []
-        self.channel = Channel(self.words.append, keeps, depth)
+        self.channel = HookChannel(self.words.append, keeps, depth)
 
     @property
     def said(self) -> str | None:
@@ -71,7 +71,7 @@ class Lot:
     async def tell(self, event: str, line: Line | None = None, **data: Any) -> Line:
         """One event of the agent's CLI; the line it came over."""
         line = line or Line()
-        self.parking.heard(self.entry, line.channel, Heard(event, "s-1", data))
+        self.parking.heard(self.entry, line.channel, HookEvent(event, "s-1", data))
         await settle()
         return line
 

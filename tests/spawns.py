@@ -12,7 +12,7 @@ from decimal import Decimal
 from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.run_data import ArtifactRow, Asked, Node, Owner, Plan, RunRow, Settings
+from orchestrator.spawn.run_data import ArtifactRow, Node, Owner, RunPlan, RunRequest, RunRow, RunSettings
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -22,9 +22,9 @@ THEM = Owner("here", "boot", 2, 2)
 
 
 def row(run_id="r1", *, req="", settings=None, owner=US, token=1, **asked):
-    asked = Asked(**{"task": "do it", "mode": "swarm"} | asked)
+    asked = RunRequest(**{"task": "do it", "mode": "swarm"} | asked)
     return RunRow(
-        id=run_id, number=0, asked=asked, settings=settings or Settings(), status="queued", created_at=AT,
+        id=run_id, number=0, asked=asked, settings=settings or RunSettings(), status="queued", created_at=AT,
         updated_at=AT, req=req, owner=owner, token=token, project="/p", origin="https://o", key_fp="fp", estimated_steps=3,
     )  # fmt: skip
 
@@ -37,7 +37,9 @@ def file(node_id, kind="raw"):
     return ArtifactRow(node_id, kind, f"artifacts/r1/{node_id}.json", 2, "0" * 64, AT, "m")
 
 
-DIAMOND = Plan((node("a"), node("b", "a", wave=1), node("merged", "a", "b", wave=2, kind="merge")), "local", ("so",))
+DIAMOND = RunPlan(
+    (node("a"), node("b", "a", wave=1), node("merged", "a", "b", wave=2, kind="merge")), "local", ("so",)
+)
 DONE = {
     "cost": Decimal("0.1"), "cost_source": "usage", "prompt_tokens": 3, "completion_tokens": 4, "model": "real",
     "node_status": "completed", "error": None, "retry_at": None, "finish_reason": "stop", "artifact": None,

@@ -13,7 +13,7 @@ from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.journal.syncer import Syncer
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import open_run
 from orchestrator.team.roster.roster import Roster
 
@@ -105,7 +105,7 @@ class Team:
         run.save()
         self.roster.runs[run_id] = run
 
-    async def agent(self, name: str = "a1", *, ready: bool = True, **policies: Any) -> Entry:
+    async def agent(self, name: str = "a1", *, ready: bool = True, **policies: Any) -> AgentEntry:
         if not self.roster.runs:
             self.run()
         spec = {

@@ -30,7 +30,7 @@ from orchestrator.daemon.resources import TEMPLATES
 from orchestrator.daemon.sessions import PROMPTS
 from orchestrator.edge import launch_stub, relay, request_limits
 from orchestrator.edge.project_location import PER_CONNECTION
-from orchestrator.engines.definition import Engine, Headless, Launch, Once
+from orchestrator.engines.definition import Engine, Headless, HeadlessRun, Launch
 from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import spawn_prompts, uris
 from orchestrator.gsd import tools as gsd_tools
@@ -337,7 +337,7 @@ def squad() -> dict[str, Tool]:
 
 def smartspawn() -> dict[str, Tool]:
     """The toolset of spawn runs."""
-    return spawn_tools.build(spawn_tools.Offer(None, None, None))  # type: ignore[arg-type]
+    return spawn_tools.build(spawn_tools.SpawnToolDeps(None, None, None))  # type: ignore[arg-type]
 
 
 def gsd() -> dict[str, Tool]:
@@ -480,7 +480,7 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
         "policies": {name: Config.model_fields[name].default for name in POLICIES},
         "env_names": [],
     }
-    limits, job = decisions.Limits(), {"command": "make test"}
+    limits, job = decisions.QueueLimits(), {"command": "make test"}
     add([supervision.starting("builder", at=at(), req="9f2c51d07be3a846:3", spec=spec)])
     add(decisions.ready(agent, at=at(), req=None))
     asked = decisions.enqueue(
@@ -644,7 +644,7 @@ def engine_row(row: Engine) -> str:
         names = ", ".join(code(name) for name in (*made.files, *made.links))
         parts.append(f"and these files in the agent's `engine/`: {names}")
     if row.headless is not None:
-        once = Once(prompt="<prompt>", cwd=EXAMPLE.cwd)
+        once = HeadlessRun(prompt="<prompt>", cwd=EXAMPLE.cwd)
         parts.append("In a squad:\n\n```text\n" + "\n".join(_squad_lines(row.headless, once)) + "\n```")
     if row.limits:
         parts.append("Limits:\n\n" + "\n".join(f"- {sentence}" for sentence in row.limits))
@@ -673,7 +673,7 @@ def agent_life() -> str:
 CHATS = ("4f1c2a90-6d0e-4a8b-9a57-0c4a3c1f7f10", "ses_4f1c2a906d0e4a8b9a570c4a3c")
 
 
-def _squad_lines(headless: Headless, once: Once) -> list[str]:
+def _squad_lines(headless: Headless, once: HeadlessRun) -> list[str]:
     """A member's command: without a chat, with a new one, and going on with it."""
     lines = [shlex.join(headless.create)] if headless.create else []
     for chat in CHATS:

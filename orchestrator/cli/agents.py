@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import AgentId, Json, RunId
 
@@ -63,7 +63,7 @@ def create(
         given["worktree"] = True
     if no_wait:
         given["ready_wait_ms"] = 0
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.tool("agent_create", given, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
@@ -153,7 +153,7 @@ def restart(
     given: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
     if no_wait:
         given["ready_wait_ms"] = 0
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.tool("agent_restart", given, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
@@ -186,7 +186,7 @@ def delete(
         if not yes and not typer.confirm(f"Kill {agent_id} now?", err=True):
             raise typer.Abort
         given |= {"force": True, "confirm": agent_id}
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.tool("agent_delete", given, wait_s=DELETE_WAIT_S)
     if as_json:
         output.print_json(answer)

@@ -18,7 +18,7 @@ import typer
 
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import START_S, Link, marker, project_here
+from orchestrator.cli.daemon_client import START_S, DaemonClient, marker, project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
@@ -104,7 +104,7 @@ def status(as_json: Json = False) -> None:
     """
     options.refuse_agents(changes=False)  # an agent's own session must not be answered on a second connection
     place = project_here()
-    with Link(place, start=False, return_s=START_S) as link:  # a busy daemon is not a dead one
+    with DaemonClient(place, start=False, return_s=START_S) as link:  # a busy daemon is not a dead one
         found = link.ask("orchestrator/status", {})
     if as_json:
         output.print_json(found)
@@ -142,7 +142,7 @@ def _apply(place: Project, settings: list[str]) -> None:
 def _start(place: Project) -> dict[str, Any]:
     for name in (project_location.STOPPED, project_location.FAILED, project_location.STARTS):
         marker(place, name).unlink(missing_ok=True)
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         return link.ask("orchestrator/status", {})
 
 
@@ -163,7 +163,7 @@ def stop_by_hand(place: Project) -> int | None:
         return None
     pid: int | None = None
     try:
-        with Link(place, start=False, survive=False) as link:
+        with DaemonClient(place, start=False, survive=False) as link:
             pid = int(link.daemon.get("pid") or 0) or None
             link.ask("orchestrator/stop", {})
     except (NotReady, Environment, Conflict):

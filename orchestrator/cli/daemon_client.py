@@ -46,7 +46,7 @@ _KINDS: dict[str, tuple[type[OrchestratorError], str]] = {
 }
 
 
-class _Gone(Exception):
+class _ConnectionLost(Exception):
     """The connection ended before the answer."""
 
 
@@ -81,7 +81,7 @@ def failed_start(place: Project) -> OrchestratorError | None:
     return error_from(found) if isinstance(found, dict) else None
 
 
-class Link:
+class DaemonClient:
     """One connection to the project's daemon; a context manager.
 
     ``start`` also starts a daemon where none runs. ``daemon`` is the daemon's hello (pid, version, install,
@@ -155,7 +155,7 @@ class Link:
                     self._send(*(request for _, request in open_.values()))
                     sent = True
                 message = self._answer(open_, deadline)
-            except _Gone:
+            except _ConnectionLost:
                 self.close()
                 if not self._survive:
                     raise NotReady("daemon_down", "the daemon ended before it answered") from None
@@ -185,7 +185,7 @@ class Link:
                 )
                 self.daemon = self._welcomed(deadline)
                 _result(self._answer((1,), deadline))
-            except _Gone:
+            except _ConnectionLost:
                 # A daemon that is just ending or starting: its socket exists for a moment longer or earlier.
                 self.close()
                 if time.monotonic() >= deadline:
@@ -249,7 +249,7 @@ class Link:
             self._sock.settimeout(ANSWER_S)
             self._sock.sendall(data)
         except OSError as error:
-            raise _Gone from error
+            raise _ConnectionLost from error
 
     def _answer(self, wanted: Collection[int], deadline: float) -> dict[str, Any]:
         while True:
@@ -272,9 +272,9 @@ class Link:
             except TimeoutError:
                 continue
             except OSError as error:
-                raise _Gone from error
+                raise _ConnectionLost from error
             if not block:
-                raise _Gone
+                raise _ConnectionLost
             parts.append(block)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         try:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
 from orchestrator.cli.daemon_client import error_from
-from orchestrator.cli.demo_jobs import AGENTS, Job, jobs
-from orchestrator.cli.demo_project import Place, checkout, end, environment, kept, prepare
+from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
+from orchestrator.cli.demo_project import DemoProject, checkout, end, environment, kept, prepare
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
@@ -33,7 +33,7 @@ GLYPHS = {"result": "✓", "error": "✕", "canceled": "-"}
 
 
 @dataclass
-class Outcome:
+class DemoReport:
     """What the demo found: the terminal event of each task, and every difference from what was expected."""
 
     ended: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     place = prepare(root)
-    outcome = Outcome()
+    outcome = DemoReport()
     interrupted = True
     try:
         asyncio.run(_lead(place, outcome, keep, say))
@@ -102,7 +102,7 @@ def _told(several: BaseExceptionGroup[BaseException]) -> BaseException:
     return next((one for one in leaves if isinstance(one, OrchestratorError)), leaves[0])
 
 
-async def _lead(place: Place, outcome: Outcome, keep: bool, say: Callable[[str], None]) -> None:
+async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callable[[str], None]) -> None:
     from mcp import Client, StdioServerParameters  # noqa: PLC0415 half a second that no other command pays
 
     command = project_location.own_command("mcp", "--project", str(place.repo))
@@ -136,7 +136,7 @@ async def _lead(place: Place, outcome: Outcome, keep: bool, say: Callable[[str],
             await asyncio.gather(*(_call(master, "agent_delete", agent_id=agent_id) for agent_id in ids))
 
 
-async def _create(master: Client, outcome: Outcome, say: Callable[[str], None]) -> None:
+async def _create(master: Client, outcome: DemoReport, say: Callable[[str], None]) -> None:
     say(f"creating the agents {', '.join(name for name, _ in AGENTS)}")
     wanted = [{"name": name, "role": role, "engine": "shell"} for name, role in AGENTS]
     told = await _call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
@@ -150,7 +150,7 @@ async def _create(master: Client, outcome: Outcome, say: Callable[[str], None]) 
         await _call(master, "agent_get", agent_id=outcome.agents[name]["agent_id"], wait_ms=45_000)
 
 
-async def _watch(master: Client, outcome: Outcome, work: list[Job], say: Callable[[str], None]) -> None:
+async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: Callable[[str], None]) -> None:
     """Follow the team's broadcast until every task has its terminal event."""
     by_id = {job.task_id: job for job in work}
     since = 0
@@ -176,7 +176,7 @@ async def _watch(master: Client, outcome: Outcome, work: list[Job], say: Callabl
             say(f"{count} {glyph} {told}  {job.title}")
 
 
-async def _cancel(master: Client, outcome: Outcome, job: Job, say: Callable[[str], None]) -> None:
+async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callable[[str], None]) -> None:
     """Cancel the long job once it is at work, as its progress events tell."""
     agent_id, since = _id(outcome, job), 0
     while True:
@@ -191,7 +191,7 @@ async def _cancel(master: Client, outcome: Outcome, job: Job, say: Callable[[str
             return
 
 
-def _compare(outcome: Outcome, work: list[Job]) -> None:
+def _compare(outcome: DemoReport, work: list[DemoJob]) -> None:
     for job in work:
         event = outcome.ended.get(job.task_id)
         found = event["type"] if event else "no terminal event"
@@ -210,7 +210,7 @@ async def _call(master: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return told
 
 
-def _id(outcome: Outcome, job: Job) -> str:
+def _id(outcome: DemoReport, job: DemoJob) -> str:
     return str(outcome.agents[job.agent]["agent_id"])
 
 
@@ -220,7 +220,7 @@ def _seconds(event: dict[str, Any] | None) -> str:
     return f"{found:.1f}" if isinstance(found, int | float) else "-"
 
 
-def _show(place: Place, outcome: Outcome, stays: bool, as_json: bool) -> None:
+def _show(place: DemoProject, outcome: DemoReport, stays: bool, as_json: bool) -> None:
     rows = []
     for job in jobs(sys.executable):
         event = outcome.ended.get(job.task_id) or {}

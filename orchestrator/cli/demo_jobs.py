@@ -16,7 +16,7 @@ _OUTSIDE = "env -u ORCHESTRATOR_AGENT_ID -u ORCHESTRATOR_PROJECT "
 
 
 @dataclass(frozen=True)
-class Job:
+class DemoJob:
     """One task of the demo; ``outcome`` is the type of the terminal event it is to end with."""
 
     task_id: str
@@ -26,18 +26,18 @@ class Job:
     outcome: str = "result"
 
 
-def jobs(python: str) -> list[Job]:
+def jobs(python: str) -> list[DemoJob]:
     """The thirty jobs, ten for each agent, in the order they are enqueued; ``python`` runs the tools."""
     py = shlex.quote(python)
     # The copy lies in a directory that git ignores; ruff would find nothing to do there.
     ruff = f"{py} -m ruff check --no-cache --no-respect-gitignore "
     mypy = f"{py} -m mypy --cache-dir=.cache/mypy "
     pytest = f"{_OUTSIDE}{py} -m pytest -q "
-    out: list[Job] = []
+    out: list[DemoJob] = []
 
     def add(agent: str, title: str, command: str, outcome: str = "result") -> None:
         number = sum(job.agent == agent for job in out) + 1
-        out.append(Job(f"{agent}-{number:02d}", agent, title, command, outcome))
+        out.append(DemoJob(f"{agent}-{number:02d}", agent, title, command, outcome))
 
     for place in ("core", "store", "term", "team", "server", "cli"):
         add("lint", f"ruff check {place}", f"{ruff}orchestrator/{place}")

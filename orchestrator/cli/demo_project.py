@@ -30,7 +30,7 @@ NOT_COPIED = (
 
 
 @dataclass(frozen=True)
-class Place:
+class DemoProject:
     """One demo on disk: ``home`` holds ``repo`` (the copy, its project), ``state`` and ``demo.json``."""
 
     home: Path
@@ -63,10 +63,10 @@ def checkout() -> Path:
     return root
 
 
-def prepare(root: Path) -> Place:
+def prepare(root: Path) -> DemoProject:
     """A copy of the repository as it stands, so that neither the user's tree nor a real team is touched."""
     home = root / ".demo" / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
-    place = Place(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
+    place = DemoProject(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
     try:
         shutil.copytree(root, place.repo, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (place.repo / ".agents").mkdir()
@@ -78,22 +78,22 @@ def prepare(root: Path) -> Place:
     return place
 
 
-def environment(place: Place) -> dict[str, str]:
+def environment(place: DemoProject) -> dict[str, str]:
     """The environment of everything the demo starts: its project is the copy, whatever ours is."""
     return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.repo), VARIABLE: str(place.state)}
 
 
-def kept(root: Path) -> list[Place]:
+def kept(root: Path) -> list[DemoProject]:
     """The earlier demos of which something may still run."""
     found = []
     for told in sorted((root / ".demo").glob("*/demo.json")):
-        place = Place(told.parent, str(json.loads(told.read_text())["tmux_socket"]))
+        place = DemoProject(told.parent, str(json.loads(told.read_text())["tmux_socket"]))
         if living(place):
             found.append(place)
     return found
 
 
-def end(place: Place) -> list[str]:
+def end(place: DemoProject) -> list[str]:
     """Delete the agents, stop the daemon, end the private tmux server; what still runs after that.
 
     Every step is taken, however the one before it ended.
@@ -126,7 +126,7 @@ def _whatever_happens() -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError)
 
 
-def _delete_agents(place: Place) -> None:
+def _delete_agents(place: DemoProject) -> None:
     listed = _own(place, "agent", "list", "--all", "--json")
     rows = json.loads(listed.stdout or "{}").get("agents", [])
     live = [row["agent_id"] for row in rows if row["status"] not in {"deleted", "failed"}]
@@ -135,7 +135,7 @@ def _delete_agents(place: Place) -> None:
         process.wait(GONE_S)
 
 
-def _outlived(place: Place) -> list[int]:
+def _outlived(place: DemoProject) -> list[int]:
     """What still runs once everything has had its time to end.
 
     Two looks must find nothing: a process that is just executing its program shows neither words nor environment.
@@ -150,7 +150,7 @@ def _outlived(place: Place) -> list[int]:
     return left
 
 
-def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _own(place: DemoProject, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         project_location.own_command(*arguments),
         env=environment(place),
@@ -164,7 +164,7 @@ def _own(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _start(place: Place, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         project_location.own_command(*arguments),
         env=environment(place),
@@ -176,7 +176,7 @@ def _start(place: Place, *arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
-def living(place: Place) -> list[int]:
+def living(place: DemoProject) -> list[int]:
     """Every process that works in the demo's project: named in its command line or its environment."""
     mark = os.fsencode(str(place.repo))
     found = []

@@ -16,8 +16,8 @@ import typer
 
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.cli import doctor_clis, doctor_leftovers, options, output
-from orchestrator.cli.daemon_client import Link, failed_start, project_here
-from orchestrator.cli.doctor_finding import Finding, of_error
+from orchestrator.cli.daemon_client import DaemonClient, failed_start, project_here
+from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
@@ -58,7 +58,7 @@ def doctor(
     if engines and not live:
         raise BadRequest("bad_argument", "engines are named with --live only", "orchestrator doctor --live ENGINE")
     place = project_here()
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     if live:
         options.refuse_agents()
         from orchestrator.cli import doctor_live  # noqa: PLC0415
@@ -92,7 +92,7 @@ def doctor(
 def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
     """Let the daemon mend the files, for it is their only writer, and say what it did."""
     options.refuse_agents()
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         notes = link.ask("orchestrator/status", {}).get("notes") or []
         mended = link.ask("orchestrator/fix", {}, wait_s=FIX_S)
     if not as_json:
@@ -110,7 +110,7 @@ def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
     return mended
 
 
-def _show(found: list[Finding]) -> None:
+def _show(found: list[DoctorFinding]) -> None:
     for one in found:
         output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[one.level] } {one.check}: {one.message}")
         if one.next_step and one.level != "ok":
@@ -126,15 +126,17 @@ def add_to(app: Any) -> None:
     options.command(app, "doctor", example)(doctor)
 
 
-def _python(_: Project) -> Iterator[Finding]:
+def _python(_: Project) -> Iterator[DoctorFinding]:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < PYTHON:
-        yield Finding("python", "bad", f"{version} is too old", "use Python 3.11 or newer")
+        yield DoctorFinding("python", "bad", f"{version} is too old", "use Python 3.11 or newer")
     else:
-        yield Finding("python", "ok", f"{version} at {sys.executable}, orchestrator {project_location.version()}")
+        yield DoctorFinding(
+            "python", "ok", f"{version} at {sys.executable}, orchestrator {project_location.version()}"
+        )
 
 
-def _tmux(_: Project) -> Iterator[Finding]:
+def _tmux(_: Project) -> Iterator[DoctorFinding]:
     program = shutil.which("tmux")
     if program is None:
         raise Environment("no_tmux", "tmux is not on PATH")
@@ -146,95 +148,101 @@ def _tmux(_: Project) -> Iterator[Finding]:
         raise Environment("no_tmux", f"{program} does not run: {error}") from error
     number = re.search(r"(\d+)\.(\d+)", shown)
     if number and (int(number[1]), int(number[2])) < TMUX:
-        yield Finding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
+        yield DoctorFinding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
         return
     where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: a session is made for the team"
-    yield Finding("tmux", "ok", f"{shown or 'unknown version'} at {program}, {where}")
+    yield DoctorFinding("tmux", "ok", f"{shown or 'unknown version'} at {program}, {where}")
 
 
-def _project(place: Project) -> Iterator[Finding]:
+def _project(place: Project) -> Iterator[DoctorFinding]:
     if place.kind == "none":
         step = "start in the directory the team is to work in"
-        yield Finding("project", "bad", f"{place.root} is / or the home directory: agents are refused here", step)
+        yield DoctorFinding(
+            "project", "bad", f"{place.root} is / or the home directory: agents are refused here", step
+        )
         return
-    yield Finding("project", "ok", f"{place.root} (found by: {place.kind})")
+    yield DoctorFinding("project", "ok", f"{place.root} (found by: {place.kind})")
     folder = place.root / ".agents"
     existing = folder if folder.exists() else place.root
     if os.access(existing, os.W_OK | os.X_OK):
-        yield Finding("files", "ok", f"{folder} " + ("is writable" if folder.exists() else "does not exist yet"))
+        yield DoctorFinding(
+            "files", "ok", f"{folder} " + ("is writable" if folder.exists() else "does not exist yet")
+        )
     else:
-        yield Finding("files", "bad", f"{existing} is not writable", "fix its owner or mode")
+        yield DoctorFinding("files", "bad", f"{existing} is not writable", "fix its owner or mode")
 
 
-def _daemon(place: Project) -> Iterator[Finding]:
+def _daemon(place: Project) -> Iterator[DoctorFinding]:
     directory = project_location.run_dir(place.root)
-    yield Finding("run directory", "ok", str(directory))
+    yield DoctorFinding("run directory", "ok", str(directory))
     if project_location.word_of(directory) == lock_word.STATE:
         trouble = (
             project_location.trouble_of_first(place.root) or "the daemon began when the one in /tmp was not usable"
         )
-        yield Finding("run directory", "note", f"the one in the state directory is used: {trouble}")
+        yield DoctorFinding("run directory", "note", f"the one in the state directory is used: {trouble}")
     link = daemon_if_any(place)
     if link is not None:
         with link:
             found = link.ask("orchestrator/status", {})
-        yield Finding(
+        yield DoctorFinding(
             "daemon", "ok", f"pid {found.get('pid')}, version {found.get('version')}, log {found.get('log')}"
         )
         if found.get("config_error"):
             error = found["config_error"]
-            yield Finding(
+            yield DoctorFinding(
                 "daemon", "bad", f"runs with older settings: {error['message']}", error.get("next_step", "")
             )
         missing = found.get("missing")
         if missing:
             step = "put them back, or give them up: orchestrator daemon restart"
-            yield Finding("daemon", "bad", f"{len(missing)} logs have gone, the first: {missing[0]}", step)
+            yield DoctorFinding("daemon", "bad", f"{len(missing)} logs have gone, the first: {missing[0]}", step)
         for note in found.get("notes") or []:
-            yield Finding("daemon", "note", f"repaired at its start: {note}")
+            yield DoctorFinding("daemon", "note", f"repaired at its start: {note}")
         return
     if os.environ.get("ORCHESTRATOR_AGENT_ID"):
-        yield Finding("daemon", "note", "not asked: this runs inside an agent")
+        yield DoctorFinding("daemon", "note", "not asked: this runs inside an agent")
         return
     failed = failed_start(place)
     if failed is not None:
         yield of_error("daemon", failed)
     elif (directory / project_location.STOPPED).exists():
-        yield Finding("daemon", "note", "stopped by hand", "orchestrator daemon start")
+        yield DoctorFinding("daemon", "note", "stopped by hand", "orchestrator daemon start")
     else:
-        yield Finding("daemon", "note", "not running; it is started when needed")
+        yield DoctorFinding("daemon", "note", "not running; it is started when needed")
 
 
-def _config(place: Project) -> Iterator[Finding]:
+def _config(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.config import keys, sources  # noqa: PLC0415  (loads pydantic)
 
     loaded = sources.load(place.root, os.environ)
     given = sum(source != sources.DEFAULT for source in loaded.sources.values())
-    yield Finding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
+    yield DoctorFinding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
     known = {keys.env_name(key) for key in keys.KEYS}
     for name in sorted(os.environ):
         if name.startswith(keys.ENV_PREFIX) and name not in known | OWN_ENV:
             near = difflib.get_close_matches(name, known, n=1)
             step = f"did you mean {near[0]}?" if near else ""
-            yield Finding("config", "note", f"{name} is set, but is no setting", step)
+            yield DoctorFinding("config", "note", f"{name} is set, but is no setting", step)
 
 
-def _trust(place: Project) -> Iterator[Finding]:
+def _trust(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.daemon import acting_files  # noqa: PLC0415  (loads much)
 
-    found = acting_files.found(place.root)
+    found = acting_files.pending_files(place.root)
     for one in found.files:
         keys = output.short(", ".join(one.keys), 100)
-        yield Finding("trust", "note", f"{one.name} is not allowed: {keys}", "run: orchestrator trust", one.name)
+        yield DoctorFinding(
+            "trust", "note", f"{one.name} is not allowed: {keys}", "run: orchestrator trust", one.name
+        )
     for problem in found.problems:
-        yield Finding("trust", "note", f"{problem.name} cannot be allowed: {problem.reason}", file=problem.name)
+        yield DoctorFinding("trust", "note", f"{problem.name} cannot be allowed: {problem.reason}", file=problem.name)
     if found.left:
-        yield Finding("trust", "note", f"{found.left} more files are not allowed", "run: orchestrator trust")
+        yield DoctorFinding("trust", "note", f"{found.left} more files are not allowed", "run: orchestrator trust")
     if not (found.files or found.problems):
-        yield Finding("trust", "ok", "no file of the project acts without having been allowed")
+        yield DoctorFinding("trust", "ok", "no file of the project acts without having been allowed")
 
 
-def _logs(place: Project) -> Iterator[Finding]:
+def _logs(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.team.recovery import damage_report, team_adoption  # noqa: PLC0415
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
@@ -254,8 +262,8 @@ def _logs(place: Project) -> Iterator[Finding]:
     foreign = team_adoption.foreign_names(place.root)
     if foreign:
         step = "orchestrator trust shows what it would do, and asks"
-        yield Finding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)
-    yield Finding("logs", "ok", f"{count} agents and team runs looked through")
+        yield DoctorFinding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)
+    yield DoctorFinding("logs", "ok", f"{count} agents and team runs looked through")
 
 
 def _runs(place: Project) -> list[str]:
@@ -266,7 +274,7 @@ def _runs(place: Project) -> list[str]:
     )
 
 
-CHECKS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Project], Iterator[DoctorFinding]], ...] = (
     _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
     doctor_leftovers.permissions, _logs, doctor_leftovers.leftovers,
 )  # fmt: skip

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.cli.doctor_finding import Finding, of_error
+from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.edge.project_location import Project
 
 PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}
 CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG", "XDG_CONFIG_HOME")
 
 
-def engines(_: Project) -> Iterator[Finding]:
+def engines(_: Project) -> Iterator[DoctorFinding]:
     """One finding for each row of the engines table."""
     from orchestrator.engines.table import ENGINES  # noqa: PLC0415
 
@@ -30,15 +30,15 @@ def engines(_: Project) -> Iterator[Finding]:
         check = f"engine {row.name}"
         program = shutil.which(row.program) if row.program else None
         if not row.program:
-            yield Finding(check, "ok", row.about)
+            yield DoctorFinding(check, "ok", row.about)
         elif program is None:
             known = "" if row.tested else "; untested: no version of it has been tried"
-            yield Finding(check, "note", f"{row.program} is not installed{known}")
+            yield DoctorFinding(check, "note", f"{row.program} is not installed{known}")
         else:
             yield _version(check, program, row)
 
 
-def registrations(_: Project) -> Iterator[Finding]:
+def registrations(_: Project) -> Iterator[DoctorFinding]:
     """Login, entry and hooks of each installed CLI that can be registered with."""
     from orchestrator.setup.entries import CLIS  # noqa: PLC0415
 
@@ -52,15 +52,17 @@ def registrations(_: Project) -> Iterator[Finding]:
             yield of_error(f"{cli.name} registration", error)
 
 
-def _version(check: str, program: str, row: Any) -> Finding:
+def _version(check: str, program: str, row: Any) -> DoctorFinding:
     version = packaged(program) or _asked(program)
     untested = [] if row.tested else ["no version has been tried"]
     if row.tested_versions and version not in row.tested_versions:
         untested.append(f"tried with {', '.join(row.tested_versions)} only")
     where = f"{version or 'unknown version'} at {program}"
     if untested:
-        return Finding(check, "note", f"{where}; {'; '.join(untested)}", f"orchestrator doctor --live {row.name}")
-    return Finding(check, "ok", f"{where}, a known good version" if row.tested_versions else where)
+        return DoctorFinding(
+            check, "note", f"{where}; {'; '.join(untested)}", f"orchestrator doctor --live {row.name}"
+        )
+    return DoctorFinding(check, "ok", f"{where}, a known good version" if row.tested_versions else where)
 
 
 def packaged(program: str) -> str | None:
@@ -83,18 +85,18 @@ def _asked(program: str) -> str | None:
         return version_of(program, {**env, "HOME": home})
 
 
-def _login(cli: Any) -> Iterator[Finding]:
+def _login(cli: Any) -> Iterator[DoctorFinding]:
     from orchestrator.setup import logins  # noqa: PLC0415
 
     found = logins.seen(cli, os.environ)
     if found:
-        yield Finding(f"{cli.name} login", "ok", f"seen: {found}")
+        yield DoctorFinding(f"{cli.name} login", "ok", f"seen: {found}")
     else:
         step = f"start {cli.program} once and log in, or give its key in the environment"
-        yield Finding(f"{cli.name} login", "note", "none seen; one in a keychain cannot be seen", step)
+        yield DoctorFinding(f"{cli.name} login", "note", "none seen; one in a keychain cannot be seen", step)
 
 
-def _registered(cli: Any) -> Iterator[Finding]:
+def _registered(cli: Any) -> Iterator[DoctorFinding]:
     from orchestrator.setup import registration  # noqa: PLC0415
     from orchestrator.setup.entries import DEFAULT, GSD, SETTINGS  # noqa: PLC0415
 
@@ -114,7 +116,7 @@ def _registered(cli: Any) -> Iterator[Finding]:
         return
     step = f"orchestrator setup {cli.name} --hooks"
     if all(one.state == "absent" for one in hooks):
-        yield Finding(f"{cli.name} hooks", "ok", f"not registered; they are optional: {step}")
+        yield DoctorFinding(f"{cli.name} hooks", "ok", f"not registered; they are optional: {step}")
         return
     worst = next((one for one in hooks if one.state == "absent"), None) or next(
         (one for one in hooks if one.state != "current"), hooks[0]
@@ -122,20 +124,22 @@ def _registered(cli: Any) -> Iterator[Finding]:
     yield _part(f"{cli.name} hooks", worst, worst.part.removeprefix("hook "), step)
 
 
-def _part(check: str, seen: Any, what: str, step: str) -> Finding:
+def _part(check: str, seen: Any, what: str, step: str) -> DoctorFinding:
     file = str(seen.path)
     if seen.state == "absent":
-        return Finding(check, "note", f"{what}: not in {file}", step, file)
+        return DoctorFinding(check, "note", f"{what}: not in {file}", step, file)
     if seen.program and shutil.which(seen.program) is None:
-        return Finding(check, "bad", f"{what}: starts {seen.program}, which is gone", f"{step} --force", file)
+        return DoctorFinding(check, "bad", f"{what}: starts {seen.program}, which is gone", f"{step} --force", file)
     if seen.state == "current":
-        return Finding(check, "ok", f"{what}: in {file}", file=file)
+        return DoctorFinding(check, "ok", f"{what}: in {file}", file=file)
     if seen.same and seen.state == "other":
-        return Finding(check, "note", f"{what}: {file} has the form of an older version", f"{step} renews it", file)
+        return DoctorFinding(
+            check, "note", f"{what}: {file} has the form of an older version", f"{step} renews it", file
+        )
     if seen.same:
-        return Finding(check, "ok", f"{what}: in {file}, changed by hand", file=file)
+        return DoctorFinding(check, "ok", f"{what}: in {file}, changed by hand", file=file)
     if seen.state == "other":
         message = f"{what}: {file} starts another installation, {seen.program}"
-        return Finding(check, "note", message, f"{step} makes it this one", file)
+        return DoctorFinding(check, "note", message, f"{step} makes it this one", file)
     message = f"{what}: somebody wrote it in {file}, and it does not start this installation"
-    return Finding(check, "note", message, f"{step} --force makes it this one", file)
+    return DoctorFinding(check, "note", message, f"{step} --force makes it this one", file)

@@ -9,7 +9,7 @@ from orchestrator.base.errors import Corrupt, OrchestratorError
 
 
 @dataclass
-class Finding:
+class DoctorFinding:
     """One checked fact: ``level`` is ``ok``, ``note`` (worth knowing) or ``bad``; a bad one has a next step."""
 
     check: str
@@ -22,7 +22,7 @@ class Finding:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-def of_error(check: str, error: OrchestratorError) -> Finding:
+def of_error(check: str, error: OrchestratorError) -> DoctorFinding:
     """The finding that an expected error is."""
     file, line = error.facts.get("file"), error.facts.get("line")
-    return Finding(check, "bad", error.message, error.next_step, file, line, corrupt=isinstance(error, Corrupt))
+    return DoctorFinding(check, "bad", error.message, error.next_step, file, line, corrupt=isinstance(error, Corrupt))

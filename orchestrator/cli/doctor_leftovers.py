@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.cli.doctor_finding import Finding
+from orchestrator.cli.doctor_finding import DoctorFinding
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 
@@ -16,7 +16,7 @@ OVER = {"deleted", "failed"}
 SHOWN = 5
 
 
-def permissions(place: Project) -> Iterator[Finding]:
+def permissions(place: Project) -> Iterator[DoctorFinding]:
     """Files that hold secrets must be the user's alone."""
     open_to_others = []
     for path in sorted((place.root / ".agents" / "agents").glob("*/engine/*")):
@@ -27,22 +27,22 @@ def permissions(place: Project) -> Iterator[Finding]:
         if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
             open_to_others.append(path)
     for path in open_to_others[:SHOWN]:
-        yield Finding(
+        yield DoctorFinding(
             "permissions", "bad", f"{path} is open to other users", f"chmod go= {path}, or doctor --fix", str(path)
         )
     if not open_to_others:
-        yield Finding("permissions", "ok", "run directory and launch files are yours alone")
+        yield DoctorFinding("permissions", "ok", "run directory and launch files are yours alone")
 
 
-def leftovers(place: Project) -> Iterator[Finding]:
+def leftovers(place: Project) -> Iterator[DoctorFinding]:
     """Sockets without a daemon, panes without an agent, unfinished files."""
     found = [*_sockets(place), *_panes(place), *_unfinished(place)]
     yield from found
     if not found:
-        yield Finding("leftovers", "ok", "none")
+        yield DoctorFinding("leftovers", "ok", "none")
 
 
-def _sockets(place: Project) -> Iterator[Finding]:
+def _sockets(place: Project) -> Iterator[DoctorFinding]:
     """A socket that nobody listens on: the kernel lists those that somebody does."""
     here = project_location.run_dir(place.root)
     try:
@@ -56,11 +56,13 @@ def _sockets(place: Project) -> Iterator[Finding]:
     dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
     for path in dead:
         if path.parent == here:
-            yield Finding("leftovers", "note", f"{path}: its daemon has ended; the next one replaces it")
+            yield DoctorFinding("leftovers", "note", f"{path}: its daemon has ended; the next one replaces it")
     others = [path for path in dead if path.parent != here]
     if others:
         step = "orchestrator gc --apply removes those that nobody has touched for long"
-        yield Finding("leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step)
+        yield DoctorFinding(
+            "leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step
+        )
 
 
 def _refuses(path: Path) -> bool:
@@ -76,36 +78,38 @@ def _refuses(path: Path) -> bool:
     return False
 
 
-def _panes(place: Project) -> Iterator[Finding]:
+def _panes(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
     from orchestrator.tmux import panes  # noqa: PLC0415
-    from orchestrator.tmux.tmux_server import Socket  # noqa: PLC0415
+    from orchestrator.tmux.tmux_server import TmuxSocket  # noqa: PLC0415
 
     runs = {run["run_id"]: run["tmux_socket"] for run in offline_view.runs(place.root)}
     live = {row["agent_id"] for row in offline_view.agents(place.root) if row["status"] not in OVER}
     for socket in sorted({str(path) for path in runs.values() if path and Path(path).exists()}):
         try:
-            tagged = panes.list_tagged(Socket(path=socket))
+            tagged = panes.list_tagged(TmuxSocket(path=socket))
         except OrchestratorError:
             continue  # the server is gone, and its panes with it
         for pane in tagged:
             if pane.run_id in runs and pane.agent_id not in live:
                 step = f"look at it, then: orchestrator gc --apply, or tmux -S {socket} kill-pane -t {pane.pane_id}"
                 what = f"pane {pane.pane_id} of agent {pane.agent_id}, which has ended"
-                yield Finding("leftovers", "note", what, step)
+                yield DoctorFinding("leftovers", "note", what, step)
 
 
-def _unfinished(place: Project) -> Iterator[Finding]:
+def _unfinished(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.team.recovery import damage_report  # noqa: PLC0415
 
     home = place.root / ".agents"
     for path in sorted(home.glob("*/*/*.torn")):
-        yield Finding("leftovers", "note", f"{path}: an unfinished last line, kept after a crash; nobody ever saw it")
+        yield DoctorFinding(
+            "leftovers", "note", f"{path}: an unfinished last line, kept after a crash; nobody ever saw it"
+        )
     for path in sorted(home.glob("*/*/*.quarantine-*")):
-        yield Finding(
+        yield DoctorFinding(
             "leftovers", "note", f"{path}: a damaged file, kept by doctor --fix", "look at it, then remove it"
         )
     half = damage_report.half_written_of(place.root)
     if half:
         step = "orchestrator doctor --fix removes them"
-        yield Finding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)
+        yield DoctorFinding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)

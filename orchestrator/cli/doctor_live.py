@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.cli.daemon_client import Link
-from orchestrator.cli.demo_project import Place, end
-from orchestrator.cli.doctor_finding import Finding
+from orchestrator.cli.daemon_client import DaemonClient
+from orchestrator.cli.demo_project import DemoProject, end
+from orchestrator.cli.doctor_finding import DoctorFinding
 from orchestrator.edge import project_location
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Trial:
     next_step: str = ""
     last_lines: list[str] = field(default_factory=list)
 
-    def finding(self) -> Finding:
+    def finding(self) -> DoctorFinding:
         """The trial as one line and its figures."""
         done = []
         if self.ready_s is not None:
@@ -92,7 +92,7 @@ class Trial:
         }
         level = "bad" if self.failure else "note" if self.row.parks != "no" and not self.parked else "ok"
         message = "; ".join([self.failure, *done] if self.failure else done)
-        return Finding(f"live {self.row.name}", level, message, self.next_step, figures=figures)
+        return DoctorFinding(f"live {self.row.name}", level, message, self.next_step, figures=figures)
 
 
 def chosen(names: list[str]) -> list[Engine]:
@@ -108,7 +108,7 @@ def chosen(names: list[str]) -> list[Engine]:
     return rows
 
 
-def live(names: list[str], say: Callable[[str], None]) -> list[Finding]:
+def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
     """Try the engines one after another; one finding each. KeyboardInterrupt after cleaning up."""
     rows = chosen(names)
     turns = [row.name for row in rows if row.program]
@@ -119,7 +119,7 @@ def live(names: list[str], say: Callable[[str], None]) -> list[Finding]:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     home = Path(tempfile.mkdtemp(prefix="orchestrator-live-")).resolve()
-    place = Place(home, f"orchestrator-live-{os.getpid()}")
+    place = DemoProject(home, f"orchestrator-live-{os.getpid()}")
     findings = []
     try:
         (place.repo / ".agents").mkdir(parents=True)
@@ -137,12 +137,12 @@ def live(names: list[str], say: Callable[[str], None]) -> list[Finding]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if left:
         step = f"look at them: ps -p {','.join(left)}"
-        findings.append(Finding("live", "bad", f"{len(left)} processes were still running at the end", step))
+        findings.append(DoctorFinding("live", "bad", f"{len(left)} processes were still running at the end", step))
     return findings
 
 
 @contextlib.contextmanager
-def _environment_of(place: Place) -> Iterator[None]:
+def _environment_of(place: DemoProject) -> Iterator[None]:
     """For a while this process is outside tmux, in the throw-away project, and without settings of its own."""
     before = dict(os.environ)
     for name in before:
@@ -166,11 +166,11 @@ def _exported() -> dict[str, str]:
     }
 
 
-def _try(row: Engine, place: Place) -> Trial:
+def _try(row: Engine, place: DemoProject) -> Trial:
     trial = Trial(row)
     pane = ""
     try:
-        with _environment_of(place), Link(project_location.named_project(place.repo), start=True) as link:
+        with _environment_of(place), DaemonClient(project_location.named_project(place.repo), start=True) as link:
             created = link.tool(
                 "agent_create",
                 {
@@ -198,7 +198,7 @@ def _try(row: Engine, place: Place) -> Trial:
     return trial
 
 
-def _go_through(link: Link, agent_id: str, trial: Trial) -> None:
+def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     events = _Events(link, agent_id)
     bound = READY_S * trial.row.slow_start + 5  # the daemon's own bound comes first, and says the cause
     ready = events.until(lambda event: event["type"] in {"ready", "failed"}, bound, "did not get ready")
@@ -241,7 +241,7 @@ def _go_through(link: Link, agent_id: str, trial: Trial) -> None:
 class _Events:
     """An agent's events, each looked at once and in order."""
 
-    def __init__(self, link: Link, agent_id: str) -> None:
+    def __init__(self, link: DaemonClient, agent_id: str) -> None:
         self._link = link
         self._agent_id = agent_id
         self._since = 0
@@ -278,7 +278,7 @@ def _ends(event: dict[str, Any], task_id: str) -> bool:
     return event["type"] in TERMINAL and event.get("task_id") == task_id
 
 
-def _enqueue(link: Link, agent_id: str, payload: dict[str, Any]) -> str:
+def _enqueue(link: DaemonClient, agent_id: str, payload: dict[str, Any]) -> str:
     return str(link.tool("task_enqueue", {"agent_id": agent_id, "task": {"payload": payload}})["task_id"])
 
 
@@ -303,12 +303,12 @@ def _holding(row: Engine) -> dict[str, Any]:
     }
 
 
-def _screen(place: Place, pane: str) -> list[str]:
+def _screen(place: DemoProject, pane: str) -> list[str]:
     from orchestrator.tmux import panes  # noqa: PLC0415
-    from orchestrator.tmux.tmux_server import Socket  # noqa: PLC0415
+    from orchestrator.tmux.tmux_server import TmuxSocket  # noqa: PLC0415
 
     try:
-        lines = panes.capture(Socket(name=place.tmux_socket), pane, 2 * LINES) if pane else []
+        lines = panes.capture(TmuxSocket(name=place.tmux_socket), pane, 2 * LINES) if pane else []
     except OrchestratorError:
         return []
     return [line for line in lines if line.strip()][-LINES:]

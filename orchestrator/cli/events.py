@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import project_here
-from orchestrator.cli.facts import Log
+from orchestrator.cli.facts import LogPrinter
 from orchestrator.cli.options import AgentId, Follow, Json, Last, RunId, Since
 from orchestrator.cli.run_choice import choose_run
 
@@ -19,7 +19,7 @@ def events(
 
     With --json one record per line.
     """
-    _print(Log(project_here(), agent_id=agent_id).records(since, last, follow=follow), as_json=as_json)
+    _print(LogPrinter(project_here(), agent_id=agent_id).records(since, last, follow=follow), as_json=as_json)
 
 
 def broadcast(
@@ -31,7 +31,7 @@ def broadcast(
     """
     place = project_here()
     run_id = choose_run(place, run)
-    _print(Log(place, run_id=run_id).records(since, last, follow=follow), as_json=as_json)
+    _print(LogPrinter(place, run_id=run_id).records(since, last, follow=follow), as_json=as_json)
 
 
 def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.base.errors import NotReady, OrchestratorError
-from orchestrator.cli.daemon_client import Link
+from orchestrator.cli.daemon_client import DaemonClient
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 
@@ -72,7 +72,7 @@ class FromDaemon:
 
     live = True
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: DaemonClient) -> None:
         self.link = link
 
     def agents(self) -> list[dict[str, Any]]:
@@ -92,12 +92,12 @@ class FromDaemon:
         return self.link.tool("broadcast_read", given, wait_s=wait_ms / 1000)
 
 
-def daemon_if_any(place: Project) -> Link | None:
+def daemon_if_any(place: Project) -> DaemonClient | None:
     """A link to the project's daemon if one answers; inside an agent never, because it would be refused."""
     if os.environ.get("ORCHESTRATOR_AGENT_ID"):
         return None
     try:
-        return Link(place, start=False)
+        return DaemonClient(place, start=False)
     except (OrchestratorError, project_location.RunDirUnsafe):
         return None
 
@@ -108,7 +108,7 @@ def facts(place: Project) -> Facts:
     return FromFiles(place.root) if link is None else FromDaemon(link)
 
 
-class Log:
+class LogPrinter:
     """One log to print: an agent's events, or a run's broadcast. Goes over to the files if the daemon ends."""
 
     def __init__(self, place: Project, *, agent_id: str = "", run_id: str = "") -> None:

@@ -13,7 +13,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output, run_directories
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 
 GC_S = 600.0
@@ -38,7 +38,7 @@ def gc(
     options.refuse_agents()
     age_s = seconds(older_than) if older_than else None
     place = project_here()
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         given = {"apply": apply, "older_than_s": age_s, "artifacts": artifacts}
         found = link.ask("orchestrator/gc", given, wait_s=GC_S)
     items: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json
 
 if TYPE_CHECKING:  # loads YAML
-    from orchestrator.roles.catalogue import Found, Role
+    from orchestrator.roles.catalogue import Role, RoleListing
 
 BROKEN = 1
 
@@ -98,7 +98,7 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
         raise typer.Exit(BROKEN)
 
 
-def _found(directory: str) -> Found:
+def _found(directory: str) -> RoleListing:
     from orchestrator.roles import catalogue  # noqa: PLC0415  (loads YAML)
 
     if directory:
@@ -114,5 +114,5 @@ def _row(role: Role) -> dict[str, Any]:
     return {**found, "model": role.model, "approval": role.approval, "toolsets": list(role.toolsets)}
 
 
-def _broken(found: Found) -> list[dict[str, str]]:
+def _broken(found: RoleListing) -> list[dict[str, str]]:
     return [asdict(one) for one in found.broken]

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
 from orchestrator.cli import options, output, spawn_progress, trust
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 
 WAIT_MS = 20_000
@@ -87,7 +87,7 @@ def create(
         "engine": engine,
         "agent": agent,
     }
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         made = _asked(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
         trust.note(made.get("untrusted"))
         run_id = str(made["run_id"])
@@ -116,7 +116,7 @@ def status(
 
     With --follow exit 0 when it completed, 1 when it failed or was canceled.
     """
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         run_id = _resolved(link, run)
         answer = _follow(link, run_id) if follow else link.tool("smartspawn_run_status", {"run_id": run_id})
     if as_json:
@@ -138,7 +138,7 @@ def result(
 
     Exit 0 when it completed, 1 when it failed or was canceled, 4 when it has not ended yet.
     """
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
         answer = link.tool("smartspawn_run_result", asked)
         while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
@@ -153,7 +153,7 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """List the runs of the home, the newest first."""
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         found = _asked(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
         output.print_json(found)
@@ -174,7 +174,7 @@ def list_runs(
 def cancel(run: Run, as_json: Json = False) -> None:
     """End a run; what its nodes have answered stays."""
     options.refuse_agents()
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         run_id = _resolved(link, run)
         answer = link.tool("smartspawn_run_cancel", {"run_id": run_id})
     if as_json:
@@ -194,7 +194,7 @@ def artifact(
     as_json: Json = False,
 ) -> None:
     """Print an artifact of a run, all of it, checked against its sha256."""
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         found = _artifact(link, _resolved(link, run), node)
     if file is not None:
         data = _bytes(found["content"])
@@ -215,7 +215,7 @@ def health(as_json: Json = False) -> None:
 
     Exit 1 when something that a run of the model API cannot do without is missing; the Smart Spawn API is none.
     """
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         found = link.tool("smartspawn_health", {})
     if as_json:
         output.print_json(found)
@@ -247,7 +247,7 @@ def graph(
     kind = form or ("svg" if file is not None and file.suffix == ".svg" else "html")
     if kind not in ("html", "svg"):
         raise BadRequest("bad_argument", f"--format {kind!r} is neither html nor svg")
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         picture = link.ask("orchestrator/spawn_run", {"run_id": _resolved(link, run)})
     from orchestrator.spawn import run_page, run_picture  # noqa: PLC0415  (no other command draws)
 
@@ -289,7 +289,7 @@ def _text_of(given: str) -> str:
         raise BadRequest("bad_argument", f"{given[1:]} is not UTF-8: {error}") from error
 
 
-def _asked(link: Link, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+def _asked(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
     """What a tool answers; where it would send its caller to its schema, ours is sent to the command's help."""
     try:
         return link.tool(tool, given)
@@ -299,7 +299,7 @@ def _asked(link: Link, command: str, tool: str, given: dict[str, Any]) -> dict[s
         raise
 
 
-def _resolved(link: Link, given: str) -> str:
+def _resolved(link: DaemonClient, given: str) -> str:
     """The id of the run that ``given`` begins; where it begins none, as it is: the daemon says what is wrong then."""
     if _WHOLE_ID.fullmatch(given):
         return given
@@ -313,7 +313,7 @@ def _resolved(link: Link, given: str) -> str:
     return found[0]
 
 
-def _follow(link: Link, run_id: str) -> dict[str, Any]:
+def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
     try:
         return spawn_progress.follow(link, run_id)
     except KeyboardInterrupt:
@@ -324,7 +324,7 @@ def _follow(link: Link, run_id: str) -> dict[str, Any]:
         raise
 
 
-def _artifact(link: Link, run_id: str, node: str) -> dict[str, Any]:
+def _artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:
     """An artifact with all of its content; Corrupt ``corrupt_home`` when that is not what was stored."""
     asked: dict[str, Any] = {"run_id": run_id, "node_id": node}
     found = link.tool("smartspawn_artifact_get", asked)
@@ -355,7 +355,7 @@ def _print(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _tell(link: Link, answer: dict[str, Any], *, as_json: bool) -> None:
+def _tell(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
     """Print a run's result, all of it, and leave with the status that says how it ended."""
     run_id, state = answer["run_id"], answer["status"]
     if answer.pop("more", False):

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Self
 
 from orchestrator.cli import output
-from orchestrator.cli.daemon_client import Link
+from orchestrator.cli.daemon_client import DaemonClient
 
 LOOK_MS = 1000
 """How long the daemon may keep a look waiting for a change: a human watches the clock too."""
@@ -16,7 +16,7 @@ NAMES = 6  # so many running nodes are named
 BAR = 20
 
 
-def follow(link: Link, run_id: str) -> dict[str, Any]:
+def follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
     """Show how far a run is until it has ended or is foreign; its last status. Ctrl-C leaves the run as it is."""
     answer = link.tool("smartspawn_run_status", {"run_id": run_id})
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

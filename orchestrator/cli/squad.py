@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 
 LOOK_MS = 1000
@@ -90,7 +90,7 @@ def start(
 def wait(squad_id: SquadId, as_json: Json = False) -> None:
     """Go on waiting for a squad and print its results."""
     options.refuse_agents()
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = _followed(link, link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": 0}))
     _tell(answer, as_json=as_json)
 
@@ -98,7 +98,7 @@ def wait(squad_id: SquadId, as_json: Json = False) -> None:
 @options.command(app, "list", "orchestrator squad list")
 def list_squads(as_json: Json = False) -> None:
     """List the squads whose results are kept."""
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         found = link.ask("orchestrator/squads", {})
     if as_json:
         output.print_json(found)
@@ -119,7 +119,7 @@ def list_squads(as_json: Json = False) -> None:
 def cancel(squad_id: SquadId, as_json: Json = False) -> None:
     """End the members of a squad that still run."""
     options.refuse_agents()
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
     if as_json:
         output.print_json(answer)
@@ -141,14 +141,14 @@ def _given(file: str) -> dict[str, Any]:
 
 def _carried_out(asked: dict[str, Any]) -> dict[str, Any]:
     """Start a squad and follow it to its end; Ctrl-C ends its members."""
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.tool(TOOL, {**asked, "wait_ms": 0})
         note = answer.get("untrusted")
         trust.note(note)
         return _followed(link, answer) | ({"untrusted": note} if note else {})
 
 
-def _followed(link: Link, answer: dict[str, Any]) -> dict[str, Any]:
+def _followed(link: DaemonClient, answer: dict[str, Any]) -> dict[str, Any]:
     squad_id, line = answer["squadId"], _Line()
     output.warn(f"squad {squad_id}")
     try:

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
 from orchestrator.cli.options import AgentId, Json
 
@@ -53,7 +53,7 @@ def add(
         task["task_id"] = task_id
     if timeout_s:
         task["timeout_s"] = timeout_s
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         source = FromDaemon(link)
         since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
         answer = link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
@@ -83,7 +83,7 @@ def cancel(
     A queued one ends at once, a running one at its agent's next step.
     """
     options.refuse_agents()
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         answer = link.tool("task_cancel", {"agent_id": agent_id, "task_id": task_id})
     if as_json:
         output.print_json(answer)

@@ -17,14 +17,14 @@ import typer
 from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.cli import daemon, options, output, trust
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
-    from orchestrator.team.roster.team_plan import Step
+    from orchestrator.team.roster.team_plan import TeamStep
 
 START_WAIT_MS = 45_000
 TEAM_FILE = Path(".agents") / "team.toml"
@@ -68,8 +68,8 @@ def up(
     content = team_file.content_of(path)
     described = team_file.parse(path, content, place.root)
     told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
-    errors: dict[Step, str] = {}
-    with Link(place, start=True) as link:
+    errors: dict[TeamStep, str] = {}
+    with DaemonClient(place, start=True) as link:
         steps = team_plan.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
         making = {step.name for step in steps if step.do in ("create", "recreate")}
         # Before anything is changed: a variable that is not set must not leave half a team.
@@ -140,7 +140,9 @@ def down(
 # -- up ---------------------------------------------------------------------------------------------------------
 
 
-def _agreed(link: Link, content: tuple[str, str], steps: Sequence[Step], *, dry_run: bool) -> dict[str, Any]:
+def _agreed(
+    link: DaemonClient, content: tuple[str, str], steps: Sequence[TeamStep], *, dry_run: bool
+) -> dict[str, Any]:
     """Ask the human to allow a team file of the project (its name and hash); what to note where nobody is asked."""
     name, sha256 = content
 
@@ -157,7 +159,7 @@ def _agreed(link: Link, content: tuple[str, str], steps: Sequence[Step], *, dry_
     return {}
 
 
-def _living(link: Link, wait_for: Collection[str] = ()) -> list[dict[str, Any]]:
+def _living(link: DaemonClient, wait_for: Collection[str] = ()) -> list[dict[str, Any]]:
     """The metas of this window's agents that are not deleted; those of these names not before they have started."""
     rows = link.tool("agent_list", {})["agents"]
     waits = [row["name"] in wait_for and row["status"] == "starting" for row in rows]
@@ -174,16 +176,16 @@ def _living(link: Link, wait_for: Collection[str] = ()) -> list[dict[str, Any]]:
     return [meta for meta in metas if meta["status"] != "deleted"]
 
 
-def _every(link: Link) -> list[dict[str, Any]]:
+def _every(link: DaemonClient) -> list[dict[str, Any]]:
     """The rows of all agents of the project that are not deleted."""
     return [row for row in link.tool("agent_list", {"scope": "all"})["agents"] if row["status"] != "deleted"]
 
 
 def _carry_out(
-    link: Link, steps: Sequence[Step], arguments: dict[str, dict[str, Any]], *, wait: bool
-) -> tuple[dict[Step, str], str | None, dict[str, Any] | None]:
+    link: DaemonClient, steps: Sequence[TeamStep], arguments: dict[str, dict[str, Any]], *, wait: bool
+) -> tuple[dict[TeamStep, str], str | None, dict[str, Any] | None]:
     """Take the steps, ends first because they make room; what each failed with, how to attach, what did not count."""
-    errors: dict[Step, str] = {}
+    errors: dict[TeamStep, str] = {}
     ending = [step for step in steps if step.do in ("end", "recreate") or (step.do == "create" and step.agent_id)]
     restarting = [step for step in steps if step.do == "restart"]
     for tool, those, wait_s in (
@@ -211,14 +213,14 @@ def _carry_out(
     return errors, next((row["attach"] for row in made if row.get("attach")), None), answer.get("untrusted")
 
 
-def _same(step: Step, after: Sequence[Step]) -> Step | None:
+def _same(step: TeamStep, after: Sequence[TeamStep]) -> TeamStep | None:
     """What the second look says of the step's agent; None when it is gone."""
     if step.do in ("leave", "end") or (step.do == "refuse" and not step.differs):
         return next((one for one in after if one.agent_id == step.agent_id), None)
     return next((one for one in after if one.name == step.name and one.do != "leave"), None)
 
 
-def _intended(step: Step) -> dict[str, Any]:
+def _intended(step: TeamStep) -> dict[str, Any]:
     """A row of a dry run."""
     ok = step.do in ("keep", "leave") and not step.differs
     return {
@@ -232,7 +234,7 @@ def _intended(step: Step) -> dict[str, Any]:
 
 
 def _outcome(
-    step: Step, now: Step | None, seen: dict[str, dict[str, Any]], error: str, *, may_start: bool
+    step: TeamStep, now: TeamStep | None, seen: dict[str, dict[str, Any]], error: str, *, may_start: bool
 ) -> dict[str, Any]:
     """A row of what was done: ``ok`` only when the second look finds the agent as it shall be."""
     agent_id = now.agent_id if now is not None else step.agent_id
@@ -256,7 +258,7 @@ def _outcome(
     return {**row, "ok": ok, "differs": differs, "why": why}
 
 
-def _why(step: Step | None) -> str:
+def _why(step: TeamStep | None) -> str:
     if step is None:
         return ""
     hint = "; --recreate makes it so" if step.differs and step.do in ("keep", "restart") else ""
@@ -304,7 +306,7 @@ def _end_team(
         _known_run(place, run)
     if not _of(source.agents(), run):
         return [], []
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         living = _of(_every(link), run)
         _ask(sum(row["queue_depth"] + (row["running_task_id"] is not None) for row in living), force, yes, as_json)
         calls = [

@@ -15,7 +15,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment, untrusted
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
@@ -61,7 +61,7 @@ def trust(
         refuse_others()
     place = project_here()
     asked = _named(place, files or [])
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         if listing:
             _show_list(link.ask("orchestrator/trust_list", {}), as_json=as_json)
         elif revoke:
@@ -81,7 +81,7 @@ def refuse_others() -> None:
     trust_authority.refuse(trust_authority.chain_of(os.getpid()))
 
 
-def agree(link: Link, name: str, sha256: str, intro: Callable[[Terminal], None]) -> None:
+def agree(link: DaemonClient, name: str, sha256: str, intro: Callable[[Terminal], None]) -> None:
     """Make sure that this content of a team file is allowed: ask on the terminal, after ``intro``, if it is not.
 
     Environment ``untrusted_setting`` where nobody can be asked or the answer is no; BadRequest ``trust_refused``
@@ -129,7 +129,7 @@ def _named(place: Project, files: Sequence[str]) -> dict[str, Any]:
     return {"teams": teams, "templates": templates}
 
 
-def _ask_for_all(link: Link, asked: dict[str, Any], *, as_json: bool) -> None:
+def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) -> None:
     """Show and ask until nothing is left, or the human does not agree."""
     done: dict[str, Any] = {"ok": True, "allowed": [], "adopted": 0, "left": 0}
     rounds = 0
@@ -235,7 +235,7 @@ def _show_list(found: dict[str, Any], *, as_json: bool) -> None:
         output.say_line(f"not allowed: {name}")
 
 
-def _take_back(link: Link, place: Project, file: str, *, as_json: bool) -> None:
+def _take_back(link: DaemonClient, place: Project, file: str, *, as_json: bool) -> None:
     from orchestrator.trust.allowed import name_of  # noqa: PLC0415
 
     # As --list shows it, or as seen from here.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import AgentId, Json
 
@@ -112,7 +112,7 @@ def remove(agent_id: AgentId, as_json: Json = False) -> None:
     Refused while it holds what is not committed. Its branch goes too if that loses no commit.
     """
     options.refuse_agents()
-    with Link(project_here(), start=True) as link:
+    with DaemonClient(project_here(), start=True) as link:
         done = link.ask("orchestrator/worktree", {"agent_id": agent_id}, wait_s=REMOVE_WAIT_S)
     if as_json:
         output.print_json(done)

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import COUNTING, SCREEN_KINDS, Finding
+from orchestrator.core.screens import COUNTING, SCREEN_KINDS, ScreenFinding
 from orchestrator.core.state import Agent
 
 
@@ -34,7 +34,7 @@ def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> l
     ]
 
 
-def explained(agent: Agent, found: Finding | None, *, at: str) -> list[Draft]:
+def explained(agent: Agent, found: ScreenFinding | None, *, at: str) -> list[Draft]:
     """What the screen explains now, None for nothing: tells what is new and lifts what is gone.
 
     The same cause is told again only when its words change and it is no countdown: another question needs another

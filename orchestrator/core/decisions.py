@@ -21,7 +21,7 @@ EVENT_TYPES = ("ack", "progress", "result", "error", "canceled", "ready", "heart
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueueLimits:
     """The configured bounds a decision needs; seconds."""
 
     max_unfinished_tasks: int = 1000
@@ -59,7 +59,7 @@ def enqueue(
     task_id: str,
     payload: Any,
     stored: Any,
-    limits: Limits,
+    limits: QueueLimits,
     req: str,
     at: str,
     timeout_s: float | None = None,
@@ -151,7 +151,7 @@ def ready(agent: Agent, *, at: str, req: str | None, session: str | None = None,
     return [happened(agent, "ready", at, by="agent", req=req, **told)]
 
 
-class Offer(NamedTuple):
+class CommandOffer(NamedTuple):
     """What a waiting agent gets now: a command, or how long to wait before looking again."""
 
     command: dict[str, Any] | None = None
@@ -160,15 +160,15 @@ class Offer(NamedTuple):
 
 
 def next_command(
-    agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: Limits, at: str, req: str
-) -> Offer:
+    agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: QueueLimits, at: str, req: str
+) -> CommandOffer:
     """The command a wait deserves, in the precedence stop, cancel, task (design §5).
 
     ``visible_inbox``: the inbox seq that is durable; nothing later may be handed out. ``waited_s``: how long this
     call has waited. ``told``: how often this life got its lease's cancel or un-acked task already.
     """
     if agent.stop_asked and agent.stop_asked <= visible_inbox:
-        return Offer({"kind": "stop"})
+        return CommandOffer({"kind": "stop"})
     lease = agent.lease
     if lease is None:
         return _fresh(agent, visible_inbox, at, req)
@@ -176,34 +176,34 @@ def next_command(
     patience = limits.redeliver_after_s - waited_s
     if lease.cancel_requested:
         if told and patience > 0:
-            return Offer(look_again_s=patience)
+            return CommandOffer(look_again_s=patience)
         if told <= limits.max_redeliveries:
-            return Offer({"kind": "cancel", "task_id": lease.task_id})
+            return CommandOffer({"kind": "cancel", "task_id": lease.task_id})
         return _hold(agent, at)
     if lease.state == "delivered":
         if told > limits.max_redeliveries and patience > 0:
-            return Offer(look_again_s=patience)
-        return Offer(_task_command(lease))
+            return CommandOffer(look_again_s=patience)
+        return CommandOffer(_task_command(lease))
     if patience > 0:
-        return Offer(look_again_s=patience)
+        return CommandOffer(look_again_s=patience)
     if lease.redeliveries >= limits.max_redeliveries:
         return _hold(agent, at)
     again = _delivered(agent, lease, at, req, redelivered=True)
-    return Offer({**_task_command(lease), "redelivered": True}, (again,))
+    return CommandOffer({**_task_command(lease), "redelivered": True}, (again,))
 
 
-def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> Offer:
+def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> CommandOffer:
     head = agent.head()
     if head is None or head.seq > visible_inbox or head.cancel_asked or agent.life != "ready":
-        return Offer()
-    return Offer(_task_command(head), (_delivered(agent, head, at, req),))
+        return CommandOffer()
+    return CommandOffer(_task_command(head), (_delivered(agent, head, at, req),))
 
 
-def _hold(agent: Agent, at: str) -> Offer:
+def _hold(agent: Agent, at: str) -> CommandOffer:
     if "" in agent.blocks or agent.life != "ready" or agent.lease is None:
-        return Offer()
+        return CommandOffer()
     draft = happened(agent, "blocked", at, by="orchestrator", reason="no terminal event", task_id=agent.lease.task_id)
-    return Offer(drafts=(draft,))
+    return CommandOffer(drafts=(draft,))
 
 
 def _task_command(task: Task) -> dict[str, Any]:

@@ -69,7 +69,7 @@ _ONCE = frozenset({"ack", "progress", *TERMINAL, "ready", "starting"})
 
 
 @dataclass(slots=True, frozen=True)
-class Line:
+class AuditedRecord:
     """One good record, with where it stands; without what no law asks for. ``when`` is Unix time in seconds."""
 
     file: str
@@ -93,11 +93,11 @@ class Line:
     spec: dict[str, Any] = field(default_factory=dict)  # of `starting`: run_id, policies
 
 
-class Log(NamedTuple):
+class AuditedLog(NamedTuple):
     """A log as found: its good records in order; ``whole`` when there are no others."""
 
     file: str
-    lines: list[Line]
+    lines: list[AuditedRecord]
     whole: bool = True
 
     @property
@@ -118,12 +118,12 @@ class Violation(NamedTuple):
     run: str | None = None
 
 
-def at_line(kind: str, one: Line, agent: str | None, message: str, *, run: str | None = None) -> Violation:
+def at_line(kind: str, one: AuditedRecord, agent: str | None, message: str, *, run: str | None = None) -> Violation:
     """The violation that a record is."""
     return Violation(kind, message, one.file, one.line, one.seq, agent, one.task_id, run)
 
 
-def agent_faults(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
+def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
     """Every broken law of one agent's two logs.
 
     Those of ``NEEDS_ALL`` only where both are whole.
@@ -133,7 +133,7 @@ def agent_faults(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
     yield from (one for one in found if one.kind not in left_out)
 
 
-def _inbox(agent: str, inbox: Log) -> Iterator[Violation]:
+def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
     asked: set[str | None] = set()
     calls: dict[str, int] = {}
     for one in inbox.lines:
@@ -150,7 +150,7 @@ def _inbox(agent: str, inbox: Log) -> Iterator[Violation]:
             calls[one.req] = one.seq
 
 
-def _life(agent: str, outbox: Log) -> Iterator[Violation]:
+def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     """The agent's own story: intent, lives, end."""
     epoch, gone = 1, False
     counts: Counter[tuple[str, int]] = Counter()
@@ -179,7 +179,7 @@ def _life(agent: str, outbox: Log) -> Iterator[Violation]:
     yield from _lives(agent, outbox)
 
 
-def _twice(agent: str, one: Line, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
+def _twice(agent: str, one: AuditedRecord, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
     if one.type == "ready" and counts["ready", one.epoch] > 1:
         yield at_line("two_ready", one, agent, f"life {one.epoch} became ready before")
     elif one.type == "exited" and counts["exited", one.epoch] > 1:
@@ -190,7 +190,7 @@ def _twice(agent: str, one: Line, counts: Counter[tuple[str, int]]) -> Iterator[
         yield at_line("life", one, agent, "the agent was deleted and never stopped")
 
 
-def _lives(agent: str, outbox: Log) -> Iterator[Violation]:
+def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     """Relaunches against the policies of `starting`: after one by hand the budget begins anew.
 
     A resume that came to nothing is free.
@@ -201,7 +201,7 @@ def _lives(agent: str, outbox: Log) -> Iterator[Violation]:
     if not isinstance(limit, int) or not isinstance(window, int | float):
         return
     ready = {one.epoch for one in outbox.lines if one.type == "ready"}
-    before: list[Line] = []
+    before: list[AuditedRecord] = []
     for one in outbox.lines:
         if one.type != "restarted":
             continue
@@ -215,11 +215,11 @@ def _lives(agent: str, outbox: Log) -> Iterator[Violation]:
         before.append(one)
 
 
-def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
+def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
     """Queue and lease: every record about a task, in order."""
     order = list(dict.fromkeys(one.task_id for one in inbox.lines if one.type == "task"))
     attempt: dict[str | None, int] = dict.fromkeys(order, 1)
-    over: dict[str | None, Line] = {}
+    over: dict[str | None, AuditedRecord] = {}
     lease, oldest = None, 0
     lost = False  # a record of this life, which may be a hand-out
     for one in outbox.lines:
@@ -265,7 +265,9 @@ def _tasks(agent: str, inbox: Log, outbox: Log) -> Iterator[Violation]:
             yield at_line("open_task", gone, agent, told)._replace(task=task)
 
 
-def digest_faults(run: str, agent: str, told: Iterable[Line], outbox: Log, *, broadcast: Log) -> Iterator[Violation]:
+def digest_faults(
+    run: str, agent: str, told: Iterable[AuditedRecord], outbox: AuditedLog, *, broadcast: AuditedLog
+) -> Iterator[Violation]:
     """What the broadcast of a run says of one agent, against the agent's outbox; not what it does not say yet."""
     due = [one for one in outbox.lines if one.type in BROADCAST_TYPES]
     known = {one.seq: one for one in due}
@@ -292,13 +294,13 @@ def digest_faults(run: str, agent: str, told: Iterable[Line], outbox: Log, *, br
         last = max(last, one.ref)
 
 
-def untold(told: Iterable[Line], outbox: Log) -> list[Line]:
+def untold(told: Iterable[AuditedRecord], outbox: AuditedLog) -> list[AuditedRecord]:
     """What the broadcast has still to tell of an agent: all behind the last record it told."""
     last = max((one.ref for one in told), default=0)
     return [one for one in outbox.lines if one.type in BROADCAST_TYPES and one.seq > last]
 
 
-def _differs(told: Line, original: Line) -> str:
+def _differs(told: AuditedRecord, original: AuditedRecord) -> str:
     """Which key of a broadcast record differs from the original's; empty when none does."""
     for key in ("type", "at", "epoch", "task_id", "by", "words"):
         if getattr(told, key) != getattr(original, key):

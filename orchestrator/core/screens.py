@@ -39,7 +39,7 @@ class Screen(NamedTuple):
     dead: bool = False
 
 
-class Pattern(NamedTuple):
+class ScreenPattern(NamedTuple):
     """One reason for silence.
 
     ``regex`` is searched line by line in the last ``within`` lines (0: the whole screen) or in the title.
@@ -55,7 +55,7 @@ class Pattern(NamedTuple):
     unless: str = ""  # a regular expression on the whole screen that rules it out
 
 
-class Finding(NamedTuple):
+class ScreenFinding(NamedTuple):
     """What a screen explains."""
 
     kind: Kind
@@ -63,7 +63,7 @@ class Finding(NamedTuple):
     until: str | None = None
 
 
-def explain(patterns: Sequence[Pattern], screen: Screen) -> Finding | None:
+def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding | None:
     """The first pattern that fits; None when the screen explains nothing."""
     for pattern in patterns:
         if pattern.unless and re.search(pattern.unless, "\n".join(screen.lines)):
@@ -74,7 +74,7 @@ def explain(patterns: Sequence[Pattern], screen: Screen) -> Finding | None:
             if found is None:
                 continue
             reason = re.sub(r"\{(\d)\}", lambda slot, hit=found: hit[int(slot[1])] or "", pattern.reason)  # type: ignore[misc]
-            return Finding(pattern.kind, reason.strip(), found[pattern.until] if pattern.until else None)
+            return ScreenFinding(pattern.kind, reason.strip(), found[pattern.until] if pattern.until else None)
     return None
 
 

@@ -29,7 +29,7 @@ BECAUSE: dict[Cause, str] = {
 }
 
 
-class Verdict(NamedTuple):
+class TurnEndVerdict(NamedTuple):
     """What a turn-end hook is answered; ``cause`` says why when it is not `park`."""
 
     word: Word
@@ -58,13 +58,13 @@ def due(agent: Agent, *, visible_inbox: int, told_stop: bool = False, known_canc
     return "task" if head is not None and head.seq <= visible_inbox and not head.cancel_asked else ""
 
 
-def turn_end(cause: Cause, agent: Agent, unheeded: int) -> Verdict:
+def turn_end(cause: Cause, agent: Agent, unheeded: int) -> TurnEndVerdict:
     """The answer to a turn-end hook. ``unheeded``: wakes of this life in a row that no call has followed."""
     if agent.life not in ("starting", "ready") or (agent.stop_asked and not cause):
-        return Verdict("release")
+        return TurnEndVerdict("release")
     if not cause:
-        return Verdict("park")
-    return Verdict("release" if unheeded >= MAX_WAKES else "wake", cause)
+        return TurnEndVerdict("park")
+    return TurnEndVerdict("release" if unheeded >= MAX_WAKES else "wake", cause)
 
 
 def may_park(agent: Agent, *, visible_inbox: int, empty_waits: int, park_after: int) -> bool:

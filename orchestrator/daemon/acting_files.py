@@ -26,7 +26,7 @@ Kind = Literal["config", "team", "role", "template"]
 
 
 @dataclass(frozen=True)
-class Acting:
+class ActingFile:
     """A file of the project that says something that acts: its name there, its content, the keys and their values."""
 
     name: str
@@ -36,7 +36,7 @@ class Acting:
 
 
 @dataclass(frozen=True)
-class Problem:
+class UnusableFile:
     """A file that may say something that acts and that cannot be allowed, and why."""
 
     name: str
@@ -44,48 +44,50 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Found:
+class PendingFiles:
     """What is not allowed yet: as much as is shown at once, how many files are ``left``, what cannot be allowed."""
 
-    files: tuple[Acting, ...]
-    problems: tuple[Problem, ...] = ()
+    files: tuple[ActingFile, ...]
+    problems: tuple[UnusableFile, ...] = ()
     left: int = 0
 
 
-def found(
+def pending_files(
     root: Path, *, templates: Iterable[str] = (), teams: Iterable[str] = (), only: Collection[str] | None = None
-) -> Found:
+) -> PendingFiles:
     """What of the project acts and is not allowed: settings, team file, roles, templates.
 
     ``templates`` and ``teams`` are names of files beyond those that are used by custom; ``only``: no other files.
     """
     allowed = Allowed(root)
-    files: list[Acting] = []
-    problems: list[Problem] = []
+    files: list[ActingFile] = []
+    problems: list[UnusableFile] = []
     left = size = 0
     for one in _all(root, templates, teams):
         if only is not None and one.name not in only:
             continue
-        if isinstance(one, Problem):
+        if isinstance(one, UnusableFile):
             problems.append(one)
         elif not one.keys or allowed.counts(one.name, one.content):
             continue
         elif len(one.content) > CONTENT_MAX:
-            problems.append(Problem(one.name, f"has more than {CONTENT_MAX} bytes, too many to be looked through"))
+            problems.append(
+                UnusableFile(one.name, f"has more than {CONTENT_MAX} bytes, too many to be looked through")
+            )
         elif len(files) >= FILES_SHOWN or size + len(one.content) > BYTES_SHOWN:
             left += 1
         else:
             files.append(one)
             size += len(one.content)
-    return Found(tuple(files), tuple(problems[:FILES_SHOWN]), left)
+    return PendingFiles(tuple(files), tuple(problems[:FILES_SHOWN]), left)
 
 
-def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[Acting | Problem]:
+def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[ActingFile | UnusableFile]:
     yield from _one(root, sources.PROJECT_FILE, "config")
     for name in dict.fromkeys((TEAM_FILE, *teams)):
         yield from _one(root, name, "team")
     with contextlib.suppress(BadRequest):
-        yield from (Acting(*one) for one in _roles(root))
+        yield from (ActingFile(*one) for one in _roles(root))
     for name in dict.fromkeys((*squad_settings.customary(), *templates)):
         yield from _one(root, name, "template")
 
@@ -95,20 +97,20 @@ def _roles(root: Path) -> Iterator[tuple[str, Kind, bytes, dict[str, Any]]]:
         yield name, "role", content, dict(role.acting)
 
 
-def _one(root: Path, name: str, kind: Kind) -> Iterator[Acting | Problem]:
+def _one(root: Path, name: str, kind: Kind) -> Iterator[ActingFile | UnusableFile]:
     path = root / name
     if not os.path.lexists(path) or name_of(root, path) != name:
         return
     if printable(name) != name:
-        yield Problem(printable(name), "has a name that is not UTF-8")
+        yield UnusableFile(printable(name), "has a name that is not UTF-8")
         return
     try:
         content, keys = _READ[kind](path, name)
     except BadRequest as error:
-        yield Problem(name, error.message)
+        yield UnusableFile(name, error.message)
         return
     if content is not None:
-        yield Acting(name, kind, content, keys)
+        yield ActingFile(name, kind, content, keys)
 
 
 def _config(path: Path, _name: str) -> tuple[bytes | None, dict[str, Any]]:

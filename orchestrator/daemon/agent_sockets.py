@@ -18,7 +18,7 @@ import structlog
 from orchestrator.base.clock import call_off
 from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
 from orchestrator.protocol.traffic import BUFFER
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class _Open:
         self.sock.close()
 
 
-class OwnSockets:
+class AgentSockets:
     """The sockets of a daemon's agents. ``serve`` gets a socket's name and the streams of each connection."""
 
     def __init__(self, directory: Path, serve: Serve) -> None:
@@ -66,7 +66,7 @@ class OwnSockets:
         self._open: dict[str, _Open] = {}
         self._failed: set[str] = set()
 
-    def begin(self, agents: Iterable[Entry]) -> None:
+    def begin(self, agents: Iterable[AgentEntry]) -> None:
         """Remove what a daemon that was killed has left, and open those of the agents there are."""
         with contextlib.suppress(OSError):
             for path in self._directory.iterdir():
@@ -74,7 +74,7 @@ class OwnSockets:
                     path.unlink()
         self.follow(agents)
 
-    def follow(self, agents: Iterable[Entry]) -> None:
+    def follow(self, agents: Iterable[AgentEntry]) -> None:
         """Open what is missing, and close what belongs to nobody any more."""
         wanted: dict[str, set[str]] = {}
         for entry in agents:
@@ -87,7 +87,7 @@ class OwnSockets:
         for name, ids in wanted.items():
             self._have(name, ids)
 
-    def seen(self, entry: Entry) -> None:
+    def seen(self, entry: AgentEntry) -> None:
         """An agent has changed: it was made, or it was deleted."""
         name = agent_socket(entry.agent_id)
         opened = self._open.get(name)

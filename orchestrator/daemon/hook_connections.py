@@ -17,10 +17,10 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, drained
 from orchestrator.team.roster import delivery
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
-from orchestrator.team.wake.held_masters import Leading
-from orchestrator.team.wake.parking import Channel, Heard, Parking
+from orchestrator.team.wake.held_masters import HeldMasters
+from orchestrator.team.wake.parking import HookChannel, HookEvent, Parking
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ class Listeners(NamedTuple):
     """Who hears what hooks tell: of agents, and of everybody else."""
 
     parking: Parking
-    leading: Leading
+    leading: HeldMasters
 
 
 async def serve(
@@ -41,8 +41,8 @@ async def serve(
         if not writer.is_closing():
             writer.write(orjson.dumps(word) + b"\n")
 
-    channel = Channel(say)
-    entry: Entry | None = None
+    channel = HookChannel(say)
+    entry: AgentEntry | None = None
     if client.role == "agent":
         entry = _entry(client, roster)
         if entry is None:
@@ -68,7 +68,7 @@ async def serve(
             to.leading.gone(channel)
 
 
-def read_event(line: bytes) -> Heard | None:
+def read_event(line: bytes) -> HookEvent | None:
     """The event a line tells: ``{"event", "session"?, "data"?}``; None for anything else."""
     try:
         said = orjson.loads(line)
@@ -77,10 +77,10 @@ def read_event(line: bytes) -> Heard | None:
         return None
     if not isinstance(event, str) or not event:
         return None
-    return Heard(event, session if isinstance(session, str) else None, data if isinstance(data, dict) else {})
+    return HookEvent(event, session if isinstance(session, str) else None, data if isinstance(data, dict) else {})
 
 
-def _entry(client: Client, roster: Roster) -> Entry | None:
+def _entry(client: Client, roster: Roster) -> AgentEntry | None:
     """The agent the connection speaks for, when its secret proves the current life."""
     try:
         entry = delivery.check_identity(
@@ -92,7 +92,7 @@ def _entry(client: Client, roster: Roster) -> Entry | None:
     return entry if entry.state.epoch == client.epoch else None
 
 
-def _depth(client: Client, entry: Entry, *, keeps: bool) -> int | None:
+def _depth(client: Client, entry: AgentEntry, *, keeps: bool) -> int | None:
     # A plugin is the CLI itself, a hook its child.
     pids = (client.peer, *client.origin.pids) if keeps else client.origin.pids
     return pids.index(entry.pid) if entry.pid in pids else None

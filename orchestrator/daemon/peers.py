@@ -23,7 +23,7 @@ from orchestrator.daemon.door import HasOptions, Hello, peer
 from orchestrator.edge import project_location
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust.launched import Launched
-from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
+from orchestrator.trust.origin import UNKNOWN, KnownProcesses, ProcessOrigin, judge
 
 SO_PEERPIDFD = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5
 SPARE = 3
@@ -39,7 +39,7 @@ class Peer(NamedTuple):
 
     pid: int = 0
     line: tuple[int, ...] = ()
-    origin: Origin = UNKNOWN
+    origin: ProcessOrigin = UNKNOWN
 
 
 class Rights(NamedTuple):
@@ -57,7 +57,7 @@ class Peers:
         self._launched = Launched()
         self._noted: set[tuple[str, int]] = set()
         own = start_time(os.getpid())
-        self._launched.known().add(Known(leaders={(os.getpid(), own or 0)}))
+        self._launched.known().add(KnownProcesses(leaders={(os.getpid(), own or 0)}))
         self._spare: list[int] = []
         self._reserve()
 
@@ -103,7 +103,7 @@ class Peers:
             return Peer(pid)
         return Peer(pid, tuple(one.pid for one in lines[0].processes), judge(lines, self.known()))
 
-    def known(self) -> Known:
+    def known(self) -> KnownProcesses:
         """All that this user has launched, and the agents of this project whose launch no file tells of."""
         known = self._launched.known()
         for entry in self._roster.agents.values():
@@ -115,7 +115,7 @@ class Peers:
             if lines:
                 first, *above = [(one.pid, one.start) for one in lines[0].processes]
                 agent = (str(self._roster.root), entry.agent_id)
-                known.add(Known({first: agent}, frozenset(), frozenset(above), first[1]))
+                known.add(KnownProcesses({first: agent}, frozenset(), frozenset(above), first[1]))
         return known
 
     def living(self) -> dict[int, str]:

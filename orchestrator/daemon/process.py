@@ -31,10 +31,10 @@ from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environme
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.daemon import door, handshake, hook_connections, peers
-from orchestrator.daemon.agent_sockets import OwnSockets
+from orchestrator.daemon.agent_sockets import AgentSockets
 from orchestrator.daemon.peers import Peer, Peers
 from orchestrator.daemon.sessions import Admin, build, note_listed, serve
-from orchestrator.daemon.trust_requests import Trusting
+from orchestrator.daemon.trust_requests import TrustRequests
 from orchestrator.edge import project_location
 from orchestrator.gsd.wiring import GsdWiring
 from orchestrator.journal.project_files import Paths
@@ -43,22 +43,22 @@ from orchestrator.journal.syscalls import REAL
 from orchestrator.protocol.daemon_log import configure_log
 from orchestrator.protocol.tool_calls import Client, Tool, only_reading
 from orchestrator.protocol.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
-from orchestrator.protocol.wait_turns import Turns
+from orchestrator.protocol.wait_turns import WaitTurns
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad.wiring import SquadWiring
 from orchestrator.team import agent_tools, agent_toolsets
 from orchestrator.team import tools as team_tools
 from orchestrator.team.life import agent_commands, agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.recovery.garbage_collection import Collecting
-from orchestrator.team.recovery.repair import Repairing
-from orchestrator.team.recovery.team_adoption import Adoption
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.recovery.garbage_collection import GarbageCollection
+from orchestrator.team.recovery.repair import TeamRepair
+from orchestrator.team.recovery.team_adoption import TeamAdoption
 from orchestrator.team.roster.roster import PUT_BACK, Roster
-from orchestrator.team.wake.held_masters import Leading
-from orchestrator.team.wake.masters import GONE, Leader, Masters
+from orchestrator.team.wake.held_masters import HeldMasters
+from orchestrator.team.wake.masters import GONE, MasterConnection, Masters
 from orchestrator.team.wake.parking import Parking
-from orchestrator.team.wake.paste_wake import Waker
+from orchestrator.team.wake.paste_wake import PasteWake
 from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
@@ -96,13 +96,13 @@ class Daemon:
             place=project_location.word_of(opened.directory),
             on_refused=partial(self.end, ELSEWHERE),
         )
-        self.windows = Windows(self.roster)
+        self.windows = TeamPanes(self.roster)
         self.supervisor = Supervisor(self.roster, self.windows)
-        self.collecting = Collecting(self.supervisor)
-        self.repairing = Repairing(self.supervisor)
-        self.waker = Waker(self.roster, self.windows)
+        self.collecting = GarbageCollection(self.supervisor)
+        self.repairing = TeamRepair(self.supervisor)
+        self.waker = PasteWake(self.roster, self.windows)
         self.parking = Parking(self.roster, self.waker.seen)
-        self.leading = Leading(self.roster, self.windows, self._leaders)
+        self.leading = HeldMasters(self.roster, self.windows, self._leaders)
         self.supervisor.watching.on_human = self.parking.human
         self.supervisor.watching.on_stale = self.parking.stale
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
@@ -114,10 +114,12 @@ class Daemon:
         self.gsd = GsdWiring(str(opened.directory / project_location.LOG))
         self.queries: agent_toolsets.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
         self.peers = Peers(self.roster)
-        self.own_sockets = OwnSockets(opened.directory, self._accept_own)
+        self.own_sockets = AgentSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
-        self.turns = Turns()
-        self.trusting = Trusting(self.roster, state, lambda: self.clients, (Adoption(self.supervisor), self.spawn))
+        self.turns = WaitTurns()
+        self.trusting = TrustRequests(
+            self.roster, state, lambda: self.clients, (TeamAdoption(self.supervisor), self.spawn)
+        )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
         self._missing: list[str] = []
@@ -343,8 +345,8 @@ class Daemon:
         rights = peers.rights(hello, peer, self.root, self.peers.living(), whose)
         return handshake.client_of(hello, peer, rights, rfc3339(self.clock.now()))
 
-    def _leaders(self) -> list[Leader]:
-        return [Leader(client.name, client.origin) for client in self.clients if client.origin.leads]
+    def _leaders(self) -> list[MasterConnection]:
+        return [MasterConnection(client.name, client.origin) for client in self.clients if client.origin.leads]
 
     def _tools(self, client: Client) -> dict[str, Tool]:
         if client.role == "agent":

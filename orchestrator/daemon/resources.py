@@ -25,7 +25,7 @@ from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.gsd import resource_texts
 from orchestrator.gsd.wiring import Questions
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import artifact, artifacts, meta_of
 from orchestrator.team.roster.delivery import PAGE_BYTES, shown
 from orchestrator.team.roster.roster import Roster
@@ -227,7 +227,7 @@ class Resources:
         if self._client.boot > 1:
             self._mark(uri)
 
-    def changed(self, entry: Entry) -> None:
+    def changed(self, entry: AgentEntry) -> None:
         """An agent's records became visible: mark the subscribed URIs that show them."""
         bases = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
         bases.add(f"run://{entry.run_id}/broadcast")

@@ -27,14 +27,14 @@ from orchestrator.core.prompts import queries_rule, render, worktree_rule
 from orchestrator.core.toolsets import tools_of
 from orchestrator.daemon.resources import Events, Resources
 from orchestrator.edge import project_location
-from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, Refused
+from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.gsd import spawn_prompts
 from orchestrator.gsd.wiring import TOOLSET, Questions
 from orchestrator.protocol.sdk_messages import read, written
 from orchestrator.protocol.tool_calls import Client, Tool, call_tool
 from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
-from orchestrator.protocol.wait_turns import Turns, is_wait
+from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -224,7 +224,7 @@ async def serve(
     boot_id: str,
     sent: Callable[[Any], None] = lambda _key: None,
     *,
-    turns: Turns | None = None,
+    turns: WaitTurns | None = None,
 ) -> None:
     """Serve one connection until it ends; ``sent`` is told the id of each request once its answer is on its way.
 
@@ -253,7 +253,7 @@ async def serve(
                     continue
                 try:
                     message = read(line)
-                except Refused as refused:
+                except RefusedLine as refused:
                     if refused.kind == "request":
                         key = None if traffic.holds(refused.key) else refused.key
                         await write_stream.send(rpc_error(key, refused.code, refused.reason))

@@ -19,13 +19,13 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.platform import processes
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.daemon import acting_files, trust_authority, trust_store
-from orchestrator.daemon.acting_files import Acting
+from orchestrator.daemon.acting_files import ActingFile
 from orchestrator.daemon.sessions import Admin
 from orchestrator.daemon.trust_authority import Process
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad import squad_settings
-from orchestrator.team.recovery.team_adoption import Adoption
+from orchestrator.team.recovery.team_adoption import TeamAdoption
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import Allowed
@@ -38,7 +38,7 @@ SPAWN_RUN = "spawn run"
 NAMES_MAX = 100
 
 
-class Trusting:
+class TrustRequests:
     """Trust in the project of one daemon. ``clients`` are its connections now."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Trusting:
         roster: Roster,
         configured: ConfigState,
         clients: Callable[[], Iterable[Client]],
-        foreign: tuple[Adoption, SpawnWiring],
+        foreign: tuple[TeamAdoption, SpawnWiring],
     ) -> None:
         self._roster = roster
         self._configured = configured
@@ -179,7 +179,7 @@ class Trusting:
 
     async def _found(
         self, client: Client, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
-    ) -> tuple[acting_files.Found, list[dict[str, Any]]]:
+    ) -> tuple[acting_files.PendingFiles, list[dict[str, Any]]]:
         """What acts and is not allowed, and the data that is foreign; with ``only`` those files alone."""
         found = await self._settings(templates, teams, only)
         if only is not None:
@@ -189,18 +189,18 @@ class Trusting:
 
     async def _settings(
         self, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
-    ) -> acting_files.Found:
+    ) -> acting_files.PendingFiles:
         root = self._roster.root
         named = [name for client in self._clients() for name in squad_settings.named_by(client.env, root)]
         if only is not None:
             return await asyncio.to_thread(
-                acting_files.found, root, templates=templates, teams=teams, only=set(_names(only))
+                acting_files.pending_files, root, templates=templates, teams=teams, only=set(_names(only))
             )
         return await asyncio.to_thread(
-            acting_files.found, root, templates=[*named[:NAMES_MAX], *templates], teams=teams
+            acting_files.pending_files, root, templates=[*named[:NAMES_MAX], *templates], teams=teams
         )
 
-    def _rows(self, files: Sequence[Acting]) -> list[dict[str, Any]]:
+    def _rows(self, files: Sequence[ActingFile]) -> list[dict[str, Any]]:
         store = Allowed(self._roster.root)
         rows = []
         for one in files:
@@ -218,7 +218,7 @@ class Trusting:
         return rows
 
 
-def _digest(files: Sequence[Acting], items: Sequence[dict[str, Any]]) -> str:
+def _digest(files: Sequence[ActingFile], items: Sequence[dict[str, Any]]) -> str:
     """Names what is shown, the same on every machine: the files by name and content, and the data."""
     shown = {"files": sorted([one.name, allowed.digest(one.content)] for one in files), "data": list(items)}
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)

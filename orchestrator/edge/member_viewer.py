@@ -36,7 +36,7 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 USAGE = "orchestrator show --pid PID --start TICKS FILE [FILE]   (run by the daemon, in a squad member's pane)"
 
 
-class Pane:
+class ViewerTerminal:
     """The terminal: keeps apart on it what comes from different files."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -82,7 +82,7 @@ class Growing:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""  # the beginning of a colour whose end has not been written yet
 
-    def look(self, pane: Pane) -> bool:
+    def look(self, pane: ViewerTerminal) -> bool:
         """Print what is new; whether there was anything."""
         if self._fd < 0:
             try:
@@ -102,11 +102,11 @@ class Growing:
         self._print(pane, self._decoder.decode(data), last=False)
         return bool(data)
 
-    def finish(self, pane: Pane) -> None:
+    def finish(self, pane: ViewerTerminal) -> None:
         """Print the rest that waited for more to come: half a character, half a colour."""
         self._print(pane, self._decoder.decode(b"", final=True), last=True)
 
-    def _print(self, pane: Pane, text: str, *, last: bool) -> None:
+    def _print(self, pane: ViewerTerminal, text: str, *, last: bool) -> None:
         text, self._held = self._held + text, ""
         unfinished = None if last else _UNFINISHED.search(text)
         if unfinished is not None:
@@ -139,7 +139,7 @@ def start_time(pid: int) -> int | None:
     return None if state in (b"Z", b"X") else int(rest[18])
 
 
-def follow(pid: int, began: int, files: Sequence[Growing], pane: Pane) -> None:
+def follow(pid: int, began: int, files: Sequence[Growing], pane: ViewerTerminal) -> None:
     """Print the files until that very process has ended and nothing more comes."""
     quiet = 0
     while quiet < LAST_LOOKS:
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--start", type=int, required=True)
     parser.add_argument("files", nargs="+", type=Path)
     given = parser.parse_args(arguments)
-    pane = Pane(sys.stdout.buffer)
+    pane = ViewerTerminal(sys.stdout.buffer)
     files = [Growing(path, DIM if number else PLAIN) for number, path in enumerate(given.files)]
     _take_no_input()
     try:

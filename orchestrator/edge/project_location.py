@@ -103,7 +103,7 @@ RUN_DIR_STEP = (
 """The next step after ``RunDirUnsafe``: one that needs no rights over what belongs to another user."""
 
 
-class Worktree(NamedTuple):
+class LinkedWorktree(NamedTuple):
     """A linked git worktree: its own part of the repository, and the repository's ``.git``. Both are real paths."""
 
     git_dir: Path
@@ -259,7 +259,7 @@ def main_tree(start: Path) -> Path:
     return start
 
 
-def worktree_at(at: Path) -> Worktree | None:
+def worktree_at(at: Path) -> LinkedWorktree | None:
     """The linked git worktree whose top is ``at``; None for a main tree, a submodule, and what is none at all.
 
     A file called ``.git`` is believed only where the repository that it names has this directory among its
@@ -276,7 +276,7 @@ def worktree_at(at: Path) -> Worktree | None:
         back, knower = _text(own / "gitdir")
         if common is None or back is None or knower not in (owner, os.geteuid()):
             return None
-        found = Worktree(own, _joined(own, common))
+        found = LinkedWorktree(own, _joined(own, common))
         known = own.parent == found.common / "worktrees" and _joined(own, back) == at / ".git"
     except ValueError:  # a NUL in a name
         return None

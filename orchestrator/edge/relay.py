@@ -28,10 +28,8 @@ from orchestrator.edge.project_location import (
     named_project,
     run_dir,
 )
-from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, MAX_LINE, Refused, read_client, read_cut
+from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, MAX_LINE, RefusedLine, read_client, read_cut
 from orchestrator.edge.wire_format import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
-
-__all__ = ["Relay", "connect", "main", "try_start"]
 
 USAGE = """\
 Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR] [--call-limit SECONDS]
@@ -401,7 +399,7 @@ class Relay:
         """Track a message and pass it on."""
         try:
             message, line = read_client(raw)
-        except Refused as refused:
+        except RefusedLine as refused:
             self._refuse(refused)
             return
         key, method = message.get("id"), message.get("method")
@@ -418,7 +416,7 @@ class Relay:
             if self.final and self.sock is None:
                 self.retry_at = time.monotonic()
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RefusedLine) -> None:
         """Answer a malformed request, and nothing else; a malformed answer fails the daemon's question."""
         if refused.kind == "request":
             key = refused.key if repr(refused.key) not in self.pending else None

@@ -45,7 +45,7 @@ _FIRST = re.compile(rb'\s*"([a-z]+)"\s*:\s*(?:(%s)\s*(?=[,}])|[\[{])' % _SCALAR)
 _LAST = re.compile(rb'[,{]\s*"(id|jsonrpc|method)"\s*:\s*(%s)\s*\}\s*$' % _SCALAR)
 
 
-class Refused(Exception):
+class RefusedLine(Exception):
     """A line that is not passed on. Only a ``request`` is answered; what is no message at all counts as one.
 
     ``key`` is the id as it was read; for a ``response``, the id of the question; None if it cannot be read.
@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 def read_client(line: bytes) -> tuple[dict[str, Any], bytes]:
-    """The client's message and the line to pass on; raises ``Refused``.
+    """The client's message and the line to pass on; raises ``RefusedLine``.
 
     ``method`` is a string if it is there, ``id`` fits `is_id`, ``params`` is an object or null. Half a character
     (legal in JSON, but not in UTF-8) becomes a question mark.
@@ -91,7 +91,7 @@ def read_client(line: bytes) -> tuple[dict[str, Any], bytes]:
     return message, line
 
 
-def read_cut(cut: Cut) -> Refused:
+def read_cut(cut: Cut) -> RefusedLine:
     """The refusal of a line over the limit; its id is read if it stands near the beginning or the end."""
     ends = _ends(cut)
     if "method" in ends and "id" not in ends:
@@ -101,17 +101,17 @@ def read_cut(cut: Cut) -> Refused:
     return refusal(ends, INVALID_REQUEST, _TOO_LONG)
 
 
-def refusal(message: Any, code: int, reason: str) -> Refused:
+def refusal(message: Any, code: int, reason: str) -> RefusedLine:
     """The refusal of a message that has been read, in whole or only its outline."""
     if not isinstance(message, dict):
-        return Refused("request", None, code, reason)
+        return RefusedLine("request", None, code, reason)
     if isinstance(message.get("method"), str) and "id" not in message:
-        return Refused("notification", None, code, reason)
+        return RefusedLine("notification", None, code, reason)
     key = message.get("id")
     if isinstance(key, bool) or not isinstance(key, str | int | float) or key in (math.inf, -math.inf):
         key = None
     kind: Kind = "response" if "method" not in message and message.keys() & {"result", "error"} else "request"
-    return Refused(kind, key, code, reason)
+    return RefusedLine(kind, key, code, reason)
 
 
 def is_id(key: object) -> bool:

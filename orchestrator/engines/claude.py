@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
-from orchestrator.core.screens import Composer, Kind, Pattern, Screen
-from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
+from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 
 RULES_FILE = "rules.md"
@@ -85,7 +85,7 @@ def _settings(launch: Launch) -> dict[str, Any]:
     return settings
 
 
-def _wishes(wish: Launch | Once) -> list[str]:
+def _wishes(wish: Launch | HeadlessRun) -> list[str]:
     flags = [f"--model={wish.model}"] if wish.model else []
     if wish.approval == "edits":
         flags.append("--permission-mode=acceptEdits")
@@ -94,11 +94,11 @@ def _wishes(wish: Launch | Once) -> list[str]:
     return flags
 
 
-def _trust(wish: Launch | Once) -> dict[str, str]:
+def _trust(wish: Launch | HeadlessRun) -> dict[str, str]:
     return {"CLAUDE_CODE_SANDBOXED": "1"} if wish.trust else {}
 
 
-def _run(once: Once) -> Ran:
+def _run(once: HeadlessRun) -> HeadlessCommand:
     argv = ["claude", "--print", *_wishes(once)]
     if once.chat:
         argv.append(f"--resume={chat_id(once.chat, UUID, 'Claude Code')}")
@@ -106,10 +106,10 @@ def _run(once: Once) -> Ran:
         argv.append(f"--session-id={once.session}" if once.session else "--no-session-persistence")
     env = {"DISABLE_AUTOUPDATER": "1"} | _trust(once)
     prompt = no_command(once.prompt)
-    return Ran((*argv, *(() if once.stdin else ("--", prompt))), env, prompt if once.stdin else None)
+    return HeadlessCommand((*argv, *(() if once.stdin else ("--", prompt))), env, prompt if once.stdin else None)
 
 
-def _prepare(launch: Launch) -> Prepared:
+def _prepare(launch: Launch) -> PreparedLaunch:
     place = launch.engine_dir
     argv = [
         "claude",
@@ -120,7 +120,7 @@ def _prepare(launch: Launch) -> Prepared:
     ]
     argv.append(f"--resume={launch.resume}" if launch.resume else f"--session-id={launch.session}")
     argv += ["--", launch.again if launch.resume else launch.first]
-    return Prepared(
+    return PreparedLaunch(
         argv=tuple(argv),
         env=ENVIRONMENT | _trust(launch),
         files={
@@ -158,14 +158,14 @@ _COMPOSER = rf"(?m)^{COMPOSER_MARK}"
 _SAID = r"(?:[●\u276f] (?!Usage limit)|  Call)"
 
 
-def _dialog(kind: Kind, line: str, reason: str) -> Pattern:
-    return Pattern(kind, line, reason, unless=_COMPOSER)
+def _dialog(kind: Kind, line: str, reason: str) -> ScreenPattern:
+    return ScreenPattern(kind, line, reason, unless=_COMPOSER)
 
 
-def _last(kind: Kind, line: str, reason: str, *, until: int = 0) -> Pattern:
+def _last(kind: Kind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
     """A line at the end of a turn; not one further up."""
     later = rf"(?m:{line})(?![\s\S]*(?m:{line}))[\s\S]*\n{_SAID}"
-    return Pattern(kind, line, reason, until=until, unless=later)
+    return ScreenPattern(kind, line, reason, until=until, unless=later)
 
 
 PATTERNS = (
@@ -183,10 +183,14 @@ PATTERNS = (
     _dialog("api_error", r"Unable to connect to Anthropic services", "it cannot reach its provider"),
     _dialog("dialog", r"\b(?:Enter to (?:confirm|select|save)|Esc to (?:cancel|reject))\b", "a dialog waits"),
     _last("rate_limit", r"^  ⎿\s+You've hit your (.+?)(?: · resets (.+))?$", "it has hit its {1}", until=2),
-    Pattern("rate_limit", r"^  ⚠ Usage limit reached · .*?(\d[\d:]*[ap]m)", "its usage limit is reached", until=1),
-    Pattern("rate_limit", r"^\S (.+ limit) reached · retrying in .*?\(([^)]+)\)", "its {1} is reached", until=2),
-    Pattern("login", r"^\S 40[13]\b.* · retrying in ", "the API does not accept its login or key"),
-    Pattern("api_error", r"^\S (.+?) · retrying in ", "the API fails ({1}); it tries again"),
+    ScreenPattern(
+        "rate_limit", r"^  ⚠ Usage limit reached · .*?(\d[\d:]*[ap]m)", "its usage limit is reached", until=1
+    ),
+    ScreenPattern(
+        "rate_limit", r"^\S (.+ limit) reached · retrying in .*?\(([^)]+)\)", "its {1} is reached", until=2
+    ),
+    ScreenPattern("login", r"^\S 40[13]\b.* · retrying in ", "the API does not accept its login or key"),
+    ScreenPattern("api_error", r"^\S (.+?) · retrying in ", "the API fails ({1}); it tries again"),
     _last("rate_limit", r"^  ⎿\s+Credit balance too low", "its credit balance is too low"),
     _last(
         "context_full",

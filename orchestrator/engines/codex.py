@@ -10,8 +10,16 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.screens import Composer, Kind, Pattern, Screen, first_line
-from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
+from orchestrator.engines.definition import (
+    Engine,
+    Headless,
+    HeadlessCommand,
+    HeadlessRun,
+    Launch,
+    PreparedLaunch,
+    UserFiles,
+)
 from orchestrator.engines.headless_chats import UUID, chat_id
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
@@ -84,10 +92,10 @@ def _table(tables: Any, *keys: str) -> dict[str, Any]:
     return tables if isinstance(tables, dict) else {}
 
 
-def _reads(env: Mapping[str, str], cwd: str) -> Reads:
+def _reads(env: Mapping[str, str], cwd: str) -> UserFiles:
     project = env.get("ORCHESTRATOR_PROJECT", cwd)
     places = ("/etc/codex", _home(env), f"{project}/.codex", f"{cwd}/.codex")
-    return Reads(files=tuple(dict.fromkeys(f"{place}/config.toml" for place in places)))
+    return UserFiles(files=tuple(dict.fromkeys(f"{place}/config.toml" for place in places)))
 
 
 def _settings(launch: Launch) -> list[dict[str, Any]]:
@@ -170,7 +178,7 @@ def _trusted(folder: str) -> dict[str, Any]:
     return {folder: {"trust_level": "trusted"}}
 
 
-def _prepare(launch: Launch) -> Prepared:
+def _prepare(launch: Launch) -> PreparedLaunch:
     argv = ["codex", *(["resume"] if launch.resume else []), "--no-daemon"]
     if launch.model:
         argv += ["--model", launch.model]
@@ -181,10 +189,10 @@ def _prepare(launch: Launch) -> Prepared:
     for key, value in _overrides(launch).items():
         argv += ["--config", f"{key}={toml(value)}"]
     words = (launch.resume, launch.again) if launch.resume else (launch.first,)
-    return Prepared(argv=(*argv, "--", *words))
+    return PreparedLaunch(argv=(*argv, "--", *words))
 
 
-def _run(once: Once) -> Ran:
+def _run(once: HeadlessRun) -> HeadlessCommand:
     """What `exec` and `exec resume` both take; only the first knows `--sandbox`."""
     argv = ["codex", "exec", *(["resume"] if once.chat else []), "--skip-git-repo-check"]
     if once.model:
@@ -203,7 +211,7 @@ def _run(once: Once) -> Ran:
         argv.append(chat_id(once.chat, UUID, "Codex"))
     # A prompt that is a lone dash would be one to read.
     by_stdin = once.stdin or once.prompt == "-"
-    return Ran((*argv, "-" if by_stdin else once.prompt), stdin=once.prompt if by_stdin else None)
+    return HeadlessCommand((*argv, "-" if by_stdin else once.prompt), stdin=once.prompt if by_stdin else None)
 
 
 _THREAD = re.compile(rf"^session id: ({UUID.pattern})\s*$", re.MULTILINE)
@@ -253,41 +261,45 @@ _RETRYING = r"econnecting\b.*esc to interrupt"
 
 
 def _without(regex: str) -> str:
-    """For `Pattern.unless`: rules out a screen that lacks it."""
+    """For `ScreenPattern.unless`: rules out a screen that lacks it."""
     return rf"\A(?![\s\S]*{regex})"
 
 
-def _last(kind: Kind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> Pattern:
+def _last(kind: Kind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> ScreenPattern:
     """A line that explains something only while nothing came after it: no word, no other trouble, no running turn."""
     last = rf"(?m:{line})(?![\s\S]*(?m:{line}))"
     over = rf"esc to interrupt|{last}[\s\S]*\n[■•]|{unless}"
-    return Pattern(kind, line, reason, until=until, unless=over)
+    return ScreenPattern(kind, line, reason, until=until, unless=over)
 
 
-def _retrying(kind: Kind, line: str, reason: str, *, until: int = 0) -> Pattern:
+def _retrying(kind: Kind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
     """A line below the status line of a turn that tries again."""
-    return Pattern(kind, line, f"{reason}; it tries again", until=until, unless=_without(_RETRYING))
+    return ScreenPattern(kind, line, f"{reason}; it tries again", until=until, unless=_without(_RETRYING))
 
 
 # Lines of Codex itself begin in the first column or behind a mark of its own; what models, tools and humans write is
 # indented or comes after a bullet, so that it cannot pass for one.
 PATTERNS = (
-    Pattern("permission", r"^  Would you like to run the following command\?", "asks whether it may run a command"),
-    Pattern("permission", r"^  Would you like to make the following edits\?", "asks whether it may change files"),
-    Pattern(
+    ScreenPattern(
+        "permission", r"^  Would you like to run the following command\?", "asks whether it may run a command"
+    ),
+    ScreenPattern(
+        "permission", r"^  Would you like to make the following edits\?", "asks whether it may change files"
+    ),
+    ScreenPattern(
         "permission",
         r'^  Allow the (\S+) MCP server to run tool "([^"]+)"\?',
         "asks whether it may call {2} of the MCP server {1}",
     ),
-    Pattern("permission", r"^\[ \S ?\] Action Required", "asks its human something", where="title"),
-    Pattern("trust", r"^  Trust this folder\?", "asks whether this folder is trusted"),
-    Pattern(
+    ScreenPattern("permission", r"^\[ \S ?\] Action Required", "asks its human something", where="title"),
+    ScreenPattern("trust", r"^  Trust this folder\?", "asks whether this folder is trusted"),
+    ScreenPattern(
         "hooks",
         r"^  Hooks need review",
         "asks to review hooks of the user's configuration: 1 shows them, 3 goes on without them",
     ),
-    Pattern("login", r"^  Welcome to Codex", "nobody has signed in: run codex login", unless=_COMPOSER),
-    Pattern(
+    ScreenPattern("login", r"^  Welcome to Codex", "nobody has signed in: run codex login", unless=_COMPOSER),
+    ScreenPattern(
         "no_tools",
         r"required MCP servers|handshaking with MCP server",
         "its MCP server did not start",
@@ -326,14 +338,14 @@ PATTERNS = (
         "its rate limit is reached",
     ),
     _last("context_full", r"^■ Codex ran out of room", "its conversation fills the model's context"),
-    Pattern("api_error", rf"^.{{0,40}}{_RETRYING}", "the API fails or cannot be reached; it tries again"),
+    ScreenPattern("api_error", rf"^.{{0,40}}{_RETRYING}", "the API fails or cannot be reached; it tries again"),
     # An interruption is told by its hook, and the agent rests at its prompt: nothing that anybody must do.
     _last(
         "api_error",
         r'^■ (?!Conversation interrupted)(?:\{"error": ?\{"message": ?")?([^"]{1,150})',
         "the API failed: {1}",
     ),
-    Pattern(
+    ScreenPattern(
         "dialog", r"^ +(?:Press )?enter (?:to )?(?:confirm|select|continue|submit)\b", "shows a dialog", within=3
     ),
 )

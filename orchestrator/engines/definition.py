@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from orchestrator.core.screens import Composer, Pattern, Screen
+from orchestrator.core.screens import Composer, Screen, ScreenPattern
 
 
 def _none() -> Mapping[str, str]:
@@ -22,7 +22,7 @@ APPROVALS = ("ask", "edits", "all")
 
 
 @dataclass(frozen=True)
-class Reads:
+class UserFiles:
     """Files and directories of the user that a row looks into before a launch; absolute paths."""
 
     files: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Launch:
     epoch: int
     project: str
     cwd: str
-    engine_dir: str  # absolute; the files of `Prepared` land in it
+    engine_dir: str  # absolute; the files of `PreparedLaunch` land in it
     rules: str  # the loop's rules and the role's body: system level where the CLI has one
     first: str  # the first user message, short
     again: str  # the constant reminder a wake hands over, also as a user message after a resume
@@ -53,13 +53,13 @@ class Launch:
     trust: bool = False  # spare the CLI's question whether the folder is trusted
     command: tuple[str, ...] = ()  # engine `command`: the argv template
     queries: tuple[str, ...] = ()  # tools of our server beside its two; they only read, and need no consent either
-    files: Mapping[str, str] = field(default_factory=dict)  # of `Reads.files`, those that exist
-    dirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of `Reads.dirs`: the names in them
+    files: Mapping[str, str] = field(default_factory=dict)  # of `UserFiles.files`, those that exist
+    dirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of `UserFiles.dirs`: the names in them
     shipped: Mapping[str, str] = field(default_factory=dict)  # of `Engine.ships`: the texts
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedLaunch:
     """What one launch is made of. ``files`` and ``links`` are relative to the engine directory, files 0600."""
 
     argv: tuple[str, ...]
@@ -70,7 +70,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Once:
+class HeadlessRun:
     """One headless run of a CLI: a prompt in, text out, nobody at the keyboard.
 
     ``session`` is a fresh UUID for a new chat, also where the CLI chooses its id (empty where no chat is kept),
@@ -90,10 +90,10 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Ran:
+class HeadlessCommand:
     """What one headless run is made of: the words, the program first, and variables over the caller's.
 
-    ``stdin`` is what must come on standard input, asked for by `Once.stdin` or not; None: nothing.
+    ``stdin`` is what must come on standard input, asked for by `HeadlessRun.stdin` or not; None: nothing.
     """
 
     argv: tuple[str, ...]
@@ -106,11 +106,11 @@ class Headless:
     """How a CLI answers one prompt without a screen, and how its chats go on.
 
     ``run`` refuses a chat whose id cannot be one of this CLI's: BadRequest ``bad_argument``. ``chats``: the id of a
-    new chat is ``chosen`` by us (`Once.session`), printed by the command ``create`` (``created``), or found in what
-    the first run printed by ``told(stdout, stderr)`` (empty: not there).
+    new chat is ``chosen`` by us (`HeadlessRun.session`), printed by the command ``create`` (``created``), or found in
+    what the first run printed by ``told(stdout, stderr)`` (empty: not there).
     """
 
-    run: Callable[[Once], Ran]
+    run: Callable[[HeadlessRun], HeadlessCommand]
     chats: Literal["chosen", "created", "told"]
     create: tuple[str, ...] = ()
     told: Callable[[str, str], str] | None = None
@@ -119,9 +119,9 @@ class Headless:
     models: str = ""  # the folder whose roles name models of this CLI
 
 
-def no_reads(_env: Mapping[str, str], _cwd: str) -> Reads:
+def no_reads(_env: Mapping[str, str], _cwd: str) -> UserFiles:
     """Of a row that looks at nothing of the user's."""
-    return Reads()
+    return UserFiles()
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,14 @@ class Engine:
     """
 
     name: str
-    prepare: Callable[[Launch], Prepared]
+    prepare: Callable[[Launch], PreparedLaunch]
     tool_limit_s: float
     program: str = ""
     about: str = ""
     tested: bool = True
     tested_versions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()  # names by which the CLI introduces itself to an MCP server
-    reads: Callable[[Mapping[str, str], str], Reads] = no_reads
+    reads: Callable[[Mapping[str, str], str], UserFiles] = no_reads
     ships: tuple[str, ...] = ()  # files of ours that run inside the CLI; `orchestrator/engines/plugins/` holds them
     parks: Literal["hook", "plugin", "no"] = "no"
     park_limit_s: float = 12 * 3600.0
@@ -157,7 +157,7 @@ class Engine:
     paste_gap_s: float = 0.1  # between a paste and its carriage return
     quit: str = ""  # the line that makes the CLI quit by itself; needs a `composer`
     stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured
-    patterns: tuple[Pattern, ...] = ()  # what explains a silent screen, first match wins
+    patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     resumes: bool = False

@@ -14,7 +14,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran, Reads
+from orchestrator.engines.definition import (
+    Engine,
+    Headless,
+    HeadlessCommand,
+    HeadlessRun,
+    Launch,
+    PreparedLaunch,
+    UserFiles,
+)
 from orchestrator.engines.gemini_screen import PATTERNS, composer
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 
@@ -51,16 +59,16 @@ _ENABLEMENT = "mcp-server-enablement.json"
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
-def reads(env: Mapping[str, str], cwd: str) -> Reads:
+def reads(env: Mapping[str, str], cwd: str) -> UserFiles:
     """The user's `.gemini`, the project's settings, which beat the user's, and the system's, which beat both."""
     base = _base(env)
     user = f"{base}/.gemini"
     names = ("settings.json", "GEMINI.md", _ENABLEMENT, *_COPIED)
     files = (*(f"{user}/{name}" for name in names), f"{base}/.env", *_above(env, cwd))
-    return Reads(files=files, dirs=(user, f"{base}/.agents"))
+    return UserFiles(files=files, dirs=(user, f"{base}/.agents"))
 
 
-def prepare(launch: Launch) -> Prepared:
+def prepare(launch: Launch) -> PreparedLaunch:
     """The launch of one agent; BadRequest ``bad_config`` when the user's settings are no JSON."""
     base, home = _base(launch.env), f"{launch.engine_dir}/{HOME}"
     user = f"{base}/.gemini"
@@ -108,7 +116,7 @@ def prepare(launch: Launch) -> Prepared:
         links[f"{HOME}/.agents/skills"] = f"{base}/.agents/skills"
     if f"{base}/.env" in launch.files:
         links[f"{HOME}/.env"] = f"{base}/.env"
-    return Prepared(
+    return PreparedLaunch(
         argv=tuple(argv),
         env=env,
         files={f"{HOME}/.gemini/{name}": text for name, text in files.items()},
@@ -117,18 +125,18 @@ def prepare(launch: Launch) -> Prepared:
     )
 
 
-def _wishes(wish: Launch | Once) -> list[str]:
+def _wishes(wish: Launch | HeadlessRun) -> list[str]:
     flags = [f"--model={wish.model}"] if wish.model else []
     if wish.approval != "ask":
         flags += ["--approval-mode", {"edits": "auto_edit", "all": "yolo"}[wish.approval]]
     return flags
 
 
-def _trust(wish: Launch | Once) -> dict[str, str]:
+def _trust(wish: Launch | HeadlessRun) -> dict[str, str]:
     return {"GEMINI_CLI_TRUST_WORKSPACE": "true"} if wish.trust else {}
 
 
-def _run(once: Once) -> Ran:
+def _run(once: HeadlessRun) -> HeadlessCommand:
     argv = ["gemini", *_wishes(once)]
     if once.chat:
         argv += ["--resume", chat_id(once.chat, UUID, "Gemini CLI")]
@@ -137,7 +145,9 @@ def _run(once: Once) -> Ran:
     env = _ONE_PROCESS | _trust(once)
     prompt = no_command(once.prompt)
     # Without a terminal on its input it is headless without `--prompt` too.
-    return Ran((*argv, *(() if once.stdin else (f"--prompt={prompt}",))), env, prompt if once.stdin else None)
+    return HeadlessCommand(
+        (*argv, *(() if once.stdin else (f"--prompt={prompt}",))), env, prompt if once.stdin else None
+    )
 
 
 def _base(env: Mapping[str, str]) -> str:

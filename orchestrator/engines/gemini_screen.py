@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.core.screens import Composer, Kind, Pattern, Screen, first_line
+from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
 
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
@@ -33,20 +33,20 @@ _DIALOG = 45  # lines from the bottom: a permission question shows what it is ab
 _LAST = 26  # the last word of the conversation, notes, status, input line, footer
 
 
-def _dialog(kind: Kind, regex: str, reason: str, until: int = 0) -> Pattern:
-    return Pattern(kind, regex, reason, within=_DIALOG, until=until, unless=_OPEN)
+def _dialog(kind: Kind, regex: str, reason: str, until: int = 0) -> ScreenPattern:
+    return ScreenPattern(kind, regex, reason, within=_DIALOG, until=until, unless=_OPEN)
 
 
-def _said(kind: Kind, regex: str, reason: str) -> Pattern:
-    return Pattern(kind, regex, reason, within=_LAST, unless=_BUSY)
+def _said(kind: Kind, regex: str, reason: str) -> ScreenPattern:
+    return ScreenPattern(kind, regex, reason, within=_LAST, unless=_BUSY)
 
 
 # In order: what says more stands first. "Ready to start implementation?", "Waiting for authentication" are the
 # CLI's own strings, not provoked. While the CLI tries the API again it only says "Thinking…", as in any turn.
-PATTERNS: tuple[Pattern, ...] = (
+PATTERNS: tuple[ScreenPattern, ...] = (
     _dialog("dialog", r"^│ (Answer Questions|Ready to start implementation\?)", "asks a question: {1}"),
     _dialog("permission", r"^│ \? (\S.*?)  ([^\s│].{0,100}?)\s*(?:│|$)", "asks for permission: {1} {2}"),
-    Pattern("permission", r"^✋", "asks for a permission", where="title"),
+    ScreenPattern("permission", r"^✋", "asks for a permission", where="title"),
     _dialog("trust", r"Do you trust the files", "asks whether the folder is trusted; answer it, or set trust"),
     _dialog("login", r"How would you like to authenticate", "not logged in: run gemini once and choose how"),
     _dialog("login", r"^│ Enter Gemini API Key", "no API key: GEMINI_API_KEY is not in its environment"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 
@@ -35,7 +35,7 @@ _CREATED = re.compile(rf"^timestamp=.*\b(?:message=created id|session\.id)=({_SE
 _BRACE = "\ue07b"  # of a private area
 
 
-def prepare(launch: Launch) -> Prepared:
+def prepare(launch: Launch) -> PreparedLaunch:
     """The launch of one agent; BadRequest ``bad_config`` when the user's own content is no JSON."""
     argv = ["opencode"]
     if launch.model:
@@ -49,7 +49,7 @@ def prepare(launch: Launch) -> Prepared:
     patience = _patience(launch.env)
     lists = {name: [*_list(theirs, name), *ours] for name, ours in _lists(launch, patience).items()}
     merged = _over(_over(theirs, _ours(launch)), lists)
-    return Prepared(
+    return PreparedLaunch(
         argv=tuple(argv),
         env={CONTENT: json.dumps(merged, ensure_ascii=False).replace(_BRACE, "\\u007b"), **patience},
         files={RULES: launch.rules + "\n", THEIRS: own, **launch.shipped},
@@ -57,7 +57,7 @@ def prepare(launch: Launch) -> Prepared:
     )
 
 
-def _run(once: Once) -> Ran:
+def _run(once: HeadlessRun) -> HeadlessCommand:
     """The prompt on standard input, always: words with a space in them opencode puts into quotes."""
     argv = ["opencode", "run"]
     if once.model:
@@ -72,7 +72,7 @@ def _run(once: Once) -> Ran:
     if once.approval == "edits":
         own = _settings(once.env.get(PERMISSION, ""), PERMISSION)
         env[PERMISSION] = json.dumps(_over(own, {"edit": {"*": "allow"}}))
-    return Ran(tuple(argv), env, once.prompt)
+    return HeadlessCommand(tuple(argv), env, once.prompt)
 
 
 def told(_stdout: str, stderr: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.core.screens import Composer, Pattern, Screen
+from orchestrator.core.screens import Composer, Screen, ScreenPattern
 
 _EDGE = "┃"
 _FLOOR = "╹▀"
@@ -51,25 +51,27 @@ _FOOTER = 3
 _RECENT = 14
 """Lines at the bottom in which an error of the conversation still says why it does not go on."""
 
-PATTERNS: tuple[Pattern, ...] = (
-    Pattern("permission", r"△ Permission required", "asks for a permission"),
-    Pattern("permission", r"This will allow the following patterns until", "asks to allow it for good"),
-    Pattern("dialog", r"↑↓ select +enter (submit|confirm|toggle) +esc dismiss", "asks a question"),
-    Pattern("login", r"Connect a provider +esc", "no provider is connected"),
-    Pattern(
+PATTERNS: tuple[ScreenPattern, ...] = (
+    ScreenPattern("permission", r"△ Permission required", "asks for a permission"),
+    ScreenPattern("permission", r"This will allow the following patterns until", "asks to allow it for good"),
+    ScreenPattern("dialog", r"↑↓ select +enter (submit|confirm|toggle) +esc dismiss", "asks a question"),
+    ScreenPattern("login", r"Connect a provider +esc", "no provider is connected"),
+    ScreenPattern(
         "login",
         r"(?i)┃ +([^┃]*((incorrect|invalid|missing|expired)[^┃]*api.?key|unauthori[sz]ed|authentication fail)[^┃]*)",
         "{1}",
         within=_RECENT,
     ),
-    Pattern("no_tools", r"• +orchestrator +(?!Connected)(\S.*)", "our MCP server: {1}"),
-    Pattern(
+    ScreenPattern("no_tools", r"• +orchestrator +(?!Connected)(\S.*)", "our MCP server: {1}"),
+    ScreenPattern(
         "rate_limit",
         r"(?i)(rate.?limit|too many requests|quota|usage limit|overloaded|\b429\b)",
         "its provider limits it; it tries again by itself",
         within=_FOOTER,
     ),
-    Pattern("api_error", r"retrying +in (\S+) +attempt #(\d+)", "the API fails (attempt {2})", within=_FOOTER),
-    Pattern("api_error", r"\[retryin|^ +attempt #\d+\]", "the API fails; it tries again by itself", within=_FOOTER),
-    Pattern("context_full", r"Conversation history too large", "its conversation is too long", within=_RECENT),
+    ScreenPattern("api_error", r"retrying +in (\S+) +attempt #(\d+)", "the API fails (attempt {2})", within=_FOOTER),
+    ScreenPattern(
+        "api_error", r"\[retryin|^ +attempt #\d+\]", "the API fails; it tries again by itself", within=_FOOTER
+    ),
+    ScreenPattern("context_full", r"Conversation history too large", "its conversation is too long", within=_RECENT),
 )

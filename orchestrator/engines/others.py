@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from orchestrator.core.prompts import render
-from orchestrator.engines.definition import Engine, Headless, Launch, Once, Prepared, Ran
+from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import ANY, chat_id
 
 PROMPT_FILE = "prompt.md"
@@ -17,11 +17,11 @@ def prompt_of(launch: Launch) -> str:
     return launch.again if launch.resume else f"{launch.rules}\n\n{launch.first}"
 
 
-def _shell(launch: Launch) -> Prepared:
-    return Prepared(argv=(*launch.own, "worker"))
+def _shell(launch: Launch) -> PreparedLaunch:
+    return PreparedLaunch(argv=(*launch.own, "worker"))
 
 
-def _command(launch: Launch) -> Prepared:
+def _command(launch: Launch) -> PreparedLaunch:
     """Fill the argv template; its words are documented in docs/engines.md."""
     text = prompt_of(launch)
     ours = {name: value for name, value in launch.env.items() if name.startswith("ORCHESTRATOR_")}
@@ -38,19 +38,19 @@ def _command(launch: Launch) -> Prepared:
         "project": launch.project,
         "cwd": launch.cwd,
     }
-    return Prepared(
+    return PreparedLaunch(
         argv=tuple(render(word, values) for word in launch.command),
         env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))},
         files={PROMPT_FILE: text + "\n", MCP_FILE: json.dumps({"mcpServers": {"orchestrator": server}}, indent=2)},
     )
 
 
-def _registered(launch: Launch, argv: tuple[str, ...]) -> Prepared:
+def _registered(launch: Launch, argv: tuple[str, ...]) -> PreparedLaunch:
     """A CLI that takes no MCP server by flag: its user has registered ours; identity and words are the agent's."""
-    return Prepared(argv=argv, env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))})
+    return PreparedLaunch(argv=argv, env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))})
 
 
-def _cursor(launch: Launch) -> Prepared:
+def _cursor(launch: Launch) -> PreparedLaunch:
     argv = ["cursor-agent", "--approve-mcps"]
     if launch.model:
         argv += ["--model", launch.model]
@@ -61,7 +61,7 @@ def _cursor(launch: Launch) -> Prepared:
     return _registered(launch, (*argv, "--", prompt_of(launch)))
 
 
-def _cursor_run(once: Once) -> Ran:
+def _cursor_run(once: HeadlessRun) -> HeadlessCommand:
     argv = ["cursor-agent", "--print", "--output-format", "text"]
     if once.model:
         argv.append(f"--model={once.model}")
@@ -71,10 +71,10 @@ def _cursor_run(once: Once) -> Ran:
         argv.append("--trust")
     if once.chat:
         argv += ["--resume", chat_id(once.chat, ANY, "Cursor's agent CLI")]
-    return Ran((*argv, "--", once.prompt))
+    return HeadlessCommand((*argv, "--", once.prompt))
 
 
-def _antigravity(launch: Launch) -> Prepared:
+def _antigravity(launch: Launch) -> PreparedLaunch:
     argv = ["agy"]
     if launch.model:
         argv += ["--model", launch.model]

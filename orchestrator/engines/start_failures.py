@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.core.screens import Finding
+from orchestrator.core.screens import ScreenFinding
 from orchestrator.engines.definition import Engine
 
 WHY: dict[str, str] = {
@@ -41,7 +41,7 @@ def version_in(text: str) -> str | None:
 
 
 def likely(
-    row: Engine, *, found: Finding | None, status: int | None, listed: bool, version: str | None, lives: bool
+    row: Engine, *, found: ScreenFinding | None, status: int | None, listed: bool, version: str | None, lives: bool
 ) -> str:
     """The likely cause, and a version that nobody has tried; empty for an end that nothing explains.
 

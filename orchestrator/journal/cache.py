@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from orchestrator.trust.seals import Seal
 
-__all__ = ["BrokenCache", "Cache", "Item", "discard"]
-
 TABLES = (
     "CREATE TABLE checkpoint (owner TEXT PRIMARY KEY, body BLOB NOT NULL, crc INTEGER NOT NULL)",
     (
@@ -48,7 +46,7 @@ class BrokenCache(Exception):
     """The cache cannot be trusted, or not be read: fold the logs instead, and use it no more."""
 
 
-class Item(NamedTuple):
+class CacheItem(NamedTuple):
     """What `save` keeps of one owner: the checkpoint's body, and the keys that leave memory with it.
 
     ``anew``: whatever was kept of the owner before is forgotten. ``archived`` None: it archives nothing ever.
@@ -192,7 +190,7 @@ class Cache:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def save(
-        self, items: Iterable[Item], gone: Iterable[str] = (), before_commit: Callable[[], None] = lambda: None
+        self, items: Iterable[CacheItem], gone: Iterable[str] = (), before_commit: Callable[[], None] = lambda: None
     ) -> None:
         """Keep all of it or, when this raises, nothing; and forget the owners that are ``gone``.
 
@@ -201,7 +199,7 @@ class Cache:
         with self._saving:
             self._save(items, gone, before_commit)
 
-    def _save(self, items: Iterable[Item], gone: Iterable[str], before_commit: Callable[[], None]) -> None:
+    def _save(self, items: Iterable[CacheItem], gone: Iterable[str], before_commit: Callable[[], None]) -> None:
         if self._broken is not None:
             raise BrokenCache(self._broken)
         writer = self._writer

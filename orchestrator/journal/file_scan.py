@@ -40,7 +40,7 @@ class LogFile(NamedTuple):
         return decode(lines, seq, self.types, self.path, self.first, seal=self.seal)
 
 
-class Picked(NamedTuple):
+class PickedLines(NamedTuple):
     """Lines of one file, the seq behind the last line looked at, and whether a limit ended the search."""
 
     lines: list[bytes]
@@ -126,7 +126,7 @@ def _offset_near(file: LogFile, seq: int) -> tuple[int, int]:
     return low, low_seq
 
 
-def lines_after(file: LogFile, seq: int, limits: tuple[int, int], *, least: int) -> Picked:
+def lines_after(file: LogFile, seq: int, limits: tuple[int, int], *, least: int) -> PickedLines:
     """Lines of greater seqs, at most ``limits`` = (lines, bytes) of them, but at least ``least`` (0 or 1) if any."""
     max_lines, max_bytes = limits
     at, line_seq = _offset_near(file, seq + 1)
@@ -144,12 +144,12 @@ def lines_after(file: LogFile, seq: int, limits: tuple[int, int], *, least: int)
             if line_seq > seq:
                 total += len(line) + 1
                 if len(picked) >= least and total > max_bytes:
-                    return Picked(picked, line_seq, True)
+                    return PickedLines(picked, line_seq, True)
                 picked.append(line)
                 if len(picked) >= max_lines or total >= max_bytes:
-                    return Picked(picked, line_seq + 1, True)
+                    return PickedLines(picked, line_seq + 1, True)
             line_seq += 1
-    return Picked(picked, line_seq, False)
+    return PickedLines(picked, line_seq, False)
 
 
 def last_lines(file: LogFile, end_seq: int, limits: tuple[int, int], *, least: int) -> list[bytes]:

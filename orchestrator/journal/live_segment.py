@@ -26,7 +26,7 @@ MOVED = "the log was moved away while in use"
 MEDDLED = "somebody else wrote to the log while it was in use"
 
 
-class Live:
+class LiveSegment:
     """An open live file; ``first`` is the seq its first record has or will have.
 
     ``path`` is its name now: that of a sealed file while a rotation hangs half-done. ``spoiled`` says why nothing
@@ -134,7 +134,7 @@ class Live:
         self._io.rename(self.path, name)
         self.path = name
 
-    def followed_by(self, live: Path, first: int) -> Live:
+    def followed_by(self, live: Path, first: int) -> LiveSegment:
         """A new file with the name ``live``, for this sealed one, which is closed.
 
         Raises ``OSError`` when it cannot be made; this one then has its old name back, or goes on as it is called.
@@ -147,7 +147,7 @@ class Live:
             raise
         with contextlib.suppress(OSError):  # all of it is synced
             self.close()
-        return Live(self._io, live, fd, first, 0, entry_synced=True)
+        return LiveSegment(self._io, live, fd, first, 0, entry_synced=True)
 
     def _unseal(self, live: Path) -> None:
         try:

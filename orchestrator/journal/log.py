@@ -20,16 +20,14 @@ from orchestrator.base.errors import Environment
 from orchestrator.journal.file_scan import LogFile
 from orchestrator.journal.live_segment import DIRECTORY
 from orchestrator.journal.log_lines import Record, encode
-from orchestrator.journal.log_opening import TAIL_BYTES, Found, Repair, open_log
-from orchestrator.journal.log_reader import OpenLog, last_records, read_all, records_after
-from orchestrator.journal.positions import START, Mark, WrongMark
+from orchestrator.journal.log_opening import TAIL_BYTES, OpenedLog, TornTail, open_log
+from orchestrator.journal.log_reader import OpenLog, last_records, records_after
+from orchestrator.journal.positions import START, Position
 from orchestrator.journal.project_files import failure
 from orchestrator.journal.segments import torn
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.trust.seals import Seal
-
-__all__ = ["Journal", "Mark", "Record", "Repair", "Syncer", "WrongMark", "read_all"]
 
 SEGMENT_BYTES = 16 << 20
 
@@ -44,7 +42,7 @@ class Journal:
     def __init__(
         self,
         path: Path,
-        found: Found,
+        found: OpenedLog,
         *,
         syncer: Syncer,
         io: SysIO,
@@ -56,7 +54,7 @@ class Journal:
         """Wrap an opened log; use ``Journal.open``, which verifies it first."""
         self.path = path
         self.signal = Signal()
-        self.repaired: Repair | None = found.repaired
+        self.repaired: TornTail | None = found.repaired
         self._live = found.live
         self._sealed = found.sealed
         self._syncer = syncer
@@ -70,7 +68,7 @@ class Journal:
         self._synced = found.end  # on the disk, also with durability="os"
         self._reached = found.end  # what the sync now running will have made durable
         # Ends before the records that must be synced before they, and all behind them, are shown.
-        self._hidden_from: deque[Mark] = deque()
+        self._hidden_from: deque[Position] = deque()
         self._shown_seq = found.end.seq
         self._wanted_seq = 0  # a sync must reach this seq; one is running or queued while it is not synced
         self._syncing = False
@@ -94,7 +92,7 @@ class Journal:
         on_record: Callable[[Record], None] | None = None,
         create: bool = True,
         segment_bytes: int | None = SEGMENT_BYTES,
-        start: Mark | None = None,
+        start: Position | None = None,
         rest: bool = False,
         seal: Seal | None = None,
     ) -> Journal:
@@ -109,8 +107,8 @@ class Journal:
 
         With a ``seal`` each line is written with its MAC, and only lines that carry it are read.
 
-        Raises ``WrongMark`` when ``start`` does not fit (open it without), ``Corrupt`` at a bad complete line, with
-        no content changed on the disk (what ``on_record`` got before is then to be thrown away), and
+        Raises ``WrongPosition`` when ``start`` does not fit (open it without), ``Corrupt`` at a bad complete line,
+        with no content changed on the disk (what ``on_record`` got before is then to be thrown away), and
         ``Environment`` when the system refuses, or (foreign_data) at a line without the seal's MAC, with nothing
         changed either.
         """
@@ -153,7 +151,7 @@ class Journal:
         return self._live.rests and not self._closed
 
     @property
-    def _shown(self) -> Mark:
+    def _shown(self) -> Position:
         return self._hidden_from[0] if self._hidden_from else self._written
 
     @property
@@ -161,11 +159,11 @@ class Journal:
         """Where in the live file the next record goes."""
         return self._written.offset if self._written.segment == self._live.first else 0
 
-    def mark(self) -> Mark:
+    def mark(self) -> Position:
         """The place behind record ``synced_seq``, for a later ``open``."""
         return self._synced if self._syncs else self._written
 
-    def end(self) -> Mark:
+    def end(self) -> Position:
         """The place behind the last record written, shown or not: a mark once that record is synced."""
         return self._written
 
@@ -195,7 +193,7 @@ class Journal:
             return stamped
         self._live.write(b"".join(parts), offset)
         end = offset + sum(map(len, parts))
-        self._written = Mark(start.seq + len(stamped), self._live.first, end, stamped[-1]["crc"])
+        self._written = Position(start.seq + len(stamped), self._live.first, end, stamped[-1]["crc"])
         if not self._syncs:
             self._show()
             return stamped

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from orchestrator.journal import segments
 from orchestrator.journal.file_scan import LogFile, last_newline, seq_at
-from orchestrator.journal.live_segment import CREATE, FLAGS, Live
+from orchestrator.journal.live_segment import CREATE, FLAGS, LiveSegment
 from orchestrator.journal.log_lines import Record
 from orchestrator.journal.log_reader import OpenLog, all_records
-from orchestrator.journal.positions import START, Mark, WrongMark, check
+from orchestrator.journal.positions import START, Position, WrongPosition, check
 from orchestrator.journal.project_files import failure
 from orchestrator.journal.syscalls import SysIO
 from orchestrator.trust.seals import Seal
@@ -27,7 +27,7 @@ from orchestrator.trust.seals import Seal
 TAIL_BYTES = 256 << 10
 
 
-class Repair(NamedTuple):
+class TornTail(NamedTuple):
     """What ``Journal.open`` cut off: ``cut_bytes`` bytes from ``offset`` of the live file, kept in ``kept_in``."""
 
     offset: int
@@ -35,13 +35,13 @@ class Repair(NamedTuple):
     kept_in: Path
 
 
-class Found(NamedTuple):
+class OpenedLog(NamedTuple):
     """An opened log: its live file, the first seqs of the sealed ones, where it ends, and what was cut off."""
 
-    live: Live
+    live: LiveSegment
     sealed: list[int]
-    end: Mark
-    repaired: Repair | None
+    end: Position
+    repaired: TornTail | None
 
 
 def open_log(
@@ -52,18 +52,18 @@ def open_log(
     clean: bool,
     syncs: bool,
     create: bool,
-    start: Mark,
+    start: Position,
     rest: bool,
     on_record: Callable[[Record], None] | None,
     seal: Seal | None = None,
-) -> Found:
+) -> OpenedLog:
     """As ``Journal.open``, which names the arguments and the errors; leaves no descriptor open when it raises."""
     fd = -1
     start = start if start.seq else START
     try:
         sealed = segments.sealed(path, io)
         if rest and (resting := _at_rest(io, path, sealed, start)) is not None:
-            return Found(resting, sealed, start, None)
+            return OpenedLog(resting, sealed, start, None)
         fd, created = _live(io, path, sealed, create=create, start=start)
         last = LogFile(io, fd, path, types, 0, io.fstat(fd).st_size, seal)
         return _load(io, fd, OpenLog(path, sealed, last), start,
@@ -76,7 +76,7 @@ def open_log(
         raise
 
 
-def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Mark) -> Live | None:
+def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Position) -> LiveSegment | None:
     """The live file, not opened, if the log ends where the mark says."""
     try:
         now = io.stat(path)
@@ -87,10 +87,10 @@ def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Mark) -> Live | Non
     if not (is_live and stat.S_ISREG(now.st_mode) and now.st_size == mark.offset):
         return None
     # Whether its name is durable is not known here; its first sync makes sure.
-    return Live(io, path, -1, mark.segment, mark.offset, entry_synced=False, inode=now.st_ino)
+    return LiveSegment(io, path, -1, mark.segment, mark.offset, entry_synced=False, inode=now.st_ino)
 
 
-def _live(io: SysIO, path: Path, sealed: list[int], *, create: bool, start: Mark) -> tuple[int, bool]:
+def _live(io: SysIO, path: Path, sealed: list[int], *, create: bool, start: Position) -> tuple[int, bool]:
     """The descriptor of the live file, and whether it was made."""
     try:
         return io.open(path, FLAGS), False
@@ -104,7 +104,7 @@ def _live(io: SysIO, path: Path, sealed: list[int], *, create: bool, start: Mark
             sealed.pop()
             return io.open(path, FLAGS), False
         if start.seq:
-            raise WrongMark(path, start, cut=True) from None
+            raise WrongPosition(path, start, cut=True) from None
         if not create:
             raise
     return io.open(path, CREATE, 0o600), True
@@ -114,13 +114,13 @@ def _load(
     io: SysIO,
     fd: int,
     log: OpenLog,
-    start: Mark,
+    start: Position,
     *,
     clean: bool,
     created: bool,
     syncs: bool,
     on_record: Callable[[Record], None] | None,
-) -> Found:
+) -> OpenedLog:
     path, size = log.path, log.last.end
     check(log, start)
     newest = max(log.sealed, default=0)
@@ -140,14 +140,14 @@ def _load(
     trusted = nothing_new or (clean and repaired is None)
     if syncs and not trusted:
         _rewrite_tail(io, fd, path, max(end - TAIL_BYTES, start.offset if in_live else 0, 0), end)
-    live = Live(io, path, fd, first, end, entry_synced=not created and not nothing_new)
+    live = LiveSegment(io, path, fd, first, end, entry_synced=not created and not nothing_new)
     if end:
-        place = Mark(seq, first, end, crc)
+        place = Position(seq, first, end, crc)
     elif log.sealed:
-        place = Mark(seq, newest, io.stat(segments.sealed_path(path, newest)).st_size, crc)
+        place = Position(seq, newest, io.stat(segments.sealed_path(path, newest)).st_size, crc)
     else:
         place = START
-    return Found(live, list(log.sealed), place, repaired)
+    return OpenedLog(live, list(log.sealed), place, repaired)
 
 
 def _end_of_lines(io: SysIO, fd: int, size: int, *, clean: bool) -> int:
@@ -161,7 +161,7 @@ def _end_of_lines(io: SysIO, fd: int, size: int, *, clean: bool) -> int:
     return end
 
 
-def _cut(io: SysIO, fd: int, path: Path, end: int, size: int) -> Repair:
+def _cut(io: SysIO, fd: int, path: Path, end: int, size: int) -> TornTail:
     kept_in = path.with_name(path.name + ".torn")
     kept = io.open(kept_in, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
     try:
@@ -179,7 +179,7 @@ def _cut(io: SysIO, fd: int, path: Path, end: int, size: int) -> Repair:
     finally:
         io.close(kept)
     io.ftruncate(fd, end)
-    return Repair(end, size - end, kept_in)
+    return TornTail(end, size - end, kept_in)
 
 
 def _rewrite_tail(io: SysIO, fd: int, path: Path, start: int, end: int) -> None:

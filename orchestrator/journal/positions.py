@@ -14,7 +14,7 @@ from orchestrator.journal.file_scan import LogFile, last_seq, seq_at
 from orchestrator.journal.log_reader import OpenLog, last_records, opened
 
 
-class Mark(NamedTuple):
+class Position(NamedTuple):
     """The place behind record ``seq``, which has that ``crc``.
 
     It is at ``offset`` of the file whose first record has the seq ``segment``, whatever that file is called by now.
@@ -27,19 +27,19 @@ class Mark(NamedTuple):
     crc: str
 
 
-START = Mark(0, 1, 0, "")
+START = Position(0, 1, 0, "")
 
 
-class WrongMark(Exception):
+class WrongPosition(Exception):
     """The log does not hold what the mark says; open it without. ``cut``: it ends before the mark's record."""
 
-    def __init__(self, path: Path, mark: Mark, *, cut: bool) -> None:
+    def __init__(self, path: Path, mark: Position, *, cut: bool) -> None:
         super().__init__(f"{path}: record {mark.seq} is not where the mark says")
         self.cut = cut
 
 
-def check(log: OpenLog, mark: Mark) -> None:
-    """Raise ``WrongMark`` unless the record before the mark stands there, whole; reads a few blocks at most.
+def check(log: OpenLog, mark: Position) -> None:
+    """Raise ``WrongPosition`` unless the record before the mark stands there, whole; reads a few blocks at most.
 
     ``log.last`` is the live file with its size as ``end``; its ``first`` is not looked at. Raises ``OSError``.
     """
@@ -52,10 +52,10 @@ def check(log: OpenLog, mark: Mark) -> None:
     elif mark.segment > max(log.sealed, default=0) and seq_at(log.last.io, log.last.fd, 0) == mark.segment:
         fits = _stands(log.last._replace(first=mark.segment), mark)
     if not fits:
-        raise WrongMark(log.path, mark, cut=_ends_before(log, mark.seq))
+        raise WrongPosition(log.path, mark, cut=_ends_before(log, mark.seq))
 
 
-def _stands(file: LogFile, mark: Mark) -> bool:
+def _stands(file: LogFile, mark: Position) -> bool:
     if not 0 < mark.offset <= file.end or mark.seq < mark.segment:
         return False
     if file.io.pread(file.fd, 1, mark.offset - 1) != b"\n":

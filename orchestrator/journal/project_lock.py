@@ -24,7 +24,7 @@ LOOKED_AT_S = 1.0  # a program that looks who holds the lock shares it for a mom
 LOOK_AGAIN_S = 0.005
 
 
-class Claim:
+class ProjectClaim:
     """A held `.agents/lock`. ``token`` stands in the file behind the word; empty if it could not be written."""
 
     def __init__(self, path: Path, lock: FileLock, inode: tuple[int, int], token: str) -> None:
@@ -46,7 +46,7 @@ class Claim:
         self._lock.release()
 
 
-def claim(paths: Paths, word: str = "") -> Claim:
+def claim(paths: Paths, word: str = "") -> ProjectClaim:
     """Hold `.agents/lock` until the process ends; Conflict ``daemon_running`` when another daemon has it.
 
     The directory must exist. ``word`` (`lock_word`) is written into the file. The lock goes with the process, also
@@ -84,12 +84,12 @@ def taken(paths: Paths) -> Conflict:
     return Conflict("daemon_running", f"another daemon writes {paths.home}, from another run directory")
 
 
-def _marked(path: Path, lock: FileLock, word: str) -> Claim | None:
+def _marked(path: Path, lock: FileLock, word: str) -> ProjectClaim | None:
     """The claim, with its word in the file; None where the path leads to another file than the locked one."""
     try:
         if isinstance(lock, SoftFileLock):  # no flock on this file system: what the file says is that library's
             found = path.lstat()
-            return Claim(path, lock, (found.st_dev, found.st_ino), "")
+            return ProjectClaim(path, lock, (found.st_dev, found.st_ino), "")
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -99,7 +99,7 @@ def _marked(path: Path, lock: FileLock, word: str) -> Claim | None:
             return None
         token = secrets.token_hex(8)
         written = lock_word.write(fd, word, token)
-        return Claim(path, lock, (found.st_dev, found.st_ino), token if word and written else "")
+        return ProjectClaim(path, lock, (found.st_dev, found.st_ino), token if word and written else "")
     finally:
         os.close(fd)
 

@@ -10,7 +10,7 @@ import sys
 import structlog
 
 
-class _Lines:
+class _LineWriter:
     """Writes log lines to stderr; one that finds no room is dropped: what it tells of must go on all the same."""
 
     def msg(self, line: str) -> None:
@@ -31,7 +31,7 @@ def configure_log(level: str) -> None:
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *_: _Lines(),
+        logger_factory=lambda *_: _LineWriter(),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)

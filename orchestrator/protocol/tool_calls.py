@@ -25,7 +25,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.protocol.traffic import Asked
+from orchestrator.protocol.traffic import PendingCall
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class Call:
     age_s: float
     tell: Callable[[str], None]
     meta: Mapping[str, Any] = field(default_factory=dict)
-    asked: Asked = field(default_factory=Asked)
+    asked: PendingCall = field(default_factory=PendingCall)
     session: ServerSession | None = None  # to ask the client something in return
 
     def canceled(self) -> bool:
@@ -257,7 +257,7 @@ async def call_tool(
         arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
             req = f"{client.origin.conn}:{key}"
-            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or Asked(), ctx.session)
+            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or PendingCall(), ctx.session)
             result = await tool.run(call, arguments)
             failpoints.passed(f"answer:{params.name}")
             return answered(result)

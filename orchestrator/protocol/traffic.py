@@ -94,7 +94,7 @@ def waiting(writer: asyncio.StreamWriter) -> int:
 
 
 @dataclass(eq=False)
-class Asked:
+class PendingCall:
     """One request of a client. ``canceled``: the client itself has asked to end this very one while it was open.
 
     Whatever serves the request holds it; so nothing is remembered of a request that is over, and a later one of the
@@ -111,17 +111,17 @@ class Traffic:
     """
 
     def __init__(self) -> None:
-        self._open: dict[Any, Asked] = {}
+        self._open: dict[Any, PendingCall] = {}
         self._blocked = False
         self._changed = Signal()
 
-    def asked(self, message: Any) -> Asked | None:
+    def asked(self, message: Any) -> PendingCall | None:
         """A message has come; what is to be known of it, if it is a request.
 
         To be called before the message is served: a cancel must be known when it takes effect.
         """
         if isinstance(message, types.JSONRPCRequest):
-            asked = Asked()
+            asked = PendingCall()
             if message.method not in ENDLESS:
                 self._open.pop(message.id, None)  # of two open ones of the same id the later counts as the last
                 self._open[message.id] = asked

@@ -23,7 +23,7 @@ def is_wait(message: Any) -> bool:
     return params.get("name") == "wait_for_command" or (isinstance(given, dict) and bool(given.get("wait_ms")))
 
 
-class Turns:
+class WaitTurns:
     """One wait enters in each turn of the event loop; a wait that comes alone enters at once."""
 
     def __init__(self) -> None:

@@ -107,7 +107,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenRole:
     """A file that cannot be used, and why: ``reason`` goes on after its name.
 
     With an empty ``id`` it is a folder that could not be listed: any role may be hidden in it.
@@ -119,7 +119,7 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Shadowed:
+class ShadowedRole:
     """A file that does not count, because the one called ``by`` is nearer."""
 
     id: str
@@ -128,12 +128,12 @@ class Shadowed:
 
 
 @dataclass(frozen=True)
-class Found:
+class RoleListing:
     """All roles by id, nearest source first, and what cannot be used; immutable."""
 
     roles: Mapping[str, Role]
-    broken: tuple[Broken, ...] = ()
-    shadowed: tuple[Shadowed, ...] = ()
+    broken: tuple[BrokenRole, ...] = ()
+    shadowed: tuple[ShadowedRole, ...] = ()
 
     def role(self, role_id: str) -> Role:
         """The role of that id; BadRequest ``bad_role`` with the reason when it is broken, else ``unknown_role``."""
@@ -148,35 +148,35 @@ class Found:
         raise BadRequest("unknown_role", f"no role has the id {role_id[:128]!r}", step, role=role_id[:128], near=near)
 
 
-def read(root: Path, directory: str = "") -> Found:
+def read(root: Path, directory: str = "") -> RoleListing:
     """Every role of the project, or of ``directory`` alone (relative to the root; ``~`` is the user's home).
 
     One bad file spoils nothing but itself, and still stands before the files of its id in farther sources. BadRequest
     ``bad_config`` when the directory cannot be read.
     """
     roles: dict[str, Role] = {}
-    broken: list[Broken] = []
-    shadowed: list[Shadowed] = []
+    broken: list[BrokenRole] = []
+    shadowed: list[ShadowedRole] = []
     holders: dict[str, str] = {}
     allowed = Allowed(root)
     for one in _files(role_files.folders(root, directory)):
-        if isinstance(one, Broken):
+        if isinstance(one, BrokenRole):
             broken.append(one)
             continue
         folder, name, role_id = one
         shown = folder.shown(name)
         if role_id in holders:
-            shadowed.append(Shadowed(role_id, shown, holders[role_id]))
+            shadowed.append(ShadowedRole(role_id, shown, holders[role_id]))
             continue
         found = _read(folder, name, role_id, allowed)
         if found is None:
             continue
         holders[role_id] = shown
-        if isinstance(found, Broken):
+        if isinstance(found, BrokenRole):
             broken.append(found)
         else:
             roles[role_id] = found
-    return Found(MappingProxyType(roles), tuple(broken), tuple(shadowed))
+    return RoleListing(MappingProxyType(roles), tuple(broken), tuple(shadowed))
 
 
 def body(root: Path, role: str) -> str:
@@ -184,14 +184,14 @@ def body(root: Path, role: str) -> str:
 
     BadRequest ``bad_role`` when its file cannot be used: an agent without its rules would be worse than none.
     """
-    unlisted: Broken | None = None
+    unlisted: BrokenRole | None = None
     allowed = Allowed(root)
     for one in _files(role_files.folders(root)):
-        if isinstance(one, Broken):
+        if isinstance(one, BrokenRole):
             unlisted = unlisted or one
         elif one[2] == role:
             found = _read(*one, allowed)
-            if isinstance(found, Broken):
+            if isinstance(found, BrokenRole):
                 raise _bad(found)
             if found is not None:
                 return found.body
@@ -207,13 +207,13 @@ def directory_of(env: Mapping[str, str]) -> tuple[str, str]:
     return named or alias, f"{VARIABLE} and {ALIAS} differ: {VARIABLE} counts" if differ else ""
 
 
-def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Broken]:
+def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | BrokenRole]:
     """Each file as (folder, name, id), nearest folder first; a folder that cannot be listed as Broken."""
     for folder in places:
         try:
             found = role_files.names(folder)
         except OSError as error:
-            yield Broken("", folder.label, f"cannot be listed: {error.strerror}")
+            yield BrokenRole("", folder.label, f"cannot be listed: {error.strerror}")
             continue
         yield from ((folder, name, name.removesuffix(folder.ending)) for name in found)
 
@@ -221,7 +221,7 @@ def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Bro
 def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
     """The roles of the project that could act: each file's name in the project, its content, the role."""
     for one in _files(tuple(folder for folder in role_files.folders(root) if folder.label == OWN)):
-        if isinstance(one, Broken):
+        if isinstance(one, BrokenRole):
             continue
         folder, name, role_id = one
         with contextlib.suppress(FileNotFoundError, Unusable):
@@ -231,14 +231,14 @@ def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
                 yield found.file, content, found
 
 
-def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | Broken | None:
+def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | BrokenRole | None:
     """One file; None when it has gone since it was listed."""
     try:
         content = role_files.content(folder, name)
     except FileNotFoundError:
         return None
     except Unusable as error:
-        return Broken(role_files.printable(role_id), folder.shown(name), str(error))
+        return BrokenRole(role_files.printable(role_id), folder.shown(name), str(error))
     role = _parsed(folder, name, role_id, content)
     # Asked only of roles that act, with the very bytes that were parsed.
     if isinstance(role, Role) and role.acting and allowed.counts(role.file, content):
@@ -246,16 +246,16 @@ def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | B
     return role
 
 
-def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | Broken:
+def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | BrokenRole:
     """What the content of a file says, nothing of it allowed."""
     shown = folder.shown(name)
     if role_files.printable(role_id) != role_id:
-        return Broken(role_files.printable(role_id), shown, "has a name that is not UTF-8")
+        return BrokenRole(role_files.printable(role_id), shown, "has a name that is not UTF-8")
     try:
         text = role_files.text(content)
         head = heads.toml(text) if folder.ending == ".toml" else heads.markdown(text)
     except Unusable as error:
-        return Broken(role_id, shown, str(error))
+        return BrokenRole(role_id, shown, str(error))
     return Role(
         id=role_id,
         name=heads.text_of(head.keys.get("name")) or role_id,
@@ -268,5 +268,5 @@ def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | B
     )
 
 
-def _bad(one: Broken) -> BadRequest:
+def _bad(one: BrokenRole) -> BadRequest:
     return BadRequest("bad_role", f"{one.file} {one.reason}", role=one.id, file=one.file)

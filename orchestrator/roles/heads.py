@@ -33,7 +33,7 @@ class _NotYaml(Exception):
 
 
 @dataclass(frozen=True)
-class Head:
+class RoleHead:
     """A role's text, taken apart.
 
     ``keys`` are plain values, of Markdown only texts, None, lists and mappings of them: to nobody
@@ -45,7 +45,7 @@ class Head:
     by_line: str = ""
 
 
-def markdown(text: str) -> Head:
+def markdown(text: str) -> RoleHead:
     """A Markdown file's frontmatter and the rest, stripped; Unusable when that has no end or makes no sense.
 
     Frontmatter that is no YAML but lines of ``key: value`` is taken as that: real files have colons and examples in
@@ -53,7 +53,7 @@ def markdown(text: str) -> Head:
     """
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
-        return Head(body=text.strip())
+        return RoleHead(body=text.strip())
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
     if not end:
         raise Unusable("has a frontmatter without an end: a second line --- is missing")
@@ -61,12 +61,12 @@ def markdown(text: str) -> Head:
     if len(head.encode()) > FRONTMATTER_MAX:
         raise Unusable(f"has a frontmatter of {len(head.encode())} bytes; at most {FRONTMATTER_MAX} are read")
     try:
-        return Head(MappingProxyType(_mapping(head)), body)
+        return RoleHead(MappingProxyType(_mapping(head)), body)
     except _NotYaml as error:
-        return Head(MappingProxyType(_by_line(lines[1:end], str(error))), body, str(error))
+        return RoleHead(MappingProxyType(_by_line(lines[1:end], str(error))), body, str(error))
 
 
-def toml(text: str) -> Head:
+def toml(text: str) -> RoleHead:
     """A Codex agent: ``developer_instructions`` is the body, all else is a key; Unusable for no such file."""
     if _LONG_KEY.search(text):
         raise Unusable("is not valid TOML for us: a dotted name has more than 20 parts")
@@ -79,16 +79,16 @@ def toml(text: str) -> Head:
     body = keys.pop("developer_instructions", "")
     if not isinstance(body, str) or "\0" in body:
         raise Unusable("has developer_instructions that are no text")
-    return Head(MappingProxyType(keys), body.strip())
+    return RoleHead(MappingProxyType(keys), body.strip())
 
 
 def text_of(value: object) -> str:
-    """A value of `Head.keys` that is to be a text, stripped; empty for anything else."""
+    """A value of `RoleHead.keys` that is to be a text, stripped; empty for anything else."""
     return value.strip() if isinstance(value, str) else ""
 
 
 def names_of(value: object) -> tuple[str, ...]:
-    """A value of `Head.keys` that is to be names: a list of texts, or a text with commas, also in brackets.
+    """A value of `RoleHead.keys` that is to be names: a list of texts, or a text with commas, also in brackets.
 
     The second is what a list is where the frontmatter was read line by line. What is no text in a list is left out.
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from orchestrator.base.clock import Clock, SystemClock, elapse
 from orchestrator.base.errors import BadRequest
 from orchestrator.roles import catalogue, role_files
-from orchestrator.roles.catalogue import Broken, Found
+from orchestrator.roles.catalogue import BrokenRole, RoleListing
 from orchestrator.trust.allowed import Allowed
 
 KEPT = 16  # directories: each connection may name its own
@@ -23,39 +23,39 @@ _RECHECK_MS = 2000
 _SETTLED_NS = 2_000_000_000
 
 
-class _Kept(NamedTuple):
+class _CachedRoles(NamedTuple):
     looks: object
     settled: bool
-    found: Found
+    found: RoleListing
 
 
-class Library:
+class RoleLibrary:
     """The roles of one project, for every directory that somebody asks for."""
 
     def __init__(self, root: Path, clock: Clock | None = None) -> None:
         self._root = root
         self._clock = clock or SystemClock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CachedRoles] = {}
 
-    def found(self, directory: str = "") -> Found:
+    def found(self, directory: str = "") -> RoleListing:
         """What `catalogue.read` would find now, mostly without reading; BadRequest ``bad_config`` as there."""
         seen, youngest = role_files.fingerprint(role_files.folders(self._root, directory))
         looks = (seen, Allowed(self._root).stamp())
         kept = self._kept.pop(directory, None)
         if kept is None or not kept.settled or kept.looks != looks:
             now = int(self._clock.now().timestamp() * 1e9)
-            kept = _Kept(looks, youngest < now - _SETTLED_NS, catalogue.read(self._root, directory))
+            kept = _CachedRoles(looks, youngest < now - _SETTLED_NS, catalogue.read(self._root, directory))
         self._kept[directory] = kept
         for oldest in list(self._kept)[:-KEPT]:
             self._kept.pop(oldest, None)
         return kept.found
 
-    async def watch(self, on_broken: Callable[[Broken], None]) -> None:
+    async def watch(self, on_broken: Callable[[BrokenRole], None]) -> None:
         """Follow the folders in use until cancelled; tell each file once when it becomes broken.
 
         Folders and files may come and go; nothing is created. Changes within 200 ms count as one.
         """
-        told: set[Broken] = set()
+        told: set[BrokenRole] = set()
         while True:
             used = tuple(dict.fromkeys(("", *self._kept)))
             seen = self._looks(used)
@@ -70,13 +70,13 @@ class Library:
                 # A folder vanished, or the kernel grants no further watches: looking now and then still works.
                 await elapse(_RECHECK_MS / 1000, self._clock)
 
-    def _broken(self, used: tuple[str, ...]) -> list[Broken]:
-        out: list[Broken] = []
+    def _broken(self, used: tuple[str, ...]) -> list[BrokenRole]:
+        out: list[BrokenRole] = []
         for directory in used:
             try:
                 out += catalogue.read(self._root, directory).broken
             except BadRequest as error:
-                out.append(Broken("", directory, f"cannot be read: {error.facts['why']}"))
+                out.append(BrokenRole("", directory, f"cannot be read: {error.facts['why']}"))
         return out
 
     def _looks(self, used: tuple[str, ...]) -> object:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
-from orchestrator.roles.catalogue import Found, Role
+from orchestrator.roles.catalogue import Role, RoleListing
 from orchestrator.roles.heads import names_of
 from orchestrator.roles.role_files import OWN
 
@@ -18,7 +18,7 @@ HEEDED = (*READ, "toolsets")
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     """One thing to know of one file.
 
     ``kind``: ``broken`` (it cannot be used), ``by_line`` (its frontmatter is no YAML), ``empty`` (no instructions),
@@ -34,25 +34,27 @@ class Finding:
     engines: tuple[str, ...] = ()
 
 
-def findings(found: Found, engines: Iterable[Engine]) -> list[Finding]:
+def findings(found: RoleListing, engines: Iterable[Engine]) -> list[LintFinding]:
     """All there is to say, the gravest first; of ``engines`` those count that can run a role headless."""
-    out = [Finding("broken", one.id, one.file, one.reason) for one in found.broken]
+    out = [LintFinding("broken", one.id, one.file, one.reason) for one in found.broken]
     runs = tuple(engine for engine in engines if engine.headless is not None)
     for role in found.roles.values():
         out += _of(role)
-    out += [Finding("shadowed", one.id, one.file, f"does not count: {one.by} is nearer") for one in found.shadowed]
+    out += [
+        LintFinding("shadowed", one.id, one.file, f"does not count: {one.by} is nearer") for one in found.shadowed
+    ]
     for role in found.roles.values():
         out += _ignored(role, runs)
     return out
 
 
-def _of(role: Role) -> list[Finding]:
+def _of(role: Role) -> list[LintFinding]:
     out = []
     if role.by_line:
         why = f"has a frontmatter that is no YAML and was read line by line ({role.by_line})"
-        out.append(Finding("by_line", role.id, role.file, why))
+        out.append(LintFinding("by_line", role.id, role.file, why))
     if not role.body:
-        out.append(Finding("empty", role.id, role.file, "has no instructions: a member would only get its task"))
+        out.append(LintFinding("empty", role.id, role.file, "has no instructions: a member would only get its task"))
     for key in (*READ, "model", "approval"):
         value = role.keys.get(key)
         wrong = ""
@@ -63,9 +65,11 @@ def _of(role: Role) -> list[Finding]:
         elif key == "model" and value and value.strip().lower() not in ("", "inherit") and role.model is None:
             wrong = "is no name of a model"
         if wrong:
-            out.append(Finding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key))
+            out.append(
+                LintFinding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key)
+            )
     out += [
-        Finding("untrusted", role.id, role.file, f"says {key}, which does not count: nobody has allowed it", key)
+        LintFinding("untrusted", role.id, role.file, f"says {key}, which does not count: nobody has allowed it", key)
         for key in role.withheld
     ]
     asked = role.keys.get("toolsets")
@@ -73,14 +77,14 @@ def _of(role: Role) -> list[Finding]:
     if others or (asked not in (None, "", []) and not names_of(asked)):
         told = ", ".join(map(repr, others)) or "no names"
         why = f"has toolsets that an agent is not given: {told}; there are: {', '.join(READ_ONLY)}"
-        out.append(Finding("odd", role.id, role.file, why, "toolsets"))
+        out.append(LintFinding("odd", role.id, role.file, why, "toolsets"))
     if role.keys.get("description") in (None, ""):
         why = "has no description: list_roles shows nothing to choose it by"
-        out.append(Finding("odd", role.id, role.file, why, "description"))
+        out.append(LintFinding("odd", role.id, role.file, why, "description"))
     return out
 
 
-def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[Finding]:
+def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[LintFinding]:
     out = []
     for key, value in role.keys.items():
         if key in HEEDED or value in (None, "") or (key == "approval" and role.source == OWN):
@@ -94,5 +98,5 @@ def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[Finding]:
             whom = "every engine" if len(by) == len(engines) else ", ".join(by)
         else:
             by, whom = tuple(engine.name for engine in engines), "every engine"
-        out.append(Finding("ignored", role.id, role.file, f"says {key}, which is ignored by {whom}", key, by))
+        out.append(LintFinding("ignored", role.id, role.file, f"says {key}, which is ignored by {whom}", key, by))
     return out

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.setup import jsonc, toml_text
-from orchestrator.setup.jsonc import Key
 
 Form = Literal["json", "toml"]
 
@@ -262,6 +261,3 @@ def _words(line: str) -> list[str]:
     except ValueError:
         return []
     return words[6:] if words[:3] == ["test", "!", "-f"] and words[4:6] == ["||", "exec"] else words
-
-
-__all__ = ["CLIS", "Cli", "Key", "Part", "entry", "hooks"]

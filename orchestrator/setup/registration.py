@@ -16,7 +16,7 @@ from orchestrator.edge import project_location
 from orchestrator.setup import cli_files, config_locations, entries, text_change
 from orchestrator.setup.entries import Cli, Part
 from orchestrator.setup.jsonc import Unreadable
-from orchestrator.setup.text_change import Change, State
+from orchestrator.setup.text_change import PartChange, State
 
 PASSED_ON = (
     "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
@@ -30,13 +30,13 @@ class FileChange:
     """What became of one file: its parts, and the copy kept of it. ``written`` is False in a dry run."""
 
     path: Path
-    changes: tuple[Change, ...]
+    changes: tuple[PartChange, ...]
     written: bool = False
     backup: Path | None = None
 
 
 @dataclass(frozen=True)
-class Seen:
+class PartState:
     """How one part stands in a CLI's configuration; ``program`` is the interpreter it starts, if it is there.
 
     ``name`` is that of an entry; ``toolsets`` what it offers, as far as that can be told.
@@ -111,7 +111,7 @@ def unregister(
     return _work(cli, env, parts, taking=True, force=force, dry=dry)
 
 
-def look(cli: Cli, env: Mapping[str, str]) -> list[Seen]:
+def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
     """How the entry and each hook stand, and the entries of gsd that are there. Environment ``config_unreadable``."""
     entry, hooks = parts_of(cli)
     gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.name == "claude" else [])]
@@ -126,11 +126,11 @@ def look(cli: Cli, env: Mapping[str, str]) -> list[Seen]:
         except Unreadable as error:
             raise cli_files.unreadable(path, error.line, error.reason) from error
         if found.state in ("absent", "foreign"):
-            out += [] if part.optional else [Seen(part.what, name, path, "absent")]
+            out += [] if part.optional else [PartState(part.what, name, path, "absent")]
             continue
         program, same = entries.program_of(part, found.value), entries.starts_same(wanted, found.value)
         toolsets = () if part.element else entries.toolsets_of(found.value) or ()
-        out.append(Seen(part.what, name, path, found.state, program, same, toolsets))
+        out.append(PartState(part.what, name, path, found.state, program, same, toolsets))
     return out
 
 
@@ -177,7 +177,7 @@ def _work(
 
 def _changed(
     cli: Cli, original: cli_files.Original, parts: list[Part], *, taking: bool, keeps_list: bool, force: bool
-) -> tuple[str | None, tuple[Change, ...]]:
+) -> tuple[str | None, tuple[PartChange, ...]]:
     text, changes = original.text, []
     for part in parts:
         try:

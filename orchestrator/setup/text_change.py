@@ -22,7 +22,7 @@ _READ = {"json": jsonc.read, "toml": toml_text.read}
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPart:
     """A part in a file: ``current`` is what this installation writes, ``other`` what another one wrote.
 
     ``foreign``: another server has the name `gsd`, which is not ours alone.
@@ -34,7 +34,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Change:
+class PartChange:
     """What became of one part. ``edited``: a user's form of it was met (and kept, unless ``action`` says else)."""
 
     what: str
@@ -45,23 +45,23 @@ class Change:
     edited: bool = False
 
 
-def look(cli: Cli, text: str | None, part: Part) -> Found:
+def look(cli: Cli, text: str | None, part: Part) -> FoundPart:
     """Whether the part is there, and whose; None is a missing file. Raises ``Unreadable``."""
     if not text:
-        return Found("absent")
+        return FoundPart("absent")
     data = _read(cli, text)
     node: Any = data
     for key in part.path:
         node = node.get(key) if isinstance(node, Mapping) else None
     if not part.element:
-        return Found("absent") if node is None else _judge(cli, text, part, part.path, node)
+        return FoundPart("absent") if node is None else _judge(cli, text, part, part.path, node)
     for at, one in enumerate(node if isinstance(node, list) else []):
         if entries.names_us(part, one):
             return _judge(cli, text, part, (*part.path, at), one)
-    return Found("absent")
+    return FoundPart("absent")
 
 
-def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str, Change]:
+def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str, PartChange]:
     """The text with the part in it. Conflict ``entry_edited`` where a user's own form starts something else."""
     found = look(cli, text, part)
     if found.state == "absent":
@@ -69,41 +69,41 @@ def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple
         tool = jsonc.add if cli.form == "json" else toml_text.add
         new = tool(old, part.path, part.value, element=part.element) + ("\n" if text is None else "")
         wanted = _with(_read(cli, old) if old else {}, part)
-        return _checked(cli, new, wanted), Change(part.what, part.path, "added", after=part.value)
+        return _checked(cli, new, wanted), PartChange(part.what, part.path, "added", after=part.value)
     if found.state == "foreign" and not force:
         step = "rename that one, or write setup's own instead with --force"
         raise _conflict(part, "is a server that is not ours", step)
     edited = found.state == "edited"
     if found.state == "current" or (edited and not force and entries.starts_same(part, found.value)):
-        return text or "", Change(part.what, part.path, "kept", found.value, found.value, edited)
+        return text or "", PartChange(part.what, part.path, "kept", found.value, found.value, edited)
     if edited and not force:
         raise _edited(part, "--force writes setup's own instead")
-    return _replaced(cli, text or "", part, found), Change(
+    return _replaced(cli, text or "", part, found), PartChange(
         part.what, part.path, "updated", found.value, part.value, edited
     )
 
 
-def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str | None, Change]:
+def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str | None, PartChange]:
     """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
     found = look(cli, text, part)
     if found.state in ("absent", "foreign") or text is None:
-        return text, Change(part.what, part.path, "absent")
+        return text, PartChange(part.what, part.path, "absent")
     edited = found.state == "edited"
     if edited and not force:
         raise _edited(part, "--force takes it out all the same")
     new = _without(cli, text, _own_path(found))
-    return new, Change(part.what, part.path, "removed", before=found.value, edited=edited)
+    return new, PartChange(part.what, part.path, "removed", before=found.value, edited=edited)
 
 
-def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -> Found:
+def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -> FoundPart:
     if part.path[-1] == entries.GSD and not entries.names_us(part, value):
-        return Found("foreign", path, value)
+        return FoundPart("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
-        return Found("edited", path, value)
-    return Found("current" if value == part.value else "other", path, value)
+        return FoundPart("edited", path, value)
+    return FoundPart("current" if value == part.value else "other", path, value)
 
 
-def _own_path(found: Found) -> tuple[Key, ...]:
+def _own_path(found: FoundPart) -> tuple[Key, ...]:
     """Where our own thing stands: in a group of hooks that the user shares with us, only our hook."""
     inner = found.value.get("hooks") if isinstance(found.value, Mapping) else None
     if isinstance(found.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
@@ -112,7 +112,7 @@ def _own_path(found: Found) -> tuple[Key, ...]:
     return found.path
 
 
-def _replaced(cli: Cli, text: str, part: Part, found: Found) -> str:
+def _replaced(cli: Cli, text: str, part: Part, found: FoundPart) -> str:
     if cli.form == "toml":
         text = _without(cli, text, _own_path(found)) or ""
         wanted = _with(_read(cli, text) if text else {}, part)

@@ -20,7 +20,7 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt
 from orchestrator.spawn import artifacts, costs, evaluation, node_prompts
 from orchestrator.spawn.callers import kind_of
-from orchestrator.spawn.model_table import Table
+from orchestrator.spawn.model_table import ModelTable
 from orchestrator.spawn.replies import backoff_s, masked
 from orchestrator.spawn.run_data import (
     ArtifactRow,
@@ -29,9 +29,9 @@ from orchestrator.spawn.run_data import (
     Fault,
     Level,
     NodeRow,
-    Plan,
     Price,
     Reply,
+    RunPlan,
     RunRow,
 )
 
@@ -58,7 +58,7 @@ NEXT = {
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedAttempt:
     """What one attempt is asked, and what it may cost; ``price`` None: its caller has none."""
 
     prompt: str
@@ -67,7 +67,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledAttempt:
     """How an attempt has ended, its node then, and what is told of it."""
 
     attempt: AttemptRow
@@ -77,7 +77,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """What the gate of a cascade says of the cheap answer."""
 
     passed: bool
@@ -90,8 +90,8 @@ def new_token() -> str:
 
 
 def prepared(
-    home: Path, run: RunRow, row: NodeRow, rows: Mapping[str, NodeRow], files: Files, *, table: Table
-) -> Prepared:
+    home: Path, run: RunRow, row: NodeRow, rows: Mapping[str, NodeRow], files: Files, *, table: ModelTable
+) -> PreparedAttempt:
     """The prompt of a node, with the answers of the nodes it needs, and its reservation. Raises as `text_of`."""
     node = row.node
     given = [
@@ -107,13 +107,13 @@ def prepared(
     else:
         prompt = node_prompts.task_prompt(run.asked, node, given, limit)
     if kind_of(node.model) != "model":
-        return Prepared(prompt, Decimal(0), None)
+        return PreparedAttempt(prompt, Decimal(0), None)
     price = table.price(node.model)
     size = len(prompt.encode()) + len(node.system.encode())
-    return Prepared(prompt, costs.reserve(size, run.settings.max_completion_tokens, price), price)
+    return PreparedAttempt(prompt, costs.reserve(size, run.settings.max_completion_tokens, price), price)
 
 
-def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: Table, limit: Decimal) -> Decimal:
+def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, limit: Decimal) -> Decimal:
     """What must stay in the budget for the merge of all answers there may be; 0 where that is too much to save."""
     merge = next(row.node for row in rows.values() if row.node.kind == "merge")
     if kind_of(merge.model) != "model":
@@ -131,7 +131,7 @@ def text_of(home: Path, files: Files, node_id: str) -> str:
     return str(orjson.loads(artifacts.read(home, files[node_id]))["output"])
 
 
-def plan_document(run: RunRow, plan: Plan) -> bytes:
+def plan_document(run: RunRow, plan: RunPlan) -> bytes:
     """The artifact that says how the run was planned, by whom, and what was not as asked."""
     nodes = [replace(one, task=_kept(run, one.task), system=_kept(run, one.system)) for one in plan.nodes]
     waves: dict[int, list[str]] = {}
@@ -168,7 +168,7 @@ def _kept(run: RunRow, text: str) -> str:
     return artifacts.redacted(text) if run.settings.redact else text
 
 
-def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> Settled:
+def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> SettledAttempt:
     """The end of an attempt whose answer reached the disk before its daemon died: as the file says it."""
     done = replace(
         attempt, state="done", cost=found["costUsd"], cost_source=found["costSource"],
@@ -176,7 +176,7 @@ def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str
         model=found["model"],
     )  # fmt: skip
     ended = replace(row, status="completed", error=None, finish_reason=found["finishReason"], answered_by=done.model)
-    return Settled(done, ended, "info", f"{done.model} had answered before the daemon ended")
+    return SettledAttempt(done, ended, "info", f"{done.model} had answered before the daemon ended")
 
 
 def settled(
@@ -185,10 +185,10 @@ def settled(
     attempt: AttemptRow,
     outcome: Reply | Fault,
     *,
-    table: Table,
+    table: ModelTable,
     left_s: float,
     now: datetime,
-) -> Settled:
+) -> SettledAttempt:
     """What an outcome means for the attempt and its node; ``left_s`` is what is left of the run's time."""
     price = table.price(row.node.model) if kind_of(row.node.model) == "model" else None
     cost, source = costs.settled(outcome, price, attempt.reserved)
@@ -207,13 +207,15 @@ def settled(
             row, status="completed", error=None, finish_reason=outcome.finish_reason, answered_by=done.model
         )
         told = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
-        return Settled(done, ended, "info", told)
+        return SettledAttempt(done, ended, "info", told)
     if outcome.code == "canceled":
-        return Settled(done, replace(row, status="canceled", error=error), "info", outcome.message)
+        return SettledAttempt(done, replace(row, status="canceled", error=error), "info", outcome.message)
     return _failed(run, row, outcome, done, left_s=left_s, now=now)
 
 
-def _failed(run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s: float, now: datetime) -> Settled:
+def _failed(
+    run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s: float, now: datetime
+) -> SettledAttempt:
     tries = run.settings.retries + 1
     tried = row.retry_count + 1
     said = f"{row.node.model}: {masked(fault.message)} ({fault.code}; attempt {tried} of {tries})"
@@ -222,34 +224,34 @@ def _failed(run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s
         if pause < left_s:
             retry_at = rfc3339(now + timedelta(seconds=pause))
             waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
-            return Settled(done, waits, "warning", f"{said}; again in {pause:.1f} s")
+            return SettledAttempt(done, waits, "warning", f"{said}; again in {pause:.1f} s")
         said += f"; the {pause:.0f} s to wait are more than the run has left"
     step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
-    return Settled(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
+    return SettledAttempt(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
 
 
-def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> Verdict | None:
+def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> GateVerdict | None:
     """Whether the cheap answer will do: by rules, then by the evaluator where there is one; None: not known yet."""
     cheap = next((row for row in rows.values() if row.node.tier == "cheap"), None)
     if cheap is None or cheap.status in ("queued", "running", "retry_pending"):
         return None
     if cheap.status != "completed":
-        return Verdict(passed=False, why="the cheap model gave no answer")
+        return GateVerdict(passed=False, why="the cheap model gave no answer")
     text = text_of(home, files, cheap.node.id)
     found = evaluation.gate(run.asked.task, text, cheap.finish_reason, run.asked.role.format)
     why = "; ".join(found.reasons) or "all rules hold"
     evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
     if not found.passed or evaluator is None:
-        return Verdict(found.passed, why)
+        return GateVerdict(found.passed, why)
     return _second_opinion(home, files, evaluator, why)
 
 
-def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> Verdict | None:
+def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> GateVerdict | None:
     if evaluator.status in ("queued", "running", "retry_pending"):
         return None
     if evaluator.status != "completed":
-        return Verdict(passed=True, why=f"{why}; the evaluator gave no answer")
+        return GateVerdict(passed=True, why=f"{why}; the evaluator gave no answer")
     said = evaluation.evaluated(text_of(home, files, evaluator.node.id))
     if said is None:
-        return Verdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
-    return Verdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")
+        return GateVerdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
+    return GateVerdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")

@@ -16,11 +16,11 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitions
-from orchestrator.spawn.attempt_outcome import Prepared, Settled
+from orchestrator.spawn.attempt_outcome import PreparedAttempt, SettledAttempt
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.fenced_writes import Fenced
-from orchestrator.spawn.run_data import ArtifactRow, Ask, AttemptRow, Fault, NodeRow, Reply
-from orchestrator.spawn.run_state import Work
+from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, Fault, NodeCall, NodeRow, Reply
+from orchestrator.spawn.run_state import RunState
 
 log = structlog.get_logger()
 RERUNS = 1
@@ -30,7 +30,7 @@ RERUNS = 1
 class Attempts:
     """The attempts of one run that are in flight. ``trouble`` is what ended one that was not to end."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: RunState) -> None:
         self._work = work
         self._tasks: set[asyncio.Task[None]] = set()
         self.trouble: BaseException | None = None
@@ -39,7 +39,7 @@ class Attempts:
         """Call off whatever is in flight, and leave it as it is written."""
         await call_off([*self._work.calls.values(), *self._tasks])
 
-    def prepared(self, row: NodeRow) -> Prepared:
+    def prepared(self, row: NodeRow) -> PreparedAttempt:
         """What a node is asked, and what must be reserved for it."""
         work = self._work
         return attempt_outcome.prepared(work.around.home, work.run, row, work.rows, work.files, table=work.table)
@@ -86,7 +86,7 @@ class Attempts:
         )
         await self._written(settled, stored)
 
-    def begin(self, row: NodeRow, attempt: AttemptRow, prepared: Prepared, *, claimed: bool) -> None:
+    def begin(self, row: NodeRow, attempt: AttemptRow, prepared: PreparedAttempt, *, claimed: bool) -> None:
         running = replace(row, status="running", attempt=attempt.attempt, retry_at=None)
         self._work.put(running, attempt)
         task = asyncio.get_running_loop().create_task(self._attempt(running, attempt, prepared, claimed=claimed))
@@ -99,12 +99,12 @@ class Attempts:
             self.trouble = self.trouble or task.exception()
         self._work.notify()
 
-    async def _attempt(self, row: NodeRow, attempt: AttemptRow, prepared: Prepared, *, claimed: bool) -> None:
+    async def _attempt(self, row: NodeRow, attempt: AttemptRow, prepared: PreparedAttempt, *, claimed: bool) -> None:
         work = self._work
         if not claimed and not await self._claimed(row, attempt):
             return
         settings = work.run.settings
-        ask = Ask(
+        ask = NodeCall(
             run_id=work.run.id,
             node_id=row.node.id,
             attempt=attempt.attempt,
@@ -164,7 +164,7 @@ class Attempts:
         failpoints.passed("spawn:claimed")
         return True
 
-    async def _called(self, ask: Ask) -> Reply | Fault:
+    async def _called(self, ask: NodeCall) -> Reply | Fault:
         """The caller's answer; a call that was called off, or has a bug, is a fault too."""
         work = self._work
         if work.stopped:
@@ -199,7 +199,7 @@ class Attempts:
         )
         await self._written(settled, stored)
 
-    async def _written(self, settled: Settled, stored: ArtifactRow | None) -> None:
+    async def _written(self, settled: SettledAttempt, stored: ArtifactRow | None) -> None:
         work = self._work
         attempt, row = settled.attempt, settled.row
         await work.record.write(

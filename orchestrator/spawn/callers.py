@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 
 
 class Caller(Protocol):
@@ -19,7 +19,7 @@ class Caller(Protocol):
 
     resumes: bool
 
-    async def call(self, ask: Ask) -> Reply | Fault:
+    async def call(self, ask: NodeCall) -> Reply | Fault:
         """The answer, within ``ask.timeout_s``; every failure is a Fault. Canceled, it ends what it began."""
         ...
 

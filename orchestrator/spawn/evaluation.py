@@ -35,14 +35,14 @@ _UNSAID = "The model that merged the answers did not say where they disagree."
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """Whether an answer is good enough, and each rule it does not meet."""
 
     passed: bool
     reasons: tuple[str, ...] = ()
 
 
-def gate(task: str, reply_text: str, finish_reason: str, form: str) -> Verdict:
+def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVerdict:
     """Whether the cheap answer of a cascade will do, by rules that give the same verdict each time (C36).
 
     * It has text, and ended by itself: finish reason ``stop``.
@@ -53,7 +53,7 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> Verdict:
     """
     text = reply_text.strip().replace("\u2019", "'")
     if not text:
-        return Verdict(passed=False, reasons=("the answer is empty",))
+        return AnswerVerdict(passed=False, reasons=("the answer is empty",))
     reasons = []
     if finish_reason != "stop":
         reasons.append(f"the answer ended with {finish_reason[:40] or 'no reason'}, not with stop")
@@ -68,7 +68,7 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> Verdict:
         for name in _sections(task, form)
         if not any(line.startswith(name.casefold()) for line in begins)
     ]
-    return Verdict(passed=not reasons, reasons=tuple(reasons))
+    return AnswerVerdict(passed=not reasons, reasons=tuple(reasons))
 
 
 def evaluated(text: str) -> bool | None:

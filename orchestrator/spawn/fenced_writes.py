@@ -31,7 +31,7 @@ class Fenced(Exception):
     """The run belongs to another daemon now."""
 
 
-class Record:
+class FencedWrites:
     """One run, as the holder of its lease writes it; ``changed`` is told the run's id behind each change.
 
     ``active_s`` says how long the run has been executed; every change writes that down too.

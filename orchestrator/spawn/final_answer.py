@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator.spawn import artifacts, evaluation
 from orchestrator.spawn.attempt_outcome import Files, text_of
 from orchestrator.spawn.run_data import CUT_OFF, MERGED, NodeRow, RunRow
-from orchestrator.spawn.scheduler import End
+from orchestrator.spawn.scheduler import RunEnd
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Final:
     note: str = ""
 
 
-def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files, end: End) -> Final | None:
+def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files, end: RunEnd) -> Final | None:
     """The final answer; None when no node gave one. Raises as `text_of`.
 
     That of the merge node; else the only answer as it is; else all answers side by side, which costs no call.

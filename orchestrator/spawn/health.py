@@ -10,7 +10,7 @@ import httpx2
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import api_key, artifacts, ddl, home_location, run_settings, smart_spawn_client
-from orchestrator.spawn.home import Home
+from orchestrator.spawn.home import SpawnHome
 from orchestrator.spawn.openrouter import origin
 
 FIVE = (
@@ -23,7 +23,10 @@ FIVE = (
 
 
 async def look(
-    env: Mapping[str, str], opened: Callable[[], Awaitable[Home]], client: httpx2.AsyncClient | None, project: str
+    env: Mapping[str, str],
+    opened: Callable[[], Awaitable[SpawnHome]],
+    client: httpx2.AsyncClient | None,
+    project: str,
 ) -> dict[str, Any]:
     """The five booleans, and under ``reasons`` why one is false; never raises for what it is to find out.
 

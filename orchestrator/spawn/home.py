@@ -18,12 +18,12 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import api_key, lease, queries, smart_spawn_client
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.model_table import Table, shipped
+from orchestrator.spawn.model_table import ModelTable, shipped
 from orchestrator.spawn.openrouter import ModelApi
-from orchestrator.spawn.run_data import Asked, Fault, Plan, Settings
-from orchestrator.spawn.run_queue import Line
+from orchestrator.spawn.run_data import Fault, RunPlan, RunRequest, RunSettings
+from orchestrator.spawn.run_queue import RunQueue
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
-from orchestrator.spawn.run_state import Around
+from orchestrator.spawn.run_state import RunDeps
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -35,7 +35,7 @@ FOREIGN_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
-class World:
+class SpawnDeps:
     """What the homes of one daemon share.
 
     ``told`` hears the id of each run of which something was written, an empty one when another daemon wrote;
@@ -51,10 +51,10 @@ class World:
     ended: Callable[[str], None]
 
 
-class Home:
+class SpawnHome:
     """An open home. ``moved`` is notified whenever something of one of its runs was written here, or seen to be."""
 
-    def __init__(self, path: Path, world: World) -> None:
+    def __init__(self, path: Path, world: SpawnDeps) -> None:
         self.path = path
         self.db = Database(path)
         self.identity = HomeIdentity(path)
@@ -64,14 +64,14 @@ class Home:
         self._world = world
         self._clock = world.clock
         self._keys: dict[str, str] = {}
-        self._tables: dict[str, tuple[float, Table]] = {}
+        self._tables: dict[str, tuple[float, ModelTable]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
         self._making: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._waiting = 0
         self._foreign: asyncio.Task[None] | None = None
         callers: dict[str, Caller] = {"model": world.api, **world.callers}
-        around = Around(path, self.db, world.clock, callers, self.table, self._plan, self.changed, self.seals)
-        self.line = Line(around, lease.me(), world.project, self._key, world.ended)
+        around = RunDeps(path, self.db, world.clock, callers, self.table, self._plan, self.changed, self.seals)
+        self.line = RunQueue(around, lease.me(), world.project, self._key, world.ended)
 
     async def open(self) -> None:
         """Open or make the database, and begin to work its line off; raises what makes the home unusable."""
@@ -109,7 +109,7 @@ class Home:
                 log.debug("the key of the home cannot be used", home=str(self.path), reason=error.message)
         return self._keys.get(fingerprint)
 
-    async def table(self, base_url: str) -> Table:
+    async def table(self, base_url: str) -> ModelTable:
         """The models and prices of a server, asked for once an hour; the shipped ones where it does not tell."""
         async with self._asking.setdefault(base_url, asyncio.Lock()):
             known = self._tables.get(base_url)
@@ -124,7 +124,7 @@ class Home:
             self._tables[base_url] = (self._clock.monotonic() + keep_s, found)
             return found
 
-    async def _plan(self, asked: Asked, settings: Settings, table: Table) -> Plan:
+    async def _plan(self, asked: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
         return await smart_spawn_client.make(asked, settings, table, self._world.http())
 
     def changed(self, run_id: str) -> None:

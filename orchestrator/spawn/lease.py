@@ -10,7 +10,7 @@ import os
 import socket
 
 from orchestrator.base.platform import processes
-from orchestrator.spawn.run_data import Owner, Settings
+from orchestrator.spawn.run_data import Owner, RunSettings
 
 MARGIN_S = 60.0
 
@@ -30,7 +30,7 @@ def dead(owner: Owner, mine: Owner) -> bool:
     return not processes.alive(owner.pid, owner.start)
 
 
-def lapsed(owner: Owner, mine: Owner, quiet_s: float, settings: Settings) -> bool:
+def lapsed(owner: Owner, mine: Owner, quiet_s: float, settings: RunSettings) -> bool:
     """Whether the owner is of another host and nothing was written of its run for longer than a run may take.
 
     Who executes a run writes when it ends at the latest, and that is within RUN_TIMEOUT_SECONDS. Should it live after

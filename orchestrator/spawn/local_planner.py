@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.spawn.run_data import Asked, Budget
+from orchestrator.spawn.run_data import Budget, RunRequest
 
 Category = Literal["coding", "reasoning", "creative", "research", "general", "fast-cheap", "vision"]
 
@@ -173,7 +173,7 @@ def adjusted(text: str, budget: Budget) -> Budget:
     return tiers[min(2, max(0, tiers.index(budget) + step))]
 
 
-def estimated_steps(asked: Asked) -> int:
+def estimated_steps(asked: RunRequest) -> int:
     """How many nodes the local plan has, the merge among them; an API's plan may have others (B4.19)."""
     if asked.mode == "collective":
         return peers(asked) + 1
@@ -185,7 +185,7 @@ def estimated_steps(asked: Asked) -> int:
     return count + 1 if count else 1
 
 
-def peers(asked: Asked) -> int:
+def peers(asked: RunRequest) -> int:
     """How many answers a collective has: what was asked for, held between 2 and 5 (A4)."""
     return min(PEERS[1], max(PEERS[0], asked.count))
 

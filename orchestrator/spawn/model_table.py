@@ -89,7 +89,7 @@ def normalised(model_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class ModelFilter:
     """Which models may be asked: globs on their ids. Deny wins; an empty ``allow`` allows all (B4.36).
 
     What is denied is so with each ``:variant``, too.
@@ -138,14 +138,14 @@ class Pick:
     note: str = ""
 
 
-class Table:
+class ModelTable:
     """The models that can be picked, and the prices of those and others."""
 
     def __init__(self, models: Iterable[Model], known: Mapping[str, Model] | None = None) -> None:
         self.models = {model.id: model for model in models}
         self._known = known or self.models
 
-    def refreshed(self, body: object) -> Table:
+    def refreshed(self, body: object) -> ModelTable:
         """The table after ``GET /models`` (A7), whose JSON is ``body``.
 
         Then what the server does not list is not picked. A price that is missing, ``-1`` or nonsense comes from the
@@ -153,7 +153,7 @@ class Table:
         """
         rows = body.get("data") if isinstance(body, Mapping) else None
         found = [model for row in (rows if isinstance(rows, list) else ()) if (model := self._read(row)) is not None]
-        return Table(found, self._known) if found else self
+        return ModelTable(found, self._known) if found else self
 
     def price(self, model_id: str) -> Price:
         """What a model costs; its ``source`` says who says so. Not listed: ``:free`` nothing, others UNKNOWN."""
@@ -169,7 +169,7 @@ class Table:
         found = self.models.get(name) or self._known.get(name)
         return found.score if found is not None else 0.0
 
-    def pick(self, category: Category, budget: Budget, allowed: Allowed, exclude: Collection[str] = ()) -> Pick:
+    def pick(self, category: Category, budget: Budget, allowed: ModelFilter, exclude: Collection[str] = ()) -> Pick:
         """The best model for a piece of work. BadRequest ``model_not_allowed`` if none may be asked.
 
         ``exclude`` is kept to as long as others are left.
@@ -177,7 +177,7 @@ class Table:
         return self.recommend(category, budget, 1, allowed, exclude)[0]
 
     def recommend(
-        self, category: Category, budget: Budget, count: int, allowed: Allowed, exclude: Collection[str] = ()
+        self, category: Category, budget: Budget, count: int, allowed: ModelFilter, exclude: Collection[str] = ()
     ) -> list[Pick]:
         """``count`` models, best first, of as many providers as there are; some more than once if there are fewer.
 
@@ -205,7 +205,7 @@ class Table:
             picks = [replace(one, note=f"{one.note}; {few}" if one.note else few) for one in picks]
         return picks
 
-    def _ranked(self, category: Category, budget: Budget, allowed: Allowed) -> tuple[list[Model], Budget]:
+    def _ranked(self, category: Category, budget: Budget, allowed: ModelFilter) -> tuple[list[Model], Budget]:
         open_to = [model for model in self.models.values() if model.categories and model.id in allowed]
         suited = [model for model in open_to if model.categories & {category, "general"}] or open_to
         for tier in (budget, *_NEAREST[budget]):
@@ -236,9 +236,9 @@ class Table:
         return Model(name, price, room, frozenset(categories), 0.0)
 
 
-def shipped() -> Table:
+def shipped() -> ModelTable:
     """The models this version knows."""
-    return Table(_row(line) for line in _ROWS.strip().splitlines())
+    return ModelTable(_row(line) for line in _ROWS.strip().splitlines())
 
 
 def _row(line: str) -> Model:

@@ -19,7 +19,7 @@ Word = Annotated[str, Field(max_length=2000)]
 Words = Annotated[list[Word], Field(max_length=50)]
 
 
-class Role(Arguments):
+class SpawnRole(Arguments):
     """Who is to answer."""
 
     persona: Annotated[str | None, Field(max_length=2000, description="A role's id (.agents/roles), or words")] = None
@@ -36,7 +36,7 @@ class Merge(Arguments):
     model: Annotated[str | None, Field(max_length=200)] = None
 
 
-class CreateArguments(Arguments):
+class RunCreateArguments(Arguments):
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
     task: Annotated[str, Field(min_length=1, max_length=TASK_MAX, description="What is to be done; all it knows")]
@@ -54,7 +54,7 @@ class CreateArguments(Arguments):
     count: Annotated[
         int | None, Field(alias="collectiveCount", ge=1, le=100, description="Models of collective, 2..5; default 3")
     ] = None
-    role: Role | None = None
+    role: SpawnRole | None = None
     merge: Merge | None = None
     engine: Annotated[
         str | None,
@@ -67,27 +67,27 @@ class CreateArguments(Arguments):
     ] = None
 
 
-class StatusArguments(Arguments):
+class RunStatusArguments(Arguments):
     run_id: RunId
     wait_ms: Annotated[Wait, Field(description="Answer once something has changed, or by then")] = None
 
 
-class ResultArguments(Arguments):
+class RunResultArguments(Arguments):
     run_id: RunId
     include_raw: Annotated[bool, Field(description="Also each node's own answer, cut")] = False
     wait_ms: Annotated[Wait, Field(description="Answer once the run has ended, or by then")] = None
 
 
-class CancelArguments(Arguments):
+class RunCancelArguments(Arguments):
     run_id: RunId
 
 
-class ListArguments(Arguments):
+class RunListArguments(Arguments):
     status: RunStatus | None = None
     limit: Annotated[int | None, Field(ge=1, le=LISTED_MAX, description="Default 20")] = None
 
 
-class ArtifactArguments(Arguments):
+class RunArtifactArguments(Arguments):
     run_id: RunId
     node_id: Annotated[str, Field(min_length=1, max_length=256, description="A node's id, merged, or plan")]
     offset: Annotated[int | None, Field(ge=0, description="Characters to skip: next_offset of the last answer")] = (
@@ -99,13 +99,13 @@ class HealthArguments(Arguments):
     """Nothing."""
 
 
-class _Answer(BaseModel):
+class _RunAnswer(BaseModel):
     """Base of answers: keys that are not listed may be there too."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class CreateAnswer(BaseModel):
+class RunCreateAnswer(BaseModel):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Literal["queued"]
     created_at: str
@@ -113,7 +113,7 @@ class CreateAnswer(BaseModel):
     untrusted: Untrusted = None
 
 
-class Progress(BaseModel):
+class RunProgress(BaseModel):
     total_nodes: int
     done_nodes: int
     running_nodes: int
@@ -126,7 +126,7 @@ Dollars = Annotated[float | None, Field(json_schema_extra={"type": ["number", "n
 """Some clients check answers against the schema, which leaves null out elsewhere."""
 
 
-class Cost(_Answer):
+class Cost(_RunAnswer):
     """Dollars are null where the caller has no price."""
 
     usd: Dollars = None
@@ -137,7 +137,7 @@ class Cost(_Answer):
     sources: dict[str, int] = {}
 
 
-class NodeAnswer(_Answer):
+class NodeAnswer(_RunAnswer):
     node_id: str
     kind: str
     wave: int
@@ -151,7 +151,7 @@ class NodeAnswer(_Answer):
     error: Annotated[str, Field(description="why it failed, or is tried again")] = ""
 
 
-class ModelAnswer(_Answer):
+class ModelAnswer(_RunAnswer):
     model: Annotated[str, Field(description="who answered, or will")]
     nodes: int
     usd: Dollars = None
@@ -159,10 +159,10 @@ class ModelAnswer(_Answer):
     completion_tokens: int
 
 
-class StatusAnswer(_Answer):
+class RunStatusAnswer(_RunAnswer):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Annotated[RunStatus, Field(description="of the run")]
-    progress: Progress
+    progress: RunProgress
     current_wave: int = 0
     last_event: str = ""
     updated_at: str
@@ -179,7 +179,7 @@ class StatusAnswer(_Answer):
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
 
-class ResultCost(_Answer):
+class ResultCost(_RunAnswer):
     prompt_tokens: int
     completion_tokens: int
     usd_estimate: Dollars = None
@@ -200,7 +200,7 @@ class Raw(BaseModel):
     truncated: bool
 
 
-class ResultAnswer(_Answer):
+class RunResultAnswer(_RunAnswer):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Annotated[RunStatus, Field(description="of the run")]
     merged_output: str
@@ -216,11 +216,11 @@ class ResultAnswer(_Answer):
     next_offset: int = 0
 
 
-class CancelAnswer(BaseModel):
+class RunCancelAnswer(BaseModel):
     status: Literal["canceling", "canceled"]
 
 
-class RunRow(BaseModel):
+class RunSummary(BaseModel):
     run_id: Annotated[str, Field(description="the spawn run")]
     task: str
     status: Annotated[RunStatus, Field(description="of the run")]
@@ -230,8 +230,8 @@ class RunRow(BaseModel):
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
 
-class ListAnswer(BaseModel):
-    runs: list[RunRow]
+class RunListAnswer(BaseModel):
+    runs: list[RunSummary]
 
 
 class Metadata(BaseModel):
@@ -242,14 +242,14 @@ class Metadata(BaseModel):
     path: str
 
 
-class ArtifactAnswer(BaseModel):
+class RunArtifactAnswer(BaseModel):
     artifact_type: Literal["raw", "merged", "plan", "log"]
     content: str
     metadata: Metadata
     next_offset: Annotated[int, Field(description="content goes on there")] = 0
 
 
-class HealthAnswer(_Answer):
+class HealthAnswer(_RunAnswer):
     openrouter_configured: bool
     smart_spawn_api_reachable: bool
     db_writable: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from orchestrator.spawn.run_data import Asked, Node, RoleAsked, Style
+from orchestrator.spawn.run_data import Node, RoleAsked, RunRequest, Style
 
 Upstream = Sequence[tuple[str, str, str]]
 """Answers of other nodes: id, task, text."""
@@ -48,7 +48,7 @@ def role(words: RoleAsked) -> str:
     return "\n\n".join(parts)
 
 
-def system(asked: Asked, composed: str) -> str:
+def system(asked: RunRequest, composed: str) -> str:
     """The system prompt of a run's nodes: the project's role, else what the API composed, else the words themselves.
 
     A project's role is told the other words too (stack, domain, format, guardrails). Empty: no role was asked for.
@@ -59,12 +59,12 @@ def system(asked: Asked, composed: str) -> str:
     return composed.strip() or role(asked.role)
 
 
-def style(asked: Asked) -> Style:
+def style(asked: RunRequest) -> Style:
     """How answers are merged: as asked, else decision for a cascade, detailed for all others (A4)."""
     return asked.merge.style or ("decision" if asked.mode == "cascade" else "detailed")
 
 
-def task_prompt(asked: Asked, node: Node, upstream: Upstream, limit_chars: int) -> str:
+def task_prompt(asked: RunRequest, node: Node, upstream: Upstream, limit_chars: int) -> str:
     """What a node is asked: its task, the whole it is a part of, the context, the answers it builds on.
 
     Never longer than ``limit_chars``: the longest texts are cut first, in their middle, and each cut says so.
@@ -76,7 +76,7 @@ def task_prompt(asked: Asked, node: Node, upstream: Upstream, limit_chars: int) 
     return _fitted([("Your task", node.task), *whole, *context], upstream, "Do your task.", limit_chars)
 
 
-def merge_prompt(asked: Asked, node: Node, answers: Upstream, limit_chars: int) -> str:
+def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: int) -> str:
     """What the merging node is asked: one answer out of many, in the style asked for, with its dissent told.
 
     The needs of the node that gave no answer are named. Limit and cuts as in `task_prompt`.
@@ -94,7 +94,7 @@ def merge_prompt(asked: Asked, node: Node, answers: Upstream, limit_chars: int) 
     return _fitted([("Task", asked.task), *context], answers, "\n".join(told), limit_chars)
 
 
-def evaluate_prompt(asked: Asked, answer: str, limit_chars: int = 200_000) -> str:
+def evaluate_prompt(asked: RunRequest, answer: str, limit_chars: int = 200_000) -> str:
     """What the evaluator of a cascade is asked: PASS or FAIL in the first line, then the reason."""
     told = (
         "Judge whether the answer above does the task: right, complete, in the form that was asked for.\n"

@@ -20,7 +20,7 @@ import httpx2
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.replies import Stream, message, read_body
-from orchestrator.spawn.run_data import Ask, Fault, Reply, Settings
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply, RunSettings
 
 ANSWER_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
@@ -103,7 +103,7 @@ class ModelApi:
         for name in ("httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
 
-    async def call(self, ask: Ask) -> Reply | Fault:
+    async def call(self, ask: NodeCall) -> Reply | Fault:
         """One attempt, at most ``ask.timeout_s`` long from its connection to its last byte.
 
         Cancelled, it closes its connection, so that the server can stop. An answer of more than 64 MB is refused.
@@ -127,7 +127,7 @@ class ModelApi:
             **({"Authorization": f"Bearer {ask.key}"} if ask.key else {}),
         }
         done = _Exchange()
-        base_url = ask.base_url or Settings().base_url
+        base_url = ask.base_url or RunSettings().base_url
         content = json.dumps(body).encode()
         url = base_url.rstrip("/") + "/chat/completions"
         fault = await self._exchange(done, url, ask.timeout_s, content=content, headers=headers, key=ask.key)

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.ddl import OPEN
-from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, Plan, RunRow
+from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, RunPlan, RunRow
 from orchestrator.spawn.run_seals import Seals, with_mac
 
 
@@ -73,7 +73,7 @@ def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRo
 
 
 def lay(
-    con: sqlite3.Connection, run_id: str, token: int, seals: Seals, plan: Plan, file: ArtifactRow, at: str
+    con: sqlite3.Connection, run_id: str, token: int, seals: Seals, plan: RunPlan, file: ArtifactRow, at: str
 ) -> bool:
     """As `transitions.lay`, with the seal of the nodes."""
     laid = transitions.lay(con, run_id, token, plan, file, at)

@@ -23,7 +23,6 @@ from orchestrator.spawn.run_data import (
     NODE_ENDED,
     ArtifactRow,
     ArtifactType,
-    Asked,
     AttemptRow,
     AttemptState,
     Budget,
@@ -36,9 +35,10 @@ from orchestrator.spawn.run_data import (
     NodeRow,
     NodeStatus,
     Owner,
+    RunRequest,
     RunRow,
+    RunSettings,
     RunStatus,
-    Settings,
 )
 
 LIST_MAX = 1000
@@ -62,7 +62,7 @@ def run(con: sqlite3.Connection, run_id: str) -> RunRow | None:
     return _one(con, "SELECT * FROM runs WHERE id = ?", run_id)
 
 
-class Mark(NamedTuple):
+class RunMoment(NamedTuple):
     """What tells, at little cost, that a run has moved: its status, the number of its last event, its nodes."""
 
     status: RunStatus
@@ -71,7 +71,7 @@ class Mark(NamedTuple):
     total: int
 
 
-def mark(con: sqlite3.Connection, run_id: str) -> Mark | None:
+def mark(con: sqlite3.Connection, run_id: str) -> RunMoment | None:
     """The mark of a run; None without one."""
     row = con.execute(
         "SELECT status, (SELECT COALESCE(MAX(seq), 0) FROM events WHERE run_id = runs.id) AS seq, "
@@ -82,7 +82,7 @@ def mark(con: sqlite3.Connection, run_id: str) -> Mark | None:
     return (
         None
         if row is None
-        else Mark(_word(RunStatus, row["status"], "failed"), row["seq"], row["done"], row["total"])
+        else RunMoment(_word(RunStatus, row["status"], "failed"), row["seq"], row["done"], row["total"])
     )
 
 
@@ -241,7 +241,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
     )
 
 
-def _asked(row: sqlite3.Row) -> Asked:
+def _asked(row: sqlite3.Row) -> RunRequest:
     """What was asked; where params_json does not say it in our words or the original's, what the columns say."""
     columns = {
         "task": _str(row["task"]),
@@ -253,17 +253,17 @@ def _asked(row: sqlite3.Row) -> Asked:
     if "collectiveCount" in given:
         given.setdefault("count", given["collectiveCount"])
     try:
-        return Asked.model_validate(columns | given | columns)
+        return RunRequest.model_validate(columns | given | columns)
     except ValidationError:
-        return Asked.model_validate(columns)
+        return RunRequest.model_validate(columns)
 
 
-def settings(text: object) -> Settings:
+def settings(text: object) -> RunSettings:
     """Settings from their JSON; the defaults, where an older tool has left none."""
     try:
-        return Settings.model_validate_json(_str(text))
+        return RunSettings.model_validate_json(_str(text))
     except ValidationError:
-        return Settings()
+        return RunSettings()
 
 
 def _node(run_id: str, row: sqlite3.Row) -> NodeRow:

@@ -32,13 +32,13 @@ PLAN = "plan"
 """Id of the artifact with the plan."""
 
 
-class Words(BaseModel):
+class StoredWords(BaseModel):
     """Base of what stands in JSON columns: keys of a newer version are not minded."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class RoleAsked(Words):
+class RoleAsked(StoredWords):
     """Who is to answer: a role of the project by its id, or words from which the Smart Spawn API composes one."""
 
     persona: str = ""
@@ -48,14 +48,14 @@ class RoleAsked(Words):
     guardrails: tuple[str, ...] = ()
 
 
-class MergeAsked(Words):
+class MergeAsked(StoredWords):
     """How answers are merged: the style, and the model that does it; empty: the mode's own, and the plan's best."""
 
     style: Style | None = None
     model: str = ""
 
 
-class Asked(Words):
+class RunRequest(StoredWords):
     """What smartspawn_run_create was given; stands in ``params_json``.
 
     ``engines`` or ``agents`` name who answers in the place of the model API; at most one of them is not empty.
@@ -84,7 +84,7 @@ class Asked(Words):
         return tuple(f"engine:{one}" for one in self.engines) + tuple(f"agent:{one}" for one in self.agents)
 
 
-class Settings(Words):
+class RunSettings(StoredWords):
     """The settings of one run, frozen when it is created; seconds, characters, dollars."""
 
     base_url: str = "https://openrouter.ai/api/v1"
@@ -124,7 +124,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The nodes of a run, each behind those it needs; the merge node, if there is one, last.
 
     ``notes`` say in words what was not as asked: the API down, a cycle made a chain, a model that may not be used.
@@ -149,7 +149,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Ask:
+class NodeCall:
     """One attempt at a node, as a caller gets it. ``token`` names the attempt in all the world and for ever.
 
     ``req`` is the call that created the run, as its row has it.
@@ -234,8 +234,8 @@ class RunRow:
 
     id: str
     number: int
-    asked: Asked
-    settings: Settings
+    asked: RunRequest
+    settings: RunSettings
     status: RunStatus
     created_at: str
     updated_at: str

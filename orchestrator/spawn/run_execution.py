@@ -26,18 +26,18 @@ from orchestrator.spawn.fenced_writes import Fenced
 from orchestrator.spawn.replies import masked
 from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeRow, RunRow
 from orchestrator.spawn.run_seals import Seals
-from orchestrator.spawn.run_state import Around, Work
-from orchestrator.spawn.scheduler import Turn, View
+from orchestrator.spawn.run_state import RunDeps, RunState
+from orchestrator.spawn.scheduler import NodeTurn, RunView
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class Runner:
+class RunExecution:
     """The execution of one run by the daemon that holds its lease."""
 
-    def __init__(self, around: Around, run: RunRow, key: str, seals: Seals) -> None:
-        self._work = Work(around, run, key, seals)
+    def __init__(self, around: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
+        self._work = RunState(around, run, key, seals)
         self._flying = Attempts(self._work)
         self._joined = False
         self._passed: bool | None = None
@@ -104,9 +104,9 @@ class Runner:
             if not await self._start(decision.start):
                 await self._wait()
 
-    def _view(self) -> View:
+    def _view(self) -> RunView:
         work = self._work
-        return View(
+        return RunView(
             mode=work.run.asked.mode,
             rows=tuple(work.rows.values()),
             places=work.run.settings.max_parallel_nodes,
@@ -201,7 +201,7 @@ class Runner:
                 self._passed = verdict.passed
                 await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
 
-    async def _turn(self, turns: tuple[Turn, ...]) -> None:
+    async def _turn(self, turns: tuple[NodeTurn, ...]) -> None:
         work = self._work
         for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
             those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
@@ -213,7 +213,7 @@ class Runner:
         if turns:
             failpoints.passed("spawn:turned")
 
-    async def _finish(self, end: scheduler.End) -> None:
+    async def _finish(self, end: scheduler.RunEnd) -> None:
         work = self._work
         final, told = None, ""
         try:

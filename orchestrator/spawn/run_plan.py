@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import local_planner, node_prompts
-from orchestrator.spawn.model_table import Allowed, Pick, Table, is_model, normalised
-from orchestrator.spawn.run_data import MERGED, PLAN, Asked, Budget, Node, Plan, Settings, Source
+from orchestrator.spawn.model_table import ModelFilter, ModelTable, Pick, is_model, normalised
+from orchestrator.spawn.run_data import MERGED, PLAN, Budget, Node, RunPlan, RunRequest, RunSettings, Source
 
 MAX_NODES = 300
 MAX_NOTES = 20
@@ -22,7 +22,7 @@ _ID_CHARS = 64
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """A piece of work as a planner found it. ``needs`` are ids as the planner writes them.
 
     ``model`` empty: the table picks one for this ``budget`` (None: the run's).
@@ -37,7 +37,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Found:
+class PlannerAnswer:
     """What a planner found. ``steps`` by mode: the one; the peers; cheap and premium; the parts, none if not split.
 
     In the modes plan and swarm one step, or none, means that the task does not fall apart. ``system`` is the role
@@ -45,7 +45,7 @@ class Found:
     """
 
     source: Source
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
     system: str = ""
     notes: tuple[str, ...] = ()
 
@@ -55,15 +55,15 @@ def premium(budget: Budget) -> Budget:
     return "medium" if budget == "low" else budget
 
 
-def local(asked: Asked, notes: Iterable[str] = ()) -> Found:
+def local(asked: RunRequest, notes: Iterable[str] = ()) -> PlannerAnswer:
     """What the local planner finds, without any API; the models come from the table (C38)."""
-    steps: tuple[Step, ...] = (Step("single", asked.task),)
+    steps: tuple[PlanStep, ...] = (PlanStep("single", asked.task),)
     if asked.mode == "collective":
-        steps = tuple(Step(f"collective-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
+        steps = tuple(PlanStep(f"collective-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
     elif asked.mode == "cascade":
         steps = (
-            Step("cheap", asked.task, budget="low"),
-            Step("premium", asked.task, budget=premium(asked.budget)),
+            PlanStep("cheap", asked.task, budget="low"),
+            PlanStep("premium", asked.task, budget=premium(asked.budget)),
         )
     elif asked.mode in {"plan", "swarm"}:
         split = local_planner.split(
@@ -72,7 +72,7 @@ def local(asked: Asked, notes: Iterable[str] = ()) -> Found:
         name = "step" if asked.mode == "plan" else "swarm"
         needs = local_planner.edges(split) if asked.mode == "swarm" else [()] * len(split.parts)
         steps = tuple(
-            Step(
+            PlanStep(
                 f"{name}-{at + 1}",
                 part,
                 tuple(f"{name}-{other + 1}" for other in needs[at]),
@@ -80,10 +80,10 @@ def local(asked: Asked, notes: Iterable[str] = ()) -> Found:
             )
             for at, part in enumerate(split.parts)
         )
-    return Found("local", steps, notes=tuple(notes))
+    return PlannerAnswer("local", steps, notes=tuple(notes))
 
 
-def admit(asked: Asked, settings: Settings) -> None:
+def admit(asked: RunRequest, settings: RunSettings) -> None:
     """Refuse a merge model or an evaluator that cannot be asked, named by whoever wants the run.
 
     BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
@@ -98,7 +98,7 @@ def admit(asked: Asked, settings: Settings) -> None:
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
 
 
-def made(asked: Asked, settings: Settings, table: Table, found: Found) -> Plan:
+def made(asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> RunPlan:
     """The plan of a run: what was found, in the shape of its mode, with a model for each node (B4.14-18).
 
     The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
@@ -111,17 +111,17 @@ def made(asked: Asked, settings: Settings, table: Table, found: Found) -> Plan:
 class _Making:
     """One plan being made; gathers its notes."""
 
-    def __init__(self, asked: Asked, settings: Settings, table: Table, found: Found) -> None:
+    def __init__(self, asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> None:
         self.asked, self.settings, self.table, self.found = asked, settings, table, found
         self.allowed = _lists(settings)
         self.system = node_prompts.system(asked, found.system)
         self.notes = list(found.notes)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         mode, steps = self.asked.mode, _joined(self.found.steps, self.notes)
         if mode in {"plan", "swarm"} and len(steps) < 2:
             self.notes.append("the task does not fall apart into parts: one node does it")
-            mode, steps = "single", (replace(steps[0] if steps else Step("single", ""), id="single"),)
+            mode, steps = "single", (replace(steps[0] if steps else PlanStep("single", ""), id="single"),)
             steps = (replace(steps[0], task=self.asked.task, needs=()),)
         if mode == "plan":
             ids = [f"step-{at + 1}" for at in range(len(steps))]
@@ -139,13 +139,13 @@ class _Making:
             nodes.append(self._merge(nodes, tuple(node.id for node in nodes)))
         return checked(nodes, self.found.source, self.notes)
 
-    def _peers(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    def _peers(self, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
         """As many peers as were asked for; a model that may be asked but once, as long as there are others."""
         count = local_planner.peers(self.asked)
         steps = steps[:count]
         if len(steps) < count:
             self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
-            more = (Step(f"collective-{at + 1}", self.asked.task) for at in range(len(steps), count))
+            more = (PlanStep(f"collective-{at + 1}", self.asked.task) for at in range(len(steps), count))
             steps = (*steps, *more)
         if self.asked.peers:
             return steps
@@ -193,7 +193,7 @@ class _Making:
             reason = "the best of the plan" if self.table.score(model) else "the first worker"
         return Node(MERGED, "merge", 0, needs, self.asked.task, model, self.system, reason=reason)
 
-    def _model(self, step: Step, at: int, count: int, used: Sequence[str]) -> tuple[str, str]:
+    def _model(self, step: PlanStep, at: int, count: int, used: Sequence[str]) -> tuple[str, str]:
         peers = self.asked.peers
         if peers:
             last = self.asked.mode == "cascade" and at == count - 1
@@ -205,7 +205,7 @@ class _Making:
         self._say_replaced(step, pick)
         return pick.model, pick.reason
 
-    def _say_replaced(self, step: Step, pick: Pick) -> None:
+    def _say_replaced(self, step: PlanStep, pick: Pick) -> None:
         if step.model:
             why = "may not be asked" if is_model(normalised(step.model)) else "is no model's id"
             self.notes.append(f"{step.id[:60]}: {step.model[:80]!r} {why}; {pick.model} does it")
@@ -237,7 +237,7 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> Plan:
+def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> RunPlan:
     """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
 
     A need that is no node, or the node itself, is dropped; the first of two equal ids keeps it, and only a merge
@@ -267,7 +267,7 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     mended = sorted((replace(node, wave=waves[node.id]) for node in mended), key=lambda node: node.wave)
     last = max(waves.values(), default=-1) + 1
     merged = [replace(node, needs=_needs(node, names, told), wave=last) for node in merges]
-    return Plan((*mended, *merged), source, _told(told))
+    return RunPlan((*mended, *merged), source, _told(told))
 
 
 def _needs(node: Node, names: dict[str, list[str]], told: list[str]) -> tuple[str, ...]:
@@ -303,7 +303,7 @@ def _waves(nodes: Sequence[Node]) -> dict[str, int] | None:
     return waves if len(ready) == len(nodes) else None
 
 
-def _joined(steps: tuple[Step, ...], notes: list[str]) -> tuple[Step, ...]:
+def _joined(steps: tuple[PlanStep, ...], notes: list[str]) -> tuple[PlanStep, ...]:
     """At most as many steps as a plan has room for beside its merge: what is over stands in the last one."""
     most = MAX_NODES - 1
     if len(steps) <= most:
@@ -327,5 +327,5 @@ def _told(notes: Sequence[str]) -> tuple[str, ...]:
     return tuple(cut)
 
 
-def _lists(settings: Settings) -> Allowed:
-    return Allowed(settings.allow, settings.deny)
+def _lists(settings: RunSettings) -> ModelFilter:
+    return ModelFilter(settings.allow, settings.deny)

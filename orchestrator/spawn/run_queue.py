@@ -22,16 +22,16 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import lease, owned_runs, queries, transitions
 from orchestrator.spawn.row_writes import worked
 from orchestrator.spawn.run_data import Owner, RunRow
-from orchestrator.spawn.run_execution import Runner
+from orchestrator.spawn.run_execution import RunExecution
 from orchestrator.spawn.run_seals import Seals
-from orchestrator.spawn.run_state import Around
+from orchestrator.spawn.run_state import RunDeps
 
 log = structlog.get_logger()
 LOOK_S = 1.0
 """How often other daemons' changes and deaths are looked for."""
 
 
-class Line:
+class RunQueue:
     """The runs of one home, as one daemon works them off.
 
     ``key`` gives the key of a fingerprint, None where this daemon has none; ``project`` is the daemon's; ``ended``
@@ -40,7 +40,7 @@ class Line:
 
     def __init__(
         self,
-        around: Around,
+        around: RunDeps,
         me: Owner,
         project: str,
         key: Callable[[str], Awaitable[str | None]],
@@ -51,7 +51,7 @@ class Line:
         self._project = project
         self._key = key
         self._told_end = ended
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, RunExecution] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._signal = Signal()
         self._news = False
@@ -203,7 +203,7 @@ class Line:
         return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
 
     def _start(self, row: RunRow, key: str, seals: Seals) -> None:
-        runner = Runner(self._around, row, key, seals)
+        runner = RunExecution(self._around, row, key, seals)
         self._runners[row.id] = runner
         task = asyncio.get_running_loop().create_task(runner.run())
         self._tasks[row.id] = task

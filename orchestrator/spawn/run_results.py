@@ -13,8 +13,8 @@ import orjson
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import artifacts, owned_runs, queries, views
-from orchestrator.spawn.home import Home
-from orchestrator.spawn.queries import Mark
+from orchestrator.spawn.home import SpawnHome
+from orchestrator.spawn.queries import RunMoment
 from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, AttemptRow, Event, NodeRow, RunRow
 from orchestrator.spawn.run_seals import FOREIGN
 
@@ -25,7 +25,7 @@ CONTENT_CHARS = 60_000
 EVENTS_MAX = 10_000
 
 
-async def run_of(home: Home, run_id: str) -> RunRow:
+async def run_of(home: SpawnHome, run_id: str) -> RunRow:
     """The run of that id, marked if it is foreign; BadRequest ``unknown_spawn_run``."""
     found = await home.db.read(_marked, home, run_id)
     if found is None:
@@ -33,18 +33,18 @@ async def run_of(home: Home, run_id: str) -> RunRow:
     return found
 
 
-def _marked(con: sqlite3.Connection, home: Home, run_id: str) -> RunRow | None:
+def _marked(con: sqlite3.Connection, home: SpawnHome, run_id: str) -> RunRow | None:
     return owned_runs.marked(con, home.seals(), queries.run(con, run_id))
 
 
 async def waited(
-    home: Home, run_id: str, deadline: float, clock: Clock, enough: Callable[[Mark, Mark], bool]
+    home: SpawnHome, run_id: str, deadline: float, clock: Clock, enough: Callable[[RunMoment, RunMoment], bool]
 ) -> None:
     """Wait until the run has ended, ``enough(first mark, mark now)``, or the clock shows ``deadline``.
 
     BadRequest ``unknown_spawn_run``. Each look is one small read, however large the run.
     """
-    first: Mark | None = None
+    first: RunMoment | None = None
     while True:
         seen = home.count(run_id)
         now = await home.together(run_id, "mark", lambda: home.db.read(queries.mark, run_id))
@@ -58,13 +58,13 @@ async def waited(
         await home.wait(run_id, left, seen)
 
 
-async def status(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
+async def status(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     """How far a run is, as smartspawn_run_status answers it; BadRequest ``unknown_spawn_run``."""
     run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
     return views.status(run or await run_of(home, run_id), rows, attempts, last, now)
 
 
-async def result(home: Home, run_id: str, state: Mapping[str, Any], *, include_raw: bool) -> dict[str, Any]:
+async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, include_raw: bool) -> dict[str, Any]:
     """What a run has come to, as smartspawn_run_result answers it; ``state`` is its status.
 
     Corrupt ``corrupt_home`` when a file of it is not what was written.
@@ -114,7 +114,7 @@ async def result(home: Home, run_id: str, state: Mapping[str, Any], *, include_r
     return answer
 
 
-async def artifact(home: Home, run_id: str, node_id: str, offset: int) -> dict[str, Any]:
+async def artifact(home: SpawnHome, run_id: str, node_id: str, offset: int) -> dict[str, Any]:
     """A file of a run from the character ``offset``, as smartspawn_artifact_get answers it.
 
     BadRequest ``unknown_spawn_run`` or ``unknown_artifact``, Corrupt ``corrupt_home``.
@@ -142,7 +142,7 @@ async def artifact(home: Home, run_id: str, node_id: str, offset: int) -> dict[s
     return answer
 
 
-async def whole(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
+async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     """All there is of a run, for its picture: its status, tasks, attempts and events."""
     run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
     if run is None:
@@ -173,7 +173,7 @@ async def whole(home: Home, run_id: str, now: datetime) -> dict[str, Any]:
 
 
 def _at_once(
-    con: sqlite3.Connection, home: Home, run_id: str
+    con: sqlite3.Connection, home: SpawnHome, run_id: str
 ) -> tuple[RunRow | None, list[NodeRow], list[AttemptRow], Event | None]:
     """A run with its nodes, attempts and last event, of one moment."""
     return (
@@ -184,11 +184,11 @@ def _at_once(
     )
 
 
-async def _text(home: Home, row: ArtifactRow) -> str:
+async def _text(home: SpawnHome, row: ArtifactRow) -> str:
     return (await asyncio.to_thread(artifacts.read, home.path, row)).decode(errors="replace")
 
 
-async def _raw(home: Home, file: ArtifactRow) -> dict[str, Any]:
+async def _raw(home: SpawnHome, file: ArtifactRow) -> dict[str, Any]:
     text = _output(await _text(home, file))
     return {"node_id": file.node_id, "output": text[:RAW_CHARS], "truncated": len(text) > RAW_CHARS}
 

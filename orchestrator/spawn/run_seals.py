@@ -19,7 +19,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.journal.project_files import failure
 from orchestrator.spawn import ddl
 from orchestrator.trust import identity
-from orchestrator.trust.identity import Identity
+from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import Seal
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -42,9 +42,9 @@ class HomeIdentity:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._lock = threading.Lock()
-        self._known: tuple[object, Identity] | None = None
+        self._known: tuple[object, DirectoryIdentity] | None = None
 
-    def recognize(self) -> Identity | None:
+    def recognize(self) -> DirectoryIdentity | None:
         """The identity that the home was given on this machine; None where it has none from here."""
         # A home may be a link of the user's: what counts is the directory.
         directory = Path(os.path.realpath(self._home))
@@ -56,7 +56,7 @@ class HomeIdentity:
             self._known = None if found is None else (mark, found)
             return found
 
-    def establish(self) -> Identity:
+    def establish(self) -> DirectoryIdentity:
         """As `recognize`, with a new identity where there is none; the caller holds the home's lock.
 
         Environment ``state_dir_unsafe``, ``io_failed`` or ``disk_full`` when it cannot be kept.
@@ -85,7 +85,7 @@ def _mark(directory: Path) -> object:
 class Seals:
     """The seals of a home's rows under one identity; without one nothing is of this machine."""
 
-    def __init__(self, own: Identity | None) -> None:
+    def __init__(self, own: DirectoryIdentity | None) -> None:
         self._own = own
 
     # -- what is of this machine ------------------------------------------------------------------------------------

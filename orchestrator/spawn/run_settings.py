@@ -15,7 +15,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from orchestrator.spawn.home_location import bad
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 
 T = TypeVar("T")
 PARALLEL_MAX = 100
@@ -28,15 +28,15 @@ NO = frozenset({"0", "false", "no", "off"})
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
 
-def read(env: Mapping[str, str]) -> Settings:
+def read(env: Mapping[str, str]) -> RunSettings:
     """The settings of a connection; BadRequest ``bad_config`` names the variable that is wrong."""
-    usual = Settings()
+    usual = RunSettings()
 
     def value(name: str, check: Callable[[str, str], T], otherwise: T) -> T:
         given = env.get(name, "").strip()
         return check(name, given) if given else otherwise
 
-    return Settings(
+    return RunSettings(
         base_url=value("OPENROUTER_BASE_URL", _url, usual.base_url),
         planner_url=value("SMART_SPAWN_API_URL", _url_or_off, usual.planner_url),
         max_parallel_runs=value("MAX_PARALLEL_RUNS", _whole(PARALLEL_MAX), usual.max_parallel_runs),

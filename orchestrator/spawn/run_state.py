@@ -14,15 +14,25 @@ from pathlib import Path
 from orchestrator.base.clock import Clock, Signal
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.fenced_writes import Record
-from orchestrator.spawn.model_table import Table, shipped
-from orchestrator.spawn.run_data import ArtifactRow, Asked, AttemptRow, Fault, NodeRow, Plan, Reply, RunRow, Settings
+from orchestrator.spawn.fenced_writes import FencedWrites
+from orchestrator.spawn.model_table import ModelTable, shipped
+from orchestrator.spawn.run_data import (
+    ArtifactRow,
+    AttemptRow,
+    Fault,
+    NodeRow,
+    Reply,
+    RunPlan,
+    RunRequest,
+    RunRow,
+    RunSettings,
+)
 from orchestrator.spawn.run_seals import Seals
 from orchestrator.spawn.scheduler import Stop
 
 
 @dataclass(frozen=True)
-class Around:
+class RunDeps:
     """What is the same for all runs of a home in one daemon.
 
     ``table`` gives the model table for a base URL, ``plan`` makes the plan of what was asked, ``changed`` is told the
@@ -33,22 +43,22 @@ class Around:
     db: Database
     clock: Clock
     callers: Mapping[str, Caller]
-    table: Callable[[str], Awaitable[Table]]
-    plan: Callable[[Asked, Settings, Table], Awaitable[Plan]]
+    table: Callable[[str], Awaitable[ModelTable]]
+    plan: Callable[[RunRequest, RunSettings, ModelTable], Awaitable[RunPlan]]
     changed: Callable[[str], None]
     seals: Callable[[], Seals]
 
 
-class Work:
+class RunState:
     """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written."""
 
-    def __init__(self, around: Around, run: RunRow, key: str, seals: Seals) -> None:
+    def __init__(self, around: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
         self.around = around
         self.run = run
         self.key = key
         self.seals = seals
         self.clock = around.clock
-        self.record = Record(
+        self.record = FencedWrites(
             around.home, around.db, around.clock, run, changed=around.changed, active_s=self.active_s
         )
         self.table = shipped()

@@ -34,10 +34,10 @@ from orchestrator.spawn import (
     views,
 )
 from orchestrator.spawn.callers import Caller
-from orchestrator.spawn.home import Home, World
+from orchestrator.spawn.home import SpawnDeps, SpawnHome
 from orchestrator.spawn.openrouter import ModelApi, origin
-from orchestrator.spawn.queries import Mark
-from orchestrator.spawn.run_data import RUN_ENDED, Asked, Event, RunRow, RunStatus
+from orchestrator.spawn.queries import RunMoment
+from orchestrator.spawn.run_data import RUN_ENDED, Event, RunRequest, RunRow, RunStatus
 from orchestrator.spawn.run_seals import Seals
 
 log = structlog.get_logger()
@@ -49,19 +49,19 @@ TASK_MAX = 4_000_000
 
 
 @dataclass(frozen=True)
-class Request:
+class RunCreation:
     """One smartspawn_run_create: what is asked, the variables of its connection, its key for exactly-once.
 
     ``made`` is told the run's id before the run can begin; that of the run there is, when it was made already.
     """
 
-    asked: Asked
+    asked: RunRequest
     env: Mapping[str, str]
     req: str
     made: Callable[[str], None] = lambda _run_id: None
 
 
-class Runs:
+class SpawnRuns:
     """The spawn runs that one daemon offers.
 
     ``told`` hears the id of each run of which something was written, an empty one when another daemon wrote;
@@ -79,9 +79,9 @@ class Runs:
         self._project = str(project)
         self._clock = clock
         self._ended = ended
-        self._world = World(self._project, clock, ModelApi(clock), self._client, callers, told, ended)
+        self._world = SpawnDeps(self._project, clock, ModelApi(clock), self._client, callers, told, ended)
         self._http: httpx2.AsyncClient | None = None
-        self._homes: dict[Path, Home] = {}
+        self._homes: dict[Path, SpawnHome] = {}
         self._opening: dict[Path, asyncio.Lock] = {}
 
     @property
@@ -119,11 +119,11 @@ class Runs:
                 self._http = httpx2.AsyncClient(follow_redirects=False)
         return self._http
 
-    async def _home(self, path: Path) -> Home:
+    async def _home(self, path: Path) -> SpawnHome:
         async with self._opening.setdefault(path, asyncio.Lock()):
             found = self._homes.get(path)
             if found is None:
-                found = Home(path, self._world)
+                found = SpawnHome(path, self._world)
                 try:
                     await found.open()
                 except BaseException:
@@ -132,19 +132,19 @@ class Runs:
                 self._homes[path] = found
             return found
 
-    async def _of(self, env: Mapping[str, str]) -> Home:
+    async def _of(self, env: Mapping[str, str]) -> SpawnHome:
         home = await self._home(home_location.home_of(env))
         await self._offered(home, env)
         return home
 
-    async def _offered(self, home: Home, env: Mapping[str, str]) -> None:
+    async def _offered(self, home: SpawnHome, env: Mapping[str, str]) -> None:
         with contextlib.suppress(Environment):  # what is no key: who needs one is told so
             if key := api_key.brought(env):
                 await home.offer(key)
 
     # -- what callers ask ---------------------------------------------------------------------------------------
 
-    async def create(self, request: Request) -> dict[str, Any]:
+    async def create(self, request: RunCreation) -> dict[str, Any]:
         """Put a run in line; a re-sent call (same ``req``) gets the run there is. Raises all that is wrong."""
         asked = request.asked
         chosen = run_settings.read(request.env)
@@ -219,7 +219,7 @@ class Runs:
         home = await self._of(env)
         told = ""
 
-        def ended(_first: Mark, now: Mark) -> bool:
+        def ended(_first: RunMoment, now: RunMoment) -> bool:
             nonlocal told
             if (said := f"{now.done} of {now.total} nodes done") != told:
                 told = said
@@ -304,15 +304,15 @@ class Runs:
         return len(adopted)
 
 
-def _stored(con: sqlite3.Connection, home: Home, row: RunRow, at: str) -> RunRow:
+def _stored(con: sqlite3.Connection, home: SpawnHome, row: RunRow, at: str) -> RunRow:
     return owned_runs.create(con, Seals(home.identity.establish()), row, at)
 
 
-def _canceled(con: sqlite3.Connection, home: Home, run_id: str, at: str) -> str:
+def _canceled(con: sqlite3.Connection, home: SpawnHome, run_id: str, at: str) -> str:
     return owned_runs.cancel(con, home.seals(), run_id, at)
 
 
-def _listed(con: sqlite3.Connection, home: Home, status: RunStatus | None, limit: int) -> list[RunRow]:
+def _listed(con: sqlite3.Connection, home: SpawnHome, status: RunStatus | None, limit: int) -> list[RunRow]:
     seals = home.seals()
     found = (owned_runs.marked(con, seals, run) for run in queries.runs(con, status, limit))
     return [run for run in found if run is not None]

@@ -18,7 +18,7 @@ PARTIAL = "partial: budget"
 
 
 @dataclass(frozen=True)
-class View:
+class RunView:
     """What is known of a run at one moment.
 
     ``rows`` are its nodes in the order of the plan. ``due`` holds the ids of nodes whose pause before another
@@ -36,7 +36,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Turn:
+class NodeTurn:
     """A node that ends without a call: to which state, and why."""
 
     node_id: str
@@ -45,7 +45,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class End:
+class RunEnd:
     """What a run has come to. ``from_nodes``: whose answers the final one is made of, when no merge node made it."""
 
     status: Literal["completed", "failed", "canceled"]
@@ -55,12 +55,12 @@ class End:
 
 
 @dataclass(frozen=True)
-class Decision:
+class NextSteps:
     """What to do now: ``turns`` first, then ``start`` in that order; ``end`` when all is done."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[NodeTurn, ...] = ()
     start: tuple[str, ...] = ()
-    end: End | None = None
+    end: RunEnd | None = None
 
 
 @dataclass
@@ -69,20 +69,20 @@ class _States:
 
     rows: Mapping[str, NodeRow]
     now: dict[str, NodeStatus] = field(default_factory=dict)
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[NodeTurn] = field(default_factory=list)
 
     def of(self, node_id: str) -> NodeStatus:
         return self.now.get(node_id) or self.rows[node_id].status
 
     def turn(self, node_id: str, to: NodeStatus, why: str) -> None:
         self.now[node_id] = to
-        self.turns.append(Turn(node_id, to, why))
+        self.turns.append(NodeTurn(node_id, to, why))
 
     def having(self, *statuses: NodeStatus) -> list[str]:
         return [node_id for node_id in self.rows if self.of(node_id) in statuses]
 
 
-def decide(view: View) -> Decision:
+def decide(view: RunView) -> NextSteps:
     """The next steps of a run (B4.10 to B4.18, C35, C37); an ``end`` only once nothing of it runs any more."""
     states = _States({row.node.id: row for row in view.rows})
     ready: list[str] = []
@@ -104,7 +104,7 @@ def decide(view: View) -> Decision:
     start = _within(view, ready, states)
     open_ = [node_id for node_id in states.rows if states.of(node_id) not in NODE_ENDED]
     end = None if open_ else _end(view, states)
-    return Decision(tuple(states.turns), start, end)
+    return NextSteps(tuple(states.turns), start, end)
 
 
 def lane(node: Node) -> str:
@@ -112,7 +112,7 @@ def lane(node: Node) -> str:
     return node.model if node.model.startswith("agent:") else ""
 
 
-def merge_is_called(view: View) -> bool:
+def merge_is_called(view: RunView) -> bool:
     """Whether the final answer still needs a call of the merge node, for which money must be kept."""
     merge = next((row for row in view.rows if row.node.kind == "merge"), None)
     return merge is not None and merge.status == "queued" and not view.joined
@@ -123,12 +123,12 @@ def answers(rows: Sequence[NodeRow]) -> tuple[str, ...]:
     return tuple(row.node.id for row in rows if row.node.kind == "task" and row.status == "completed")
 
 
-def _may_still_merge(view: View, node: Node) -> bool:
+def _may_still_merge(view: RunView, node: Node) -> bool:
     """A stop for money lets what there is be merged, where that can be paid."""
     return view.stop == "budget" and node.kind == "merge" and not view.joined
 
 
-def _spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+def _spared(view: RunView, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
     """The state of a node whose needs have ended and that gets no call, and why; None: it gets one."""
     if node.kind == "merge":
         return _merge_spared(view, node, states)
@@ -142,7 +142,7 @@ def _spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, str] |
     return ("failed", f"{UPSTREAM}: {', '.join(broken)}") if broken else None
 
 
-def _merge_spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+def _merge_spared(view: RunView, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
     given = [need for need in node.needs if states.of(need) == "completed"]
     broken = [need for need in node.needs if states.of(need) in ("failed", "canceled")]
     if view.mode in ("plan", "swarm") and broken:
@@ -154,7 +154,7 @@ def _merge_spared(view: View, node: Node, states: _States) -> tuple[NodeStatus, 
     return None
 
 
-def _within(view: View, ready: list[str], states: _States) -> tuple[str, ...]:
+def _within(view: RunView, ready: list[str], states: _States) -> tuple[str, ...]:
     """As many of the ready nodes as there are places, one at a time of each lane."""
     running = states.having("running")
     taken = {lane(states.rows[one].node) for one in running} - {""}
@@ -171,7 +171,7 @@ def _within(view: View, ready: list[str], states: _States) -> tuple[str, ...]:
     return tuple(start)
 
 
-def _end(view: View, states: _States) -> End:
+def _end(view: RunView, states: _States) -> RunEnd:
     tasks = [one for one, row in states.rows.items() if row.node.kind == "task"]
     given = tuple(one for one in tasks if states.of(one) == "completed")
     failed = [one for one in tasks if states.of(one) == "failed"]
@@ -179,21 +179,21 @@ def _end(view: View, states: _States) -> End:
     sources = () if merged else _sources(view, states, given)
     told = f"{len(given)} of {len(tasks)} nodes answered"
     if view.stop == "canceled":
-        return End("canceled", f"canceled; {told}", from_nodes=given)
+        return RunEnd("canceled", f"canceled; {told}", from_nodes=given)
     if view.stop == "timeout":
-        return End("failed", f"partial: the run's time is over; {told}", "the run's time is over", given)
+        return RunEnd("failed", f"partial: the run's time is over; {told}", "the run's time is over", given)
     if not given:
-        return End("failed", told, _why(states, failed) or view.stop or "no node answered")
+        return RunEnd("failed", told, _why(states, failed) or view.stop or "no node answered")
     if view.mode in ("plan", "swarm") and failed:
-        return End("failed", f"partial: {told}", _why(states, failed), given)
+        return RunEnd("failed", f"partial: {told}", _why(states, failed), given)
     if view.stop == "budget":
-        return End("completed", f"{PARTIAL}; {told}", from_nodes=sources)
+        return RunEnd("completed", f"{PARTIAL}; {told}", from_nodes=sources)
     if MERGED in states.rows and states.of(MERGED) == "failed":
-        return End("failed", f"partial: the merge failed; {told}", _why(states, [MERGED]), given)
-    return End("completed", _told(view, states, told, failed), from_nodes=sources)
+        return RunEnd("failed", f"partial: the merge failed; {told}", _why(states, [MERGED]), given)
+    return RunEnd("completed", _told(view, states, told, failed), from_nodes=sources)
 
 
-def _sources(view: View, states: _States, given: tuple[str, ...]) -> tuple[str, ...]:
+def _sources(view: RunView, states: _States, given: tuple[str, ...]) -> tuple[str, ...]:
     """Of a cascade without a merge the better answer; else all there are."""
     if view.mode != "cascade":
         return given
@@ -201,7 +201,7 @@ def _sources(view: View, states: _States, given: tuple[str, ...]) -> tuple[str, 
     return tuple(premium) or given
 
 
-def _told(view: View, states: _States, told: str, failed: list[str]) -> str:
+def _told(view: RunView, states: _States, told: str, failed: list[str]) -> str:
     said = [told]
     if view.mode == "cascade":
         tiers = {states.rows[one].node.tier: states.of(one) for one in states.rows}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from orchestrator.protocol.tool_calls import Client, Tool
-from orchestrator.roles.library import Library
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn import tools as spawn_tools
 from orchestrator.spawn import views
 from orchestrator.spawn.callers import Caller, kind_of, name_of
-from orchestrator.spawn.runs import Runs
-from orchestrator.spawn.squad_and_agent_callers import AgentCaller, EngineCaller, Kept, kept_of
+from orchestrator.spawn.runs import SpawnRuns
+from orchestrator.spawn.squad_and_agent_callers import AgentCaller, EngineCaller, MemberStart, kept_of
 from orchestrator.squad.squads import Squads
 from orchestrator.team.roster.roster import Roster
 
@@ -25,13 +25,13 @@ Told = Callable[[str], None]
 class SpawnService:
     """Spawn runs of one daemon, from their first use to its end. ``listeners`` hear the id of each run that moved."""
 
-    def __init__(self, roster: Roster, squads: Squads, library: Library, listeners: Sequence[Told]) -> None:
+    def __init__(self, roster: Roster, squads: Squads, library: RoleLibrary, listeners: Sequence[Told]) -> None:
         self._engines = EngineCaller(squads, roster.config, roster.clock)
         self._agents = AgentCaller(roster)
         self._listeners = listeners
         callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
-        self.runs = Runs(roster.root, roster.clock, callers, self._told, self._ended)
-        self._tools = spawn_tools.build(spawn_tools.Offer(self.runs, library, self._check, roster.withheld))
+        self.runs = SpawnRuns(roster.root, roster.clock, callers, self._told, self._ended)
+        self._tools = spawn_tools.build(spawn_tools.SpawnToolDeps(self.runs, library, self._check, roster.withheld))
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -89,7 +89,7 @@ class SpawnService:
         task.add_done_callback(self._tasks.discard)
 
     async def _check(self, client: Client, peers: tuple[str, ...]) -> Callable[[str], None]:
-        kept = await asyncio.to_thread(kept_of, client) if peers else Kept()
+        kept = await asyncio.to_thread(kept_of, client) if peers else MemberStart()
         for peer in peers:
             if kind_of(peer) == "engine":
                 await self._engines.check(name_of(peer), kept)

@@ -14,9 +14,9 @@ import httpx2
 import orjson
 
 from orchestrator.spawn import local_planner, node_prompts, run_plan
-from orchestrator.spawn.model_table import Table
-from orchestrator.spawn.run_data import Asked, Budget, Plan, RoleAsked, Settings
-from orchestrator.spawn.run_plan import Found, Step
+from orchestrator.spawn.model_table import ModelTable
+from orchestrator.spawn.run_data import Budget, RoleAsked, RunPlan, RunRequest, RunSettings
+from orchestrator.spawn.run_plan import PlannerAnswer, PlanStep
 
 CALL_S = 5.0
 ALL_S = 15.0
@@ -35,7 +35,9 @@ class _Unusable(Exception):
     """The API gave no usable answer; the text says why, without anything that was sent."""
 
 
-async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.AsyncClient | None) -> Plan:
+async def make(
+    asked: RunRequest, settings: RunSettings, table: ModelTable, client: httpx2.AsyncClient | None
+) -> RunPlan:
     """The plan of a run: by the Smart Spawn API, else wholly by the local planner, as its source and notes say.
 
     Each call has 5 s, all together have 15 s. Every failure of the API (none answers, an error, nonsense, nothing
@@ -53,13 +55,13 @@ async def make(asked: Asked, settings: Settings, table: Table, client: httpx2.As
         except _Unusable as why:
             notes = [f"the Smart Spawn API was of no use ({why}): planned here"]
 
-    def made() -> Plan:
+    def made() -> RunPlan:
         return run_plan.made(asked, settings, table, found or run_plan.local(asked, notes))
 
     return await asyncio.to_thread(made)  # a long task takes seconds
 
 
-async def reachable(settings: Settings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
+async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
     """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and what it says, or why not (B4.25)."""
     if not settings.planner_url:
         return False, "switched off: SMART_SPAWN_API_URL is empty"
@@ -77,12 +79,12 @@ async def reachable(settings: Settings, client: httpx2.AsyncClient | None) -> tu
 class _Api:
     """One plan asked for; gathers notes."""
 
-    def __init__(self, asked: Asked, settings: Settings, client: httpx2.AsyncClient | None) -> None:
+    def __init__(self, asked: RunRequest, settings: RunSettings, client: httpx2.AsyncClient | None) -> None:
         self.asked, self.settings, self.client = asked, settings, client
         self.notes: list[str] = []
         self.called = False
 
-    async def found(self) -> Found | None:
+    async def found(self) -> PlannerAnswer | None:
         """What the API finds; None: there was nothing to ask it for."""
         steps = await self._steps()
         system = await self._role()
@@ -90,9 +92,9 @@ class _Api:
             return None
         if steps is None:
             steps = (await asyncio.to_thread(run_plan.local, self.asked)).steps
-        return Found("smart-spawn-api", steps, system, tuple(self.notes))
+        return PlannerAnswer("smart-spawn-api", steps, system, tuple(self.notes))
 
-    async def _steps(self) -> tuple[Step, ...] | None:
+    async def _steps(self) -> tuple[PlanStep, ...] | None:
         """None: who answers is settled, and the shape needs no planner."""
         mode = self.asked.mode
         if mode in {"plan", "swarm"}:
@@ -101,7 +103,7 @@ class _Api:
                 return steps
             mode = "single"
         if self.asked.peers:
-            return None if self.asked.mode == mode else (Step("single", self.asked.task),)
+            return None if self.asked.mode == mode else (PlanStep("single", self.asked.task),)
         if mode == "collective":
             return await self._recommended()
         if mode == "cascade":
@@ -109,53 +111,53 @@ class _Api:
             return cheap, await self._picked("premium", run_plan.premium(self.asked.budget), exclude=cheap.model)
         return (await self._picked("single", self.asked.budget),)
 
-    async def _picked(self, name: str, budget: Budget, exclude: str = "") -> Step:
+    async def _picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
         params = {"task": brief(self.asked.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
         data = _mapping((await self._get("pick", params)).get("data"))
         model = _text(data.get("id"))
         if not model:
             raise _Unusable("/pick: no model in the answer")
-        return Step(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
+        return PlanStep(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
 
-    async def _recommended(self) -> tuple[Step, ...]:
+    async def _recommended(self) -> tuple[PlanStep, ...]:
         count = local_planner.peers(self.asked)
         params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
         rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
-        steps: list[Step] = []
+        steps: list[PlanStep] = []
         for row in (_mapping(one) for one in rows[:count]):
             model = _text(_mapping(row.get("model")).get("id"))
             if model:
                 reason = _text(row.get("reason"))[:300]
-                steps.append(Step(f"collective-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
+                steps.append(PlanStep(f"collective-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
         if not steps:
             raise _Unusable("/recommend: no model in the answer")
         return tuple(steps)
 
-    async def _decomposed(self) -> tuple[Step, ...]:
+    async def _decomposed(self) -> tuple[PlanStep, ...]:
         body = await self._post("decompose", {"task": _text(self.asked.task), "budget": self.asked.budget})
         if not _split(body, "/decompose"):
             return ()
-        steps: list[Step] = []
+        steps: list[PlanStep] = []
         for row in (_mapping(one) for one in _list(body.get("steps"), "/decompose")):
             step = self._step(row, f"step-{len(steps) + 1}", row.get("task"))
             if step is not None:
                 steps.append(step)
         return self._some(steps, "/decompose")
 
-    async def _swarm(self) -> tuple[Step, ...]:
+    async def _swarm(self) -> tuple[PlanStep, ...]:
         parallel = min(8, max(1, self.settings.max_parallel_nodes))
         asked = {"task": _text(self.asked.task), "budget": self.asked.budget, "maxParallel": parallel}
         body = await self._post("swarm", asked)
         if not _split(body, "/swarm"):
             return ()
-        steps: list[Step] = []
+        steps: list[PlanStep] = []
         for row in (_mapping(one) for one in _list(_mapping(body.get("dag")).get("tasks"), "/swarm")):
             step = self._step(row, _text(row.get("id")) or f"swarm-{len(steps) + 1}", row.get("description"))
             if step is not None:
                 steps.append(step)
         return self._some(steps, "/swarm")
 
-    def _step(self, row: Mapping[str, Any], name: str, task: Any) -> Step | None:
+    def _step(self, row: Mapping[str, Any], name: str, task: Any) -> PlanStep | None:
         text = _text(task).strip()
         if not text:
             self.notes.append(f"{name[:60]}: the planner gave it no task; it is left out")
@@ -165,7 +167,7 @@ class _Api:
             self.notes.append(f"{name[:60]}: what it depends on is no list of ids; what is one is kept")
         known = tuple(_text(one) for one in needs if isinstance(one, str)) if isinstance(needs, list) else ()
         budget = row.get("budget")
-        return Step(
+        return PlanStep(
             name,
             text,
             known,
@@ -174,7 +176,7 @@ class _Api:
             next((one for one in ("low", "medium", "high", "any") if one == budget), None),
         )
 
-    def _some(self, steps: list[Step], path: str) -> tuple[Step, ...]:
+    def _some(self, steps: list[PlanStep], path: str) -> tuple[PlanStep, ...]:
         if not steps:
             raise _Unusable(f"{path}: no step in the answer")
         return tuple(steps)
@@ -222,7 +224,7 @@ def brief(task: str) -> str:
 
 
 async def _call(
-    settings: Settings,
+    settings: RunSettings,
     client: httpx2.AsyncClient | None,
     method: str,
     path: str,

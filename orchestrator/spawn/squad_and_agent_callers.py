@@ -19,15 +19,15 @@ from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.config.keys import Config
 from orchestrator.engines import table
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.roles.catalogue import Found, Role
+from orchestrator.roles.catalogue import Role, RoleListing
 from orchestrator.spawn.callers import name_of
-from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.squad import squad_files, squad_plan, squad_settings
-from orchestrator.squad.member_process import Stop
-from orchestrator.squad.member_turns import Turns
-from orchestrator.squad.squad_plan import Around, Asked
-from orchestrator.squad.squad_settings import Settings
-from orchestrator.squad.squads import CANCELED, Request, Squads
+from orchestrator.squad.member_process import StopRequest
+from orchestrator.squad.member_turns import MemberTurns
+from orchestrator.squad.squad_plan import MemberRequest, PlanInputs
+from orchestrator.squad.squad_settings import SquadSettings
+from orchestrator.squad.squads import CANCELED, SquadRequest, Squads
 from orchestrator.squad.tools import environment_of
 from orchestrator.team.roster import ask_agent
 from orchestrator.team.roster.roster import Roster
@@ -44,7 +44,7 @@ KEY, KEY_CHARS = "OPENROUTER_API_KEY", 8  # what is shorter is no key, and may s
 
 
 @dataclass(frozen=True)
-class Kept:
+class MemberStart:
     """What the members of a run are started with: the connection's variables, and the environment they get."""
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -52,9 +52,9 @@ class Kept:
     client_name: str = ""
 
 
-def kept_of(client: Client) -> Kept:
+def kept_of(client: Client) -> MemberStart:
     """What a run created by this client keeps of it; reads /proc, so not for the event loop."""
-    return Kept(dict(client.env), environment_of(client), client.name)
+    return MemberStart(dict(client.env), environment_of(client), client.name)
 
 
 class EngineCaller:
@@ -70,13 +70,13 @@ class EngineCaller:
         self._squads = squads
         self._config = config
         self._clock = clock
-        self._kept: dict[str, Kept] = {}
-        self._offers: dict[Client, Kept | None] = {}  # of living connections; None: being read
+        self._kept: dict[str, MemberStart] = {}
+        self._offers: dict[Client, MemberStart | None] = {}  # of living connections; None: being read
         self._came = Signal()
         self._began = clock.monotonic()
-        self._turns = Turns()
+        self._turns = MemberTurns()
 
-    def keep(self, run_id: str, kept: Kept) -> None:
+    def keep(self, run_id: str, kept: MemberStart) -> None:
         """Start the members of that run with this."""
         self._kept[run_id] = kept
 
@@ -100,18 +100,18 @@ class EngineCaller:
         """The run has ended: nothing of its environment stays in memory. Harmless for a run that is not known."""
         self._kept.pop(run_id, None)
 
-    async def check(self, name: str, kept: Kept) -> None:
+    async def check(self, name: str, kept: MemberStart) -> None:
         """Raise what would keep a member from starting; starts nothing.
 
         BadRequest ``unknown_engine``, ``bad_config`` or ``bad_template``, Environment ``engine_missing``.
         """
         await asyncio.to_thread(self._planned, name, kept, "", "")
 
-    async def call(self, ask: Ask) -> Reply | Fault:
+    async def call(self, ask: NodeCall) -> Reply | Fault:
         """The member's whole stdout; asked twice with one token, it starts one member."""
         deadline = self._clock.monotonic() + ask.timeout_s
         kept = self._kept.get(ask.run_id) or await self._offered(ask, deadline)
-        late = Stop()
+        late = StopRequest()
         timer = self._clock.timer(deadline - self._clock.monotonic(), lambda: late.ask("late"))
         try:
             request, turn = await asyncio.to_thread(self._request, ask, kept)
@@ -129,15 +129,15 @@ class EngineCaller:
             timer.cancel()
         return await asyncio.to_thread(_read, row, ask, kept)
 
-    async def _offered(self, ask: Ask, deadline: float) -> Kept:
+    async def _offered(self, ask: NodeCall, deadline: float) -> MemberStart:
         conn = ask.req.partition(":")[0]
 
-        def own() -> Kept | None:
+        def own() -> MemberStart | None:
             return next((kept for client, kept in self._offers.items() if client.origin.conn == conn), None)
 
         found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
         others = [kept for kept in self._offers.values() if kept is not None]
-        return found or (others[-1] if others else Kept(env=table.passed_on(os.environ, {})))
+        return found or (others[-1] if others else MemberStart(env=table.passed_on(os.environ, {})))
 
     async def _row(self, squad_id: str) -> dict[str, Any]:
         """The squad's one member, once it has ended."""
@@ -151,21 +151,21 @@ class EngineCaller:
         row: dict[str, Any] = found["members"][0]
         return row
 
-    def _request(self, ask: Ask, kept: Kept) -> tuple[Request, str | None]:
+    def _request(self, ask: NodeCall, kept: MemberStart) -> tuple[SquadRequest, str | None]:
         """What starts the member, and what it must have the turn of; None: nothing."""
         wanted, role, program = self._planned(name_of(ask.model), kept, ask.system, ask.prompt)
-        asked = [Asked(ROLE, ask.prompt)]
-        request = Request(f"spawn:{ask.token}", asked, wanted, Found({ROLE: role}), kept.env)
+        asked = [MemberRequest(ROLE, ask.prompt)]
+        request = SquadRequest(f"spawn:{ask.token}", asked, wanted, RoleListing({ROLE: role}), kept.env)
         return request, Path(program).name if wanted.together(program) == 1 else None
 
-    def _planned(self, name: str, kept: Kept, system: str, prompt: str) -> tuple[Settings, Role, str]:
+    def _planned(self, name: str, kept: MemberStart, system: str, prompt: str) -> tuple[SquadSettings, Role, str]:
         """Settings, role and program of a member, with all that would be refused raised already."""
         env = kept.variables if name == BY_VARIABLES else squad_settings.of_engine(kept.variables, name)
         config, root = self._config(), self._squads.root
         read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, kept.client_name)
         role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
-        around = Around(root, read, kept.env, config.approval, config.trust)
-        made = squad_plan.make(around, Asked(ROLE, prompt), role, ROLE, root)
+        around = PlanInputs(root, read, kept.env, config.approval, config.trust)
+        made = squad_plan.make(around, MemberRequest(ROLE, prompt), role, ROLE, root)
         return read, role, made.program
 
 
@@ -194,7 +194,7 @@ class AgentCaller:
         if not self._leaving:
             await ask_agent.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
 
-    async def call(self, ask: Ask) -> Reply | Fault:
+    async def call(self, ask: NodeCall) -> Reply | Fault:
         """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
         agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"
         deadline = self._roster.clock.monotonic() + ask.timeout_s
@@ -213,15 +213,15 @@ class AgentCaller:
         await self._withdraw(agent_id, task_id, ask)
         return fault
 
-    async def _put(self, agent_id: str, task_id: str, ask: Ask) -> None:
+    async def _put(self, agent_id: str, task_id: str, ask: NodeCall) -> None:
         instructions = "\n\n".join(text for text in (ask.system, ask.prompt) if text)
         about = {"run_id": ask.run_id, "node_id": ask.node_id}
         await ask_agent.put(self._roster, agent_id, task_id, instructions, about, req=f"spawn:{ask.token}")
 
-    async def _withdraw(self, agent_id: str, task_id: str, ask: Ask) -> None:
+    async def _withdraw(self, agent_id: str, task_id: str, ask: NodeCall) -> None:
         await ask_agent.withdraw(self._roster, agent_id, task_id, req=f"spawn:{ask.token}:cancel")
 
-    async def _read(self, agent_id: str, record: dict[str, Any], ask: Ask) -> Reply | Fault:
+    async def _read(self, agent_id: str, record: dict[str, Any], ask: NodeCall) -> Reply | Fault:
         payload = record.get("payload")
         if record["type"] != "result":
             said = ask_agent.trouble_of(payload)[:TOLD_CHARS]
@@ -233,7 +233,7 @@ class AgentCaller:
         return Reply(text, finish_reason="length" if cut else "stop", model=ask.model)
 
 
-def _read(row: dict[str, Any], ask: Ask, kept: Kept) -> Reply | Fault:
+def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Fault:
     """What became of a member. The key, which its CLI may have and may repeat, is masked."""
     key = kept.env.get(KEY) or kept.variables.get(KEY) or ""
 

@@ -15,27 +15,27 @@ from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.roles.catalogue import directory_of
-from orchestrator.roles.library import Library
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn.models import (
-    ArtifactAnswer,
-    ArtifactArguments,
-    CancelAnswer,
-    CancelArguments,
-    CreateAnswer,
-    CreateArguments,
     HealthAnswer,
     HealthArguments,
-    ListAnswer,
-    ListArguments,
     Merge,
-    ResultAnswer,
-    ResultArguments,
-    Role,
-    StatusAnswer,
-    StatusArguments,
+    RunArtifactAnswer,
+    RunArtifactArguments,
+    RunCancelAnswer,
+    RunCancelArguments,
+    RunCreateAnswer,
+    RunCreateArguments,
+    RunListAnswer,
+    RunListArguments,
+    RunResultAnswer,
+    RunResultArguments,
+    RunStatusAnswer,
+    RunStatusArguments,
+    SpawnRole,
 )
-from orchestrator.spawn.run_data import Asked, MergeAsked, RoleAsked
-from orchestrator.spawn.runs import Request, Runs
+from orchestrator.spawn.run_data import MergeAsked, RoleAsked, RunRequest
+from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 POLL_S = 45.0
 """Longest wait of a client whose limit for one call is not known (design §5)."""
@@ -45,7 +45,7 @@ OF_MEMBERS = ("approval", "trust")
 
 
 @dataclass(frozen=True)
-class Offer:
+class SpawnToolDeps:
     """What the tools work with.
 
     ``check`` raises when a client cannot have its runs answered by these (``engine:claude``, ``agent:builder``); it
@@ -53,27 +53,27 @@ class Offer:
     project's configuration file says that does not count.
     """
 
-    runs: Runs
-    library: Library
+    runs: SpawnRuns
+    library: RoleLibrary
     check: Callable[[Client, tuple[str, ...]], Awaitable[Callable[[str], None]]]
     withheld: Callable[[], Mapping[str, Any]] = dict
 
 
-def build(offer: Offer) -> dict[str, Tool]:
+def build(offer: SpawnToolDeps) -> dict[str, Tool]:
     """The toolset."""
     runs = offer.runs
 
-    async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
+    async def create(call: Call, given: RunCreateArguments) -> dict[str, Any]:
         asked = await asyncio.to_thread(_asked, offer, call.client, given)
         keep = await offer.check(call.client, asked.peers)
-        answer = await runs.create(Request(asked, call.client.env, call.req, keep))
+        answer = await runs.create(RunCreation(asked, call.client.env, call.req, keep))
         keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
         return answer | untrusted_note({PROJECT_FILE: keys} if keys else {})
 
-    async def status(call: Call, given: StatusArguments) -> dict[str, Any]:
+    async def status(call: Call, given: RunStatusArguments) -> dict[str, Any]:
         return await runs.status(call.client.env, given.run_id, _wait_s(call, given.wait_ms))
 
-    async def result(call: Call, given: ResultArguments) -> dict[str, Any]:
+    async def result(call: Call, given: RunResultArguments) -> dict[str, Any]:
         return await runs.result(
             call.client.env,
             given.run_id,
@@ -82,13 +82,13 @@ def build(offer: Offer) -> dict[str, Tool]:
             tell=call.tell,
         )
 
-    async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
+    async def cancel(call: Call, given: RunCancelArguments) -> dict[str, Any]:
         return await runs.cancel(call.client.env, given.run_id)
 
-    async def listed(call: Call, given: ListArguments) -> dict[str, Any]:
+    async def listed(call: Call, given: RunListArguments) -> dict[str, Any]:
         return await runs.listed(call.client.env, given.status, given.limit)
 
-    async def artifact(call: Call, given: ArtifactArguments) -> dict[str, Any]:
+    async def artifact(call: Call, given: RunArtifactArguments) -> dict[str, Any]:
         return await runs.artifact(call.client.env, given.run_id, given.node_id, given.offset or 0)
 
     async def health(call: Call, _given: HealthArguments) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "Start a run of model calls",
             "Put a run in line and answer at once: a DAG of calls to models (or squad members, or agents), their "
             "answers merged into one. Follow it with smartspawn_run_result(wait_ms).",
-            CreateArguments,
-            CreateAnswer,
+            RunCreateArguments,
+            RunCreateAnswer,
             create,
             open_world=True,
         ),
@@ -109,8 +109,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "smartspawn_run_status",
             "How far a run is",
             "Progress, cost and nodes of a run. wait_ms waits for a change.",
-            StatusArguments,
-            StatusAnswer,
+            RunStatusArguments,
+            RunStatusAnswer,
             status,
             read_only=True,
             opens=True,
@@ -120,8 +120,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "smartspawn_run_result",
             "Get a run's answer",
             "The merged answer of a run, its summary, artifacts and cost. wait_ms waits for its end.",
-            ResultArguments,
-            ResultAnswer,
+            RunResultArguments,
+            RunResultAnswer,
             result,
             read_only=True,
             opens=True,
@@ -131,8 +131,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "smartspawn_run_cancel",
             "Cancel a run",
             "End a run: what is in flight is called off, what it has cost is kept.",
-            CancelArguments,
-            CancelAnswer,
+            RunCancelArguments,
+            RunCancelAnswer,
             cancel,
             destructive=True,
         ),
@@ -140,8 +140,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "smartspawn_run_list",
             "List runs",
             "The runs of the home, the newest first.",
-            ListArguments,
-            ListAnswer,
+            RunListArguments,
+            RunListAnswer,
             listed,
             read_only=True,
             opens=True,
@@ -151,8 +151,8 @@ def build(offer: Offer) -> dict[str, Tool]:
             "smartspawn_artifact_get",
             "Read an artifact",
             "One file of a run: a node's answer as JSON, merged, or plan.",
-            ArtifactArguments,
-            ArtifactAnswer,
+            RunArtifactArguments,
+            RunArtifactAnswer,
             artifact,
             read_only=True,
             opens=True,
@@ -173,20 +173,20 @@ def build(offer: Offer) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-def _asked(offer: Offer, client: Client, given: CreateArguments) -> Asked:
+def _asked(offer: SpawnToolDeps, client: Client, given: RunCreateArguments) -> RunRequest:
     """The arguments as a run keeps them; a persona that is a role's id brings that role's text."""
     engines, agents = _names(given.engine, "engine"), _names(given.agent, "agent")
     if engines and agents:
         raise BadRequest("bad_argument", "engine and agent are both given", "leave one of them out")
     if not given.task.strip():
         raise BadRequest("bad_argument", "the task is empty")
-    role = given.role or Role()
+    role = given.role or SpawnRole()
     body = ""
     if role.persona:
         found = offer.library.found(directory_of(client.env)[0]).roles.get(role.persona)
         body = found.body if found is not None else ""
     merge = given.merge or Merge()
-    return Asked(
+    return RunRequest(
         task=given.task,
         mode=given.mode,
         budget=given.budget or "medium",

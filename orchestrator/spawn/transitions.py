@@ -32,7 +32,7 @@ from orchestrator.spawn.run_data import (
     Level,
     NodeStatus,
     Owner,
-    Plan,
+    RunPlan,
     RunRow,
     RunStatus,
 )
@@ -189,7 +189,7 @@ def ready(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
 # -- plan and nodes -------------------------------------------------------------------------------------------------
 
 
-def lay(con: sqlite3.Connection, run_id: str, token: int, plan: Plan, artifact: ArtifactRow, at: str) -> bool:
+def lay(con: sqlite3.Connection, run_id: str, token: int, plan: RunPlan, artifact: ArtifactRow, at: str) -> bool:
     """Store the plan, once: its nodes, its artifact, its notes as warnings. False when there is one already."""
     run = held(con, run_id, token)
     if run is None or run["planned"]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.protocol.tool_calls import Client, Tool
-from orchestrator.roles.library import Library
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn.home_location import has_open_runs, home_of
 from orchestrator.squad.squads import Squads
 from orchestrator.team.roster.roster import Roster
@@ -27,7 +27,7 @@ Told = Callable[[str], None]
 class SpawnWiring:
     """Spawn runs of one daemon, from its start to its end. ``listeners`` hear the id of each run that has moved."""
 
-    def __init__(self, roster: Roster, squads: Squads, library: Library) -> None:
+    def __init__(self, roster: Roster, squads: Squads, library: RoleLibrary) -> None:
         self._given = roster, squads, library
         self.listeners: list[Told] = []
         self._service: SpawnService | None = None

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orchestrator.squad.shell_words import Piece, Scan
+from orchestrator.squad.shell_words import Piece, WordScan
 from orchestrator.squad.template_expressions import (
     MAX_DEPTH,
     RESERVED,
     Condition,
-    Source,
-    Token,
+    TemplateSource,
+    TemplateToken,
     condition,
     tokens,
     truthy,
@@ -123,7 +123,7 @@ def load(text: str, *, where: str) -> Template:
 
     Raises BadRequest ``bad_template`` with line and column for all that is not in the language.
     """
-    source = Source(text.removeprefix("\ufeff").replace("\r\n", "\n"), where)
+    source = TemplateSource(text.removeprefix("\ufeff").replace("\r\n", "\n"), where)
     if len(source.text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise source.refuse(0, f"it is longer than {MAX_BYTES} bytes", "make it shorter; a script may be a file")
     if bad := _UNUSABLE.search(source.text):
@@ -152,7 +152,7 @@ def _taken(nodes: Sequence[_Node], values: Mapping[str, str]) -> Iterator[Piece 
             yield node
 
 
-def _leading_lines(source: Source) -> tuple[set[str], int]:
+def _leading_lines(source: TemplateSource) -> tuple[set[str], int]:
     """The directives at the top, and where the text begins behind them, comments and empty lines."""
     said: set[str] = set()
     at = 0
@@ -178,11 +178,11 @@ class _Loading:
     branches are taken, and one pass knows them.
     """
 
-    def __init__(self, source: Source, start: int, end: int, *, shell: bool) -> None:
+    def __init__(self, source: TemplateSource, start: int, end: int, *, shell: bool) -> None:
         self.source = source
         self.start = start
         self.end = end
-        self.scan = Scan(source, shell=shell)
+        self.scan = WordScan(source, shell=shell)
         self.names: set[str] = set()
         self.nodes: list[_Node] = []
         self.open: list[_Block] = []
@@ -232,17 +232,17 @@ class _Loading:
             raise self.source.refuse(start, "a tag is <%= name %>, <% if (…) { %>, <% } else { %> or <% } %>")
         return stop + 2
 
-    def value(self, start: int, words: list[Token]) -> None:
+    def value(self, start: int, words: list[TemplateToken]) -> None:
         if len(words) != 2 or words[0].kind != "name" or words[0].text in RESERVED:
             raise self.source.refuse(start, "a value's tag takes one name")
         self.names.add(words[0].text)
         self.here.append(_Slot(words[0].text, self.scan.quote))
 
-    def begin(self, start: int, words: list[Token]) -> None:
+    def begin(self, start: int, words: list[TemplateToken]) -> None:
         ends = [word.text for word in words[-3:-1]]
         if len(words) < 5 or words[1].text != "(" or ends != [")", "{"]:
             raise self.source.refuse(start, "this if is not of the form <% if (…) { %>")
-        asks = condition(self.source, [*words[2:-3], Token("end", ")", words[-3].offset)], self.names)
+        asks = condition(self.source, [*words[2:-3], TemplateToken("end", ")", words[-3].offset)], self.names)
         if len(self.open) >= MAX_DEPTH:
             raise self.source.refuse(start, f"blocks are nested more than {MAX_DEPTH} deep")
         block = _Block(start, asks, self.scan.quote)

@@ -39,7 +39,7 @@ SPARED = "tmux"
 
 
 @dataclass(frozen=True)
-class Given:
+class CommandToRun:
     """What is to be run. ``limit_bytes`` bounds both outputs together, ``timeout_s`` the whole."""
 
     member_id: str
@@ -55,7 +55,7 @@ class Given:
 
 
 @dataclass
-class Stop:
+class StopRequest:
     """Asks everything that was given it to end; ``why`` is told of what had not ended by itself."""
 
     why: str = ""
@@ -68,7 +68,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """How a command ended. ``reason`` says what ended it, or kept it from starting; empty: it ended by itself."""
 
     exit_code: int | None = None
@@ -88,15 +88,15 @@ class Outcome:
 Started = Callable[[int, int | None], None]
 
 
-async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outcome:
+async def run(given: CommandToRun, clock: Clock, stop: StopRequest, started: Started) -> CommandOutcome:
     """Run the command to its end; ``started`` is told its pid and start time. Raises nothing of the command's."""
     if stop.why:
-        return Outcome(started=False, reason=stop.why)
+        return CommandOutcome(started=False, reason=stop.why)
     deadline = clock.monotonic() + given.timeout_s
     try:
         popen = await asyncio.to_thread(_spawn, given)
     except (OSError, ValueError) as error:
-        return Outcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
+        return CommandOutcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
     failpoints.passed("squad:spawned")
     started(popen.pid, processes.start_time(popen.pid))
     reason, timed_out = await _watch(popen, given, clock, stop, deadline)
@@ -104,10 +104,10 @@ async def run(given: Given, clock: Clock, stop: Stop, started: Started) -> Outco
     await end(given.member_id, popen.pid, given.grace_s, clock, leader=popen.pid if reason else None)
     code = await asyncio.to_thread(popen.wait)
     name = processes.signal_name(-code) if code < 0 else None
-    return Outcome(None if code < 0 else code, name, timed_out, reason=reason)
+    return CommandOutcome(None if code < 0 else code, name, timed_out, reason=reason)
 
 
-def _told(error: Exception, given: Given) -> str:
+def _told(error: Exception, given: CommandToRun) -> str:
     if not isinstance(error, OSError):
         return str(error)
     # What is missing may be its directory, or that of its outputs, and not the program.
@@ -115,7 +115,7 @@ def _told(error: Exception, given: Given) -> str:
     return f"{error.strerror or error}{where}"
 
 
-def _spawn(given: Given) -> subprocess.Popen[bytes]:
+def _spawn(given: CommandToRun) -> subprocess.Popen[bytes]:
     if given.cwd.resolve() != given.cwd:  # it may have become a link since it was looked at
         raise OSError(errno.ELOOP, "it leads elsewhere by now", str(given.cwd))
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -139,7 +139,7 @@ def _spawn(given: Given) -> subprocess.Popen[bytes]:
 
 
 async def _watch(
-    popen: subprocess.Popen[bytes], given: Given, clock: Clock, stop: Stop, deadline: float
+    popen: subprocess.Popen[bytes], given: CommandToRun, clock: Clock, stop: StopRequest, deadline: float
 ) -> tuple[str, bool]:
     """Wait until it has ended, or must be; why it must, and whether its time is over."""
     ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))

@@ -9,17 +9,17 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from orchestrator.base.clock import call_off
-from orchestrator.squad.member_process import Stop
+from orchestrator.squad.member_process import StopRequest
 
 
-class Turns:
+class MemberTurns:
     """Who has which thing; what nobody has or wants takes no memory."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def of(self, key: Hashable | None, stop: Stop) -> AsyncIterator[None]:
+    async def of(self, key: Hashable | None, stop: StopRequest) -> AsyncIterator[None]:
         """Within, the thing is the caller's alone; None is nothing. Once ``stop`` asks, no turn is waited for."""
         if key is None:
             yield
@@ -35,7 +35,7 @@ class Turns:
                 lock.release()
 
     @staticmethod
-    async def _either(getting: asyncio.Future[Any], stop: Stop) -> None:
+    async def _either(getting: asyncio.Future[Any], stop: StopRequest) -> None:
         while not (getting.done() or stop.why):
             asked = stop.changed.arm()
             try:

@@ -13,13 +13,13 @@ from pathlib import Path
 import structlog
 
 from orchestrator.base.clock import Clock, wait_until
-from orchestrator.squad.member_process import Stop
+from orchestrator.squad.member_process import StopRequest
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Seen:
+class WatchedProcess:
     """A member's process as somebody may watch it: what it is called, which process, where its output goes."""
 
     member_id: str
@@ -29,7 +29,7 @@ class Seen:
     outputs: tuple[Path, Path]
 
 
-Show = Callable[[Seen], Awaitable[Callable[[], Awaitable[None]]]]
+Show = Callable[[WatchedProcess], Awaitable[Callable[[], Awaitable[None]]]]
 """Shows a member, and gives what hides it again."""
 
 
@@ -37,7 +37,7 @@ READ_S = 5.0
 """How long what a member said last can still be read behind its end."""
 
 
-async def shown_as(show: Show, seen: Seen) -> Callable[[], Awaitable[None]]:
+async def shown_as(show: Show, seen: WatchedProcess) -> Callable[[], Awaitable[None]]:
     """Show a member; what hides it again, which does nothing where it could not be shown."""
     try:
         return await show(seen)
@@ -46,7 +46,7 @@ async def shown_as(show: Show, seen: Seen) -> Callable[[], Awaitable[None]]:
         return _nothing
 
 
-async def hidden(task: asyncio.Task[Callable[[], Awaitable[None]]], clock: Clock, closing: Stop) -> None:
+async def hidden(task: asyncio.Task[Callable[[], Awaitable[None]]], clock: Clock, closing: StopRequest) -> None:
     """Hide a member that has ended, once it could be read, or as soon as the daemon ends."""
     hide = await task
     until = clock.monotonic() + READ_S

@@ -9,7 +9,7 @@ import re
 from typing import Literal, NamedTuple
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.squad.template_expressions import Source
+from orchestrator.squad.template_expressions import TemplateSource
 
 SPECIAL = "|;<>&"
 _BLANK = " \t\n"
@@ -34,10 +34,10 @@ class Piece(NamedTuple):
     text: str
 
 
-class Scan:
+class WordScan:
     """Reads the texts of one template from first to last; ``quote`` is the one that is open where the next begins."""
 
-    def __init__(self, source: Source, *, shell: bool) -> None:
+    def __init__(self, source: TemplateSource, *, shell: bool) -> None:
         self.source = source
         self.shell = shell
         self.quote = ""
@@ -93,7 +93,7 @@ class Scan:
         return found
 
 
-def _needs_next(source: Source, at: int, end: int) -> None:
+def _needs_next(source: TemplateSource, at: int, end: int) -> None:
     if at + 1 >= end:
         raise source.refuse(at, "a backslash right before a tag, or at the end, has nothing to act on")
 
@@ -105,7 +105,7 @@ class _ShellText:
     each tag stands. What would make that doubtful is refused, whether or not a shell would understand it.
     """
 
-    def __init__(self, scan: Scan, start: int, end: int, *, first: bool, last: bool) -> None:
+    def __init__(self, scan: WordScan, start: int, end: int, *, first: bool, last: bool) -> None:
         self.scan = scan
         self.base = start
         self.text = scan.source.text[start:end]

@@ -37,7 +37,7 @@ HEAD_SHARE = 4
 """Of an output too long to be answered, a quarter is its beginning: what counts mostly stands at the end."""
 
 
-class Book:
+class SquadRecord:
     """One squad's file, kept up to date: `write` returns once all that was changed before it is on the disk."""
 
     def __init__(self, path: Path, file: SquadFile, provenance: Provenance) -> None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment, untrusted
-from orchestrator.engines.definition import Headless, Once
+from orchestrator.engines.definition import Headless, HeadlessRun
 from orchestrator.journal.project_files import confine
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import member_command, member_prompt, squad_files
 from orchestrator.squad.command_template import Template
-from orchestrator.squad.squad_settings import Settings
+from orchestrator.squad.squad_settings import SquadSettings
 
 CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 """A chat's id: it becomes a word on a command line, and must never look like an option."""
@@ -30,7 +30,7 @@ NO_ENGINE = "set ENGINE (cursor-agent, claude, codex, gemini, opencode), or RUN_
 
 
 @dataclass(frozen=True)
-class Asked:
+class MemberRequest:
     """One member as the caller asks for it."""
 
     role_id: str
@@ -41,7 +41,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Command:
+class MemberCommand:
     """One command of a member, and what comes on its standard input; None: nothing."""
 
     argv: tuple[str, ...]
@@ -50,27 +50,27 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Around:
+class PlanInputs:
     """What is the same for all members of a call: the project, the environment, the user's wishes."""
 
     root: Path
-    settings: Settings
+    settings: SquadSettings
     env: Mapping[str, str]
     approval: str = "ask"
     trust: bool = False
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemberPlan:
     """One member's commands. ``place`` is its directory below the squad's."""
 
     member_id: str
-    asked: Asked
+    asked: MemberRequest
     role: Role
     cwd: Path
     prompt: str
     place: Path
-    around: Around
+    around: PlanInputs
     uuid: str
     program: str = ""  # the first word of what it runs
 
@@ -83,7 +83,7 @@ class Plan:
     def prompt_file(self) -> Path:
         return self.place / squad_files.PROMPT
 
-    def creation(self) -> tuple[str, Command | None]:
+    def creation(self) -> tuple[str, MemberCommand | None]:
         """How a new chat gets its id: the id itself, or the command that prints it; neither: the run tells it."""
         settings, headless = self.around.settings, self._headless()
         if settings.create is not None:
@@ -98,10 +98,10 @@ class Plan:
         if headless.chats == "chosen":
             return self.uuid, None
         if headless.chats == "created":
-            return "", Command(self._own(headless.create), {})
+            return "", MemberCommand(self._own(headless.create), {})
         return "", None
 
-    def run(self, chat: str) -> Command:
+    def run(self, chat: str) -> MemberCommand:
         """The command that answers the prompt, within the chat of that id where there is one."""
         settings, row = self.around.settings, self.around.settings.row
         if settings.run is not None:
@@ -114,7 +114,7 @@ class Plan:
             raise BadRequest("bad_config", "nothing says which CLI runs the members of a squad", NO_ENGINE)
         chats = row.headless.chats
         begins = self.new_chat and (chats == "chosen" or (chats == "told" and settings.create is None))
-        once = Once(
+        once = HeadlessRun(
             prompt=self.prompt,
             cwd=str(self.cwd),
             session=(chat or self.uuid) if begins else "",
@@ -130,7 +130,7 @@ class Plan:
         ran = row.headless.run(replace(once, stdin=long))
         argv = self._own(ran.argv)
         member_command.check_sizes(argv)
-        return Command(argv, ran.env, ran.stdin)
+        return MemberCommand(argv, ran.env, ran.stdin)
 
     def told(self, stdout: str, stderr: str) -> str:
         """The id of the chat that a run began, from what it printed; empty when it is not there."""
@@ -153,7 +153,7 @@ class Plan:
         own = shlex.split(self.around.settings.engine_command)
         return (*own, *argv[1:]) if own else argv
 
-    def _rendered(self, template: Template, chat: str) -> Command:
+    def _rendered(self, template: Template, chat: str) -> MemberCommand:
         row = self.around.settings.row
         values = {
             "prompt": self.prompt,
@@ -174,10 +174,10 @@ class Plan:
             bash=shutil.which("bash", path=self.around.env.get("PATH")),
         )
         member_command.check_sizes(rendered.argv)
-        return Command(rendered.argv, {}, self.prompt if rendered.stdin else None)
+        return MemberCommand(rendered.argv, {}, self.prompt if rendered.stdin else None)
 
 
-def make(around: Around, asked: Asked, role: Role, member_id: str, place: Path) -> Plan:
+def make(around: PlanInputs, asked: MemberRequest, role: Role, member_id: str, place: Path) -> MemberPlan:
     """The plan of one member. BadRequest, or Environment ``engine_missing``: nothing has been spawned then."""
     cwd = confine(around.root, asked.cwd or ".", what="cwd")
     if not cwd.is_dir():
@@ -196,7 +196,7 @@ def make(around: Around, asked: Asked, role: Role, member_id: str, place: Path) 
         raise BadRequest("bad_argument", "the task holds half a character (a lone surrogate)") from None
     if "\0" in text:
         raise BadRequest("bad_argument", "the task or the role holds a NUL, which no program can be given")
-    plan = Plan(member_id, asked, role, cwd, text, place, around, str(uuid.uuid4()))
+    plan = MemberPlan(member_id, asked, role, cwd, text, place, around, str(uuid.uuid4()))
     chat = asked.chat_id or ""
     if plan.new_chat:
         chat, create = plan.creation()
@@ -208,7 +208,7 @@ def make(around: Around, asked: Asked, role: Role, member_id: str, place: Path) 
     return replace(plan, program=run.argv[0])
 
 
-def _check_program(found: Command, plan: Plan) -> None:
+def _check_program(found: MemberCommand, plan: MemberPlan) -> None:
     program = found.argv[0]
     if "/" in program:
         there = os.access(plan.cwd / program, os.X_OK) and not (plan.cwd / program).is_dir()

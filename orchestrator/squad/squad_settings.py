@@ -38,7 +38,7 @@ OF_A_PROGRAM = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class SquadSettings:
     """What holds for the squads of one connection.
 
     ``run`` and ``create`` are the user's templates; without ``run`` the headless columns of ``row`` say what is run.
@@ -87,7 +87,7 @@ def warnings_of(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -> Settings:
+def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -> SquadSettings:
     """The settings of a connection; BadRequest ``bad_config``, ``bad_template`` or ``unknown_engine``.
 
     Environment ``untrusted_setting`` when a variable names a template of the project that nobody has allowed.
@@ -98,7 +98,7 @@ def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -
     run = _template(env, files, "RUN_TEMPLATE", "run", named)
     create = _template(env, files, "CREATE_CHAT_TEMPLATE", "create-chat", named)
     execution = _word(env, "EXECUTION_MODE", ("sequential", "parallel"))
-    return Settings(
+    return SquadSettings(
         mode=mode_of(env),
         timeout_s=_number(env, "PROCESS_TIMEOUT_MS", TIMEOUT_MS, TIMEOUT_MAX_MS) / 1000,
         most=_number(env, "MAX_PARALLEL_MEMBERS", PARALLEL, PARALLEL_MAX),

@@ -25,14 +25,14 @@ from orchestrator.base.platform import processes
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths, failure
-from orchestrator.roles.catalogue import Found
+from orchestrator.roles.catalogue import RoleListing
 from orchestrator.squad import member_process, results, squad_files, squad_plan
-from orchestrator.squad.member_process import Outcome, Stop
-from orchestrator.squad.member_turns import Turns
-from orchestrator.squad.member_watch import Seen, Show, hidden, shown_as
+from orchestrator.squad.member_process import CommandOutcome, StopRequest
+from orchestrator.squad.member_turns import MemberTurns
+from orchestrator.squad.member_watch import Show, WatchedProcess, hidden, shown_as
 from orchestrator.squad.results import ENDED
-from orchestrator.squad.squad_plan import CHAT, Around, Asked, Command, Plan
-from orchestrator.squad.squad_settings import Settings
+from orchestrator.squad.squad_plan import CHAT, MemberCommand, MemberPlan, MemberRequest, PlanInputs
+from orchestrator.squad.squad_settings import SquadSettings
 from orchestrator.trust import launched
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -45,13 +45,13 @@ Tell = Callable[[str], None]
 
 
 @dataclass
-class Request:
+class SquadRequest:
     """One call of start_squad_members: what it asks for, and what it was given to work with."""
 
     req: str
-    members: Sequence[Asked]
-    settings: Settings
-    roles: Found
+    members: Sequence[MemberRequest]
+    settings: SquadSettings
+    roles: RoleListing
     env: Mapping[str, str]
     show: Show | None = None
 
@@ -60,8 +60,8 @@ class Request:
 class Squad:
     """One squad in memory. ``changed`` is notified at each step of a member."""
 
-    book: squad_files.Book
-    stop: Stop = field(default_factory=Stop)
+    book: squad_files.SquadRecord
+    stop: StopRequest = field(default_factory=StopRequest)
     changed: Signal = field(default_factory=Signal)
     begun: bool = False  # its beginning is written down: nothing is answered before
     over: bool = False  # nothing of it runs any more, and that is written down
@@ -85,9 +85,9 @@ class Squads:
         self._config = config
         self._squads: dict[str, Squad] = {}
         self._by_req: dict[str, str] = {}
-        self._chats = Turns()
+        self._chats = MemberTurns()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = Stop()
+        self._closing = StopRequest()
 
     @property
     def root(self) -> Path:
@@ -101,7 +101,7 @@ class Squads:
 
     # -- what callers ask ---------------------------------------------------------------------------------------
 
-    async def start(self, request: Request) -> str:
+    async def start(self, request: SquadRequest) -> str:
         """Start a squad; its id. A re-sent call (same ``req``) gets the id of the squad there is.
 
         Raises what is wrong with the request, before anything is written or spawned.
@@ -220,7 +220,7 @@ class Squads:
     # -- one squad ----------------------------------------------------------------------------------------------
 
     def _enter(self, file: SquadFile) -> Squad:
-        squad = Squad(squad_files.Book(self._paths.squad_json(file.squad_id), file, self._paths.provenance))
+        squad = Squad(squad_files.SquadRecord(self._paths.squad_json(file.squad_id), file, self._paths.provenance))
         self._squads[file.squad_id] = squad
         self._by_req[file.req] = file.squad_id
         return squad
@@ -236,9 +236,9 @@ class Squads:
             raise BadRequest("unknown_squad", f"no squad is called {squad_id[:80]!r}")
         return squad
 
-    def _plans(self, request: Request, squad_id: str) -> list[Plan]:
+    def _plans(self, request: SquadRequest, squad_id: str) -> list[MemberPlan]:
         config = self._config()
-        around = Around(self._paths.root, request.settings, request.env, config.approval, config.trust)
+        around = PlanInputs(self._paths.root, request.settings, request.env, config.approval, config.trust)
         plans = []
         for at, asked in enumerate(request.members):
             place = self._paths.squad_dir(squad_id) / f"m{at}"
@@ -246,7 +246,7 @@ class Squads:
             plans.append(squad_plan.make(around, asked, role, f"{squad_id}-m{at}", place))
         return plans
 
-    async def _run(self, squad: Squad, plans: Sequence[Plan], request: Request) -> None:
+    async def _run(self, squad: Squad, plans: Sequence[MemberPlan], request: SquadRequest) -> None:
         """The life of a squad; ends with it written down, or ``failed`` when not even its beginning could be."""
         try:
             self._claim()
@@ -274,7 +274,9 @@ class Squads:
             except Exception:
                 log.exception("bug in a squad", member=member.member_id)
                 _end(
-                    member, Outcome(started=False, reason="a bug in orchestrator; see the daemon's log"), self._clock
+                    member,
+                    CommandOutcome(started=False, reason="a bug in orchestrator; see the daemon's log"),
+                    self._clock,
                 )
             await self._written(squad)
             failpoints.passed("squad:told")
@@ -282,12 +284,12 @@ class Squads:
         await asyncio.gather(*(one(at) for at in range(len(plans))))
         await self._over(squad)
 
-    def _lay_out(self, squad: Squad, plans: Sequence[Plan]) -> None:
+    def _lay_out(self, squad: Squad, plans: Sequence[MemberPlan]) -> None:
         squad_files.prepare(self._paths, squad.file.squad_id, len(plans))
         for one in plans:
             squad_files.write_prompt(one.prompt_file, one.prompt)
 
-    async def _member(self, squad: Squad, one: Plan, member: MemberFile, show: Show | None) -> None:
+    async def _member(self, squad: Squad, one: MemberPlan, member: MemberFile, show: Show | None) -> None:
         member.started_at = rfc3339(self._clock.now())
         chat = one.asked.chat_id or ""
         if one.new_chat:
@@ -296,7 +298,7 @@ class Squads:
                 outcome = await self._execute(squad, one, member, create, "create", None)
                 chat = (await asyncio.to_thread(squad_files.beginning, one.place / "create.stdout")).strip()
                 if outcome.status == "completed" and not CHAT.fullmatch(chat):
-                    outcome = Outcome(outcome.exit_code, reason=f"no chat's id was printed, but {chat[:80]!r}")
+                    outcome = CommandOutcome(outcome.exit_code, reason=f"no chat's id was printed, but {chat[:80]!r}")
                 if outcome.status != "completed":
                     _end(member, outcome, self._clock)
                     return
@@ -309,15 +311,17 @@ class Squads:
             chat = one.told(*outputs)
             member.chat_id = chat if CHAT.fullmatch(chat) else ""
             if outcome.status == "completed" and not member.chat_id:
-                outcome = Outcome(outcome.exit_code, reason="the program did not tell the id of the chat it began")
+                outcome = CommandOutcome(
+                    outcome.exit_code, reason="the program did not tell the id of the chat it began"
+                )
         _end(member, outcome, self._clock)
 
     async def _execute(  # noqa: PLR0917  (one command, and all that it belongs to)
-        self, squad: Squad, one: Plan, member: MemberFile, command: Command, step: Any, show: Show | None
-    ) -> Outcome:
+        self, squad: Squad, one: MemberPlan, member: MemberFile, command: MemberCommand, step: Any, show: Show | None
+    ) -> CommandOutcome:
         config, settings = self._config(), one.around.settings
         prefix = "create." if step == "create" else ""
-        given = member_process.Given(
+        given = member_process.CommandToRun(
             member_id=one.member_id,
             argv=command.argv,
             cwd=one.cwd,
@@ -337,7 +341,7 @@ class Squads:
             squad.changed.notify()
             self._begin(self._recorded(squad))
             if show is not None and start is not None:
-                seen = Seen(one.member_id, one.asked.role_id, pid, start, (given.stdout, given.stderr))
+                seen = WatchedProcess(one.member_id, one.asked.role_id, pid, start, (given.stdout, given.stderr))
                 hiding.append(asyncio.get_running_loop().create_task(shown_as(show, seen)))
 
         outcome = await member_process.run(given, self._clock, squad.stop, started)
@@ -371,7 +375,9 @@ class Squads:
         await asyncio.gather(*(self._end_left(member, grace_s) for member in open_))
         for member in open_:
             before = "" if member.state == "running" else " before it began"
-            _end(member, Outcome(started=False, reason=f"{INTERRUPTED}: the daemon ended{before}"), self._clock)
+            _end(
+                member, CommandOutcome(started=False, reason=f"{INTERRUPTED}: the daemon ended{before}"), self._clock
+            )
         await self._over(squad)
 
     async def _end_left(self, member: MemberFile, grace_s: float) -> None:
@@ -393,7 +399,7 @@ def _write_down() -> None:
         raise failure(Path(error.filename or launched.PLACE), error) from error
 
 
-def _input(one: Plan, command: Command) -> Path | None:
+def _input(one: MemberPlan, command: MemberCommand) -> Path | None:
     """The file with what comes on a command's standard input: mostly the prompt as it is."""
     if command.stdin is None or command.stdin == one.prompt:
         return None if command.stdin is None else one.prompt_file
@@ -402,7 +408,7 @@ def _input(one: Plan, command: Command) -> Path | None:
     return path
 
 
-def _end(member: MemberFile, outcome: Outcome, clock: Clock) -> None:
+def _end(member: MemberFile, outcome: CommandOutcome, clock: Clock) -> None:
     member.state = outcome.status  # type: ignore[assignment]  # one of its three words
     member.exit_code, member.signal, member.reason = outcome.exit_code, outcome.signal, outcome.reason
     member.ended_at = rfc3339(clock.now())

@@ -43,7 +43,7 @@ _OPEN = "this ( is not closed"
 _CONSTANTS: dict[str, Value] = {"undefined": Undefined.VALUE, "null": None, "true": True, "false": False}
 
 
-class Source(NamedTuple):
+class TemplateSource(NamedTuple):
     """A template's text and what its file is called in errors."""
 
     text: str
@@ -63,7 +63,7 @@ class Source(NamedTuple):
         )
 
 
-class Token(NamedTuple):
+class TemplateToken(NamedTuple):
     """One word of a tag; ``kind`` is ``name``, ``string``, ``sign``, or ``end`` behind the last."""
 
     kind: str
@@ -71,23 +71,23 @@ class Token(NamedTuple):
     offset: int
 
 
-def tokens(source: Source, start: int, end: int) -> list[Token]:
+def tokens(source: TemplateSource, start: int, end: int) -> list[TemplateToken]:
     """The words between two offsets, and one of kind ``end``; what is no word of the language is refused."""
-    found: list[Token] = []
+    found: list[TemplateToken] = []
     text = source.text
     while True:
         while start < end and text[start].isspace():
             start += 1
         if start >= end:
-            return [*found, Token("end", "", end)]
+            return [*found, TemplateToken("end", "", end)]
         match = _TOKEN.match(text, start, end)
         if match is None:
             raise source.refuse(start, _unknown(text[start]))
-        found.append(Token(str(match.lastgroup), match[str(match.lastgroup)], start))
+        found.append(TemplateToken(str(match.lastgroup), match[str(match.lastgroup)], start))
         start = match.end()
 
 
-def condition(source: Source, words: list[Token], names: set[str]) -> Condition:
+def condition(source: TemplateSource, words: list[TemplateToken], names: set[str]) -> Condition:
     """What ``words`` say, as a function of the values; all of them must be one expression. Adds to ``names``."""
     parser = _Parser(source, words, names)
     found = parser.either()
@@ -122,7 +122,7 @@ def _same(left: Value, right: Value) -> bool:
 class _Parser:
     """Recursive descent, its depth bounded; chains of one operator are loops, here and when they are evaluated."""
 
-    def __init__(self, source: Source, words: list[Token], names: set[str]) -> None:
+    def __init__(self, source: TemplateSource, words: list[TemplateToken], names: set[str]) -> None:
         self.source = source
         self.words = words
         self.names = names
@@ -130,7 +130,7 @@ class _Parser:
         self.depth = 0
 
     @property
-    def word(self) -> Token:
+    def word(self) -> TemplateToken:
         return self.words[self.at]
 
     def unexpected(self) -> BadRequest:

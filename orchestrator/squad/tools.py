@@ -24,12 +24,12 @@ from orchestrator.engines import table
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool, Untrusted
 from orchestrator.roles.catalogue import directory_of
-from orchestrator.roles.library import Library
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.squad import squad_settings
 from orchestrator.squad.member_watch import Show
-from orchestrator.squad.squad_plan import Asked
+from orchestrator.squad.squad_plan import MemberRequest
 from orchestrator.squad.squad_settings import Mode
-from orchestrator.squad.squads import Request, Squads
+from orchestrator.squad.squads import SquadRequest, Squads
 
 log = structlog.get_logger()
 
@@ -166,14 +166,14 @@ class ChatSquadAnswer(SquadAnswer):
 
 
 @dataclass(frozen=True)
-class Offer:
+class SquadToolDeps:
     """What the tools work with; ``show`` makes what shows a client's members in panes.
 
     ``withheld`` is what the project's configuration file says that does not count.
     """
 
     squads: Squads
-    library: Library
+    library: RoleLibrary
     config: Callable[[], Config]
     show: Callable[[Client], Show]
     withheld: Callable[[], Mapping[str, Any]] = dict
@@ -198,7 +198,7 @@ def environment_of(client: Client) -> dict[str, str]:
     return table.passed_on(found or os.environ, {})
 
 
-def build(offer: Offer, mode: Mode) -> dict[str, Tool]:
+def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
     """The toolset of a connection of that mode."""
 
     async def list_roles(call: Call, _given: ListRolesArguments) -> dict[str, Any]:
@@ -262,11 +262,11 @@ def build(offer: Offer, mode: Mode) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-async def _request(offer: Offer, call: Call, given: StatelessArguments | StatefulArguments) -> Request:
+async def _request(offer: SquadToolDeps, call: Call, given: StatelessArguments | StatefulArguments) -> SquadRequest:
     client = call.client
     config = offer.config()
     asked = [
-        Asked(
+        MemberRequest(
             one.role_id,
             one.task,
             one.cwd,
@@ -280,10 +280,10 @@ async def _request(offer: Offer, call: Call, given: StatelessArguments | Statefu
     read = await asyncio.to_thread(squad_settings.read, client.env, offer.squads.root, config, client.name)
     found = await asyncio.to_thread(offer.library.found, directory_of(client.env)[0])
     env = await asyncio.to_thread(environment_of, client)
-    return Request(call.req, asked, read, found, env, offer.show(client))
+    return SquadRequest(call.req, asked, read, found, env, offer.show(client))
 
 
-def _withheld(request: Request, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
+def _withheld(request: SquadRequest, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
     """What would hold for these members if the user had allowed it: file -> keys."""
     read = request.settings
     found = {name: ["template"] for name in read.withheld}

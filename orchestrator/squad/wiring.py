@@ -1,6 +1,7 @@
 """The squads of a daemon, wired: their service, the roles, the panes that show members, and who is offered what.
 
-The one place where squads meet the team: a member is shown by the team's `Showing`, which squads know as a callable.
+The one place where squads meet the team: a member is shown by the team's `MemberPanes`, a callable
+to the squads.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import structlog
 
 from orchestrator.edge import project_location
 from orchestrator.protocol.tool_calls import Client, Tool
-from orchestrator.roles.catalogue import Broken
-from orchestrator.roles.library import Library
+from orchestrator.roles.catalogue import BrokenRole
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.squad import tools as squad_tools
-from orchestrator.squad.member_watch import Seen, Show
+from orchestrator.squad.member_watch import Show, WatchedProcess
 from orchestrator.squad.squads import Squads
-from orchestrator.team.panes.member_panes import Showing
-from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.panes.member_panes import MemberPanes
+from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -30,11 +31,11 @@ SWEEP_S = 60.0
 class SquadWiring:
     """Squads of one daemon, from its start to its end."""
 
-    def __init__(self, roster: Roster, windows: Windows) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
-        self.library = Library(roster.root)
-        self._showing = Showing(roster, windows)
-        offer = squad_tools.Offer(self.squads, self.library, roster.config, self._show, roster.withheld)
+        self.library = RoleLibrary(roster.root)
+        self._showing = MemberPanes(roster, windows)
+        offer = squad_tools.SquadToolDeps(self.squads, self.library, roster.config, self._show, roster.withheld)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -78,7 +79,7 @@ class SquadWiring:
     def _show(self, client: Client) -> Show:
         """What shows members of this client's squads in panes of its window."""
 
-        async def show(seen: Seen) -> Callable[[], Awaitable[None]]:
+        async def show(seen: WatchedProcess) -> Callable[[], Awaitable[None]]:
             words = project_location.own_command("show", "--pid", str(seen.pid), "--start", str(seen.start))
             argv = [*words, *map(str, seen.outputs)]
             pane = await self._showing.show(client.origin, seen.title, seen.member_id, argv)
@@ -99,5 +100,5 @@ class SquadWiring:
         return {"ok": True}
 
 
-def _say_broken(broken: Broken) -> None:
+def _say_broken(broken: BrokenRole) -> None:
     log.warning("a role's file cannot be used", file=broken.file, reason=broken.reason)

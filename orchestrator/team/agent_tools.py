@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestrator.engines.table import ENGINES
 from orchestrator.protocol.tool_calls import Arguments, Call, Tool
 from orchestrator.team.roster import delivery
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
@@ -37,11 +37,11 @@ class EmitArguments(Arguments):
     done: bool | None = None  # implied by result, error and canceled
 
 
-class _Answer(BaseModel):
+class _AgentAnswer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class WaitAnswer(_Answer):
+class WaitAnswer(_AgentAnswer):
     """Answer of wait_for_command."""
 
     status: Literal["command", "timeout"]
@@ -56,7 +56,7 @@ class WaitAnswer(_Answer):
     reminder: str
 
 
-class EmitAnswer(_Answer):
+class EmitAnswer(_AgentAnswer):
     """Answer of emit_event."""
 
     ok: bool
@@ -66,7 +66,7 @@ class EmitAnswer(_Answer):
     reminder: str
 
 
-def _caller(roster: Roster, call: Call, agent_id: str) -> Entry:
+def _caller(roster: Roster, call: Call, agent_id: str) -> AgentEntry:
     """The agent that calls, proven; what its CLI says of itself is noted."""
     client = call.client
     entry = delivery.check_identity(roster, agent_id, claimed=client.agent_id or "", secret=client.secret)

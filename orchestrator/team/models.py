@@ -26,7 +26,7 @@ SinceSeq = Annotated[int, Field(ge=0, description="only records behind this seq;
 MaxEvents = Annotated[int, Field(ge=1, le=1000, description="at most so many records")]
 
 
-class Policies(Arguments):
+class AgentPolicies(Arguments):
     """What differs for one agent from the configuration; each default is the setting of the same name."""
 
     restart: Annotated[
@@ -66,7 +66,7 @@ class NewAgent(Arguments):
     worktree: Annotated[
         bool, Field(description="give it a git worktree and branch of its own, from the project's last commit")
     ] = False
-    policies: Annotated[Policies | None, Field(description="what differs from the configuration")] = None
+    policies: Annotated[AgentPolicies | None, Field(description="what differs from the configuration")] = None
 
 
 class CreateArguments(NewAgent):

@@ -38,12 +38,12 @@ from orchestrator.team.models import (
     RestartArguments,
 )
 from orchestrator.team.roster import delivery, offline_view
-from orchestrator.team.wake.masters import Leader, Masters
+from orchestrator.team.wake.masters import MasterConnection, Masters
 
 
-def spec_of(given: NewAgent) -> creation.Spec:
+def spec_of(given: NewAgent) -> creation.AgentSpec:
     """The arguments as the service takes them."""
-    return creation.Spec(
+    return creation.AgentSpec(
         given.name,
         given.role,
         given.cwd,
@@ -72,7 +72,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
     """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
 
     async def leads(call: Call, run_id: str | None) -> None:
-        await masters.used(Leader(call.client.name, call.client.origin), supervisor.roster.runs.get(run_id or ""))
+        await masters.used(
+            MasterConnection(call.client.name, call.client.origin), supervisor.roster.runs.get(run_id or "")
+        )
 
     async def leads_agent(call: Call, agent_id: str) -> None:
         # Behind what a call changes, never before: calls sent in a row are carried out in that order.

@@ -14,7 +14,7 @@ from typing import Literal
 
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import member_tags, panes, tmux_server
-from orchestrator.tmux.tmux_server import Socket, source
+from orchestrator.tmux.tmux_server import TmuxSocket, source
 
 LINE = "@orchestrator_line"
 SAVED = "@orchestrator_saved"
@@ -30,7 +30,7 @@ _FORMAT = f"#{{?{OURS},#{{{LINE}}},#{{T:{BEFORE}}}}}"
 Saved = dict[str, str | None]
 
 # What a window had is read and then stored: two callers at once would take each other's for the user's.
-_changing: defaultdict[Socket, threading.Lock] = defaultdict(threading.Lock)
+_changing: defaultdict[TmuxSocket, threading.Lock] = defaultdict(threading.Lock)
 
 
 def borders_wanted(mode: Literal["auto"] | bool, window_panes: Collection[str], own_panes: Collection[str]) -> bool:
@@ -41,7 +41,7 @@ def borders_wanted(mode: Literal["auto"] | bool, window_panes: Collection[str], 
     return set(window_panes) <= set(own_panes) if mode == "auto" else mode
 
 
-def set_borders(socket: Socket, window_id: str) -> Saved:
+def set_borders(socket: TmuxSocket, window_id: str) -> Saved:
     """Turn border lines on and return what the window had before, for ``restore_window``.
 
     None as a value means the window had none of its own. A second call changes nothing and returns the same.
@@ -52,7 +52,7 @@ def set_borders(socket: Socket, window_id: str) -> Saved:
         return _set_borders(socket, window_id)
 
 
-def _set_borders(socket: Socket, window_id: str) -> Saved:
+def _set_borders(socket: TmuxSocket, window_id: str) -> Saved:
     stored = saved_borders(socket, window_id)
     if stored is not None:
         return stored
@@ -69,13 +69,13 @@ def _set_borders(socket: Socket, window_id: str) -> Saved:
     return saved
 
 
-def saved_borders(socket: Socket, window_id: str) -> Saved | None:
+def saved_borders(socket: TmuxSocket, window_id: str) -> Saved | None:
     """What ``set_borders`` stored in the window; None if the window is as the user has it."""
     text = tmux_server.run(socket, "show-options", "-wqv", "-t", window_id, SAVED)
     return dict(json.loads(text)) if text else None
 
 
-def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -> None:
+def restore_window(socket: TmuxSocket, window_id: str, saved: Saved | None = None) -> None:
     """Put the window back as it was before ``set_borders``; harmless twice, or if the window is gone.
 
     ``saved`` is what ``set_borders`` returned; without it the copy in the window is used. A value that the
@@ -100,7 +100,7 @@ def restore_window(socket: Socket, window_id: str, saved: Saved | None = None) -
             raise
 
 
-def _own_options(socket: Socket, window_id: str) -> dict[str, str]:
+def _own_options(socket: TmuxSocket, window_id: str) -> dict[str, str]:
     """The values of the two options where the window has its own, not the global ones."""
     names = [
         line.split(" ", 1)[0] for line in tmux_server.run(socket, "show-options", "-w", "-t", window_id).split("\n")
@@ -112,7 +112,7 @@ def _own_options(socket: Socket, window_id: str) -> dict[str, str]:
     }
 
 
-def set_line(socket: Socket, lines: Mapping[str, str]) -> None:
+def set_line(socket: TmuxSocket, lines: Mapping[str, str]) -> None:
     """Write the border line of many panes at once; panes that are gone or not ours are passed over."""
     batch: list[list[str]] = []
     size = 0

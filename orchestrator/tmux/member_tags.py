@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import panes, tmux_server
-from orchestrator.tmux.tmux_server import Socket, literal
+from orchestrator.tmux.tmux_server import TmuxSocket, literal
 
 MEMBER = "@orchestrator_member"
 # A condition for tmux: the pane is a member's.
@@ -19,7 +19,7 @@ TAGGED = f"#{{!=:#{{{MEMBER}}},}}"
 
 
 @dataclass(frozen=True)
-class NewMember:
+class NewMemberPane:
     """A member's pane to be made: ``mark`` names one member for ever, ``argv`` (see `begun`) needs no shell."""
 
     mark: str
@@ -52,7 +52,7 @@ def begun(mark: str) -> list[str]:
     return ["env", f"ORCHESTRATOR_SHOWN={mark}"]
 
 
-def list_members(socket: Socket, window_id: str | None = None) -> list[MemberPane]:
+def list_members(socket: TmuxSocket, window_id: str | None = None) -> list[MemberPane]:
     """The members' panes of the server, or of one window, of every project.
 
     None where the server or the window is gone; else raises as ``tmux.run``.
@@ -69,7 +69,7 @@ def list_members(socket: Socket, window_id: str | None = None) -> list[MemberPan
     return [MemberPane(*line.split(" ", 2)) for line in dict.fromkeys(lines) if line]
 
 
-def kill(socket: Socket, pane_id: str, mark: str) -> bool:
+def kill(socket: TmuxSocket, pane_id: str, mark: str) -> bool:
     """End the pane if it carries the member's mark at that moment; else as ``panes.kill_if``."""
     # The tag itself is part of it: an empty mark must not match the panes that carry none.
     return panes.kill_if(socket, pane_id, f"#{{&&:{TAGGED},#{{==:#{{{MEMBER}}},{literal(mark)}}}}}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform.processes import start_time
 from orchestrator.tmux import tmux_server
-from orchestrator.tmux.tmux_server import Socket, literal, source, start_words
+from orchestrator.tmux.tmux_server import TmuxSocket, literal, source, start_words
 
 AGENT = "@orchestrator_agent"
 RUN = "@orchestrator_run"
@@ -100,7 +100,7 @@ class NewPane:
         return {AGENT: self.agent_id, RUN: self.run_id, EPOCH: str(self.epoch)}
 
 
-def find_master(socket: Socket, pids: Sequence[int], tmux_pane: str | None, tty: str | None) -> PaneInfo | None:
+def find_master(socket: TmuxSocket, pids: Sequence[int], tmux_pane: str | None, tty: str | None) -> PaneInfo | None:
     """The pane the master runs in: that of the nearest of ``pids``, else ``tmux_pane``, else the one on ``tty``.
 
     ``pids`` are the ancestors of the master's relay, nearest first. None if no pane matches; raises as
@@ -117,7 +117,7 @@ def find_master(socket: Socket, pids: Sequence[int], tmux_pane: str | None, tty:
     return next((pane for pane in every if tty and pane.tty == tty), None)
 
 
-def list_panes(socket: Socket, window_id: str | None = None) -> list[PaneInfo]:
+def list_panes(socket: TmuxSocket, window_id: str | None = None) -> list[PaneInfo]:
     """The panes of one window in window order, or of the whole server; each once. Raises as ``tmux.run``."""
     scope = ["-t", window_id] if window_id else ["-a"]
     found: dict[str, PaneInfo] = {}
@@ -129,7 +129,7 @@ def list_panes(socket: Socket, window_id: str | None = None) -> list[PaneInfo]:
     return list(found.values())
 
 
-def pane(socket: Socket, pane_id: str) -> PaneInfo | None:
+def pane(socket: TmuxSocket, pane_id: str) -> PaneInfo | None:
     """The pane as it is now, None if it is gone; raises as ``tmux.run``."""
     info = parse_info(tmux_server.run(socket, "display-message", "-p", "-t", pane_id, INFO))
     return info if info and info.pane_id == pane_id else None
@@ -145,32 +145,32 @@ def parse_info(line: str) -> PaneInfo | None:
     return PaneInfo(pane_id, window_id, session_id, name, int(pid), tty, *size, zoomed == "1", title)
 
 
-def pane_process(socket: Socket, pane_id: str) -> tuple[int, int] | None:
+def pane_process(socket: TmuxSocket, pane_id: str) -> tuple[int, int] | None:
     """Pid and start time of the pane's process, None if the pane or the process is gone."""
     info = pane(socket, pane_id)
     started = start_time(info.pid) if info else None
     return (info.pid, started) if info and started is not None else None
 
 
-def tag(socket: Socket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
+def tag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
     """Mark the pane as the agent's and make it stay when its process ends. Raises as ``tmux.run``."""
     set_tags(socket, pane_id, {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch)})
 
 
-def set_tags(socket: Socket, pane_id: str, tags: Mapping[str, str]) -> None:
+def set_tags(socket: TmuxSocket, pane_id: str, tags: Mapping[str, str]) -> None:
     """Mark the pane as ours by these options and make it stay when its process ends. Raises as ``tmux.run``."""
     options = {**tags, "remain-on-exit": "on"}
     tmux_server.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
-def untag(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> None:
+def untag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> None:
     """Let the pane go: it carries our tag no more and is the user's. Raises as ``tmux.run``."""
     options = (AGENT, RUN, EPOCH, "remain-on-exit")
     then = " ; ".join(source(["set-option", "-pu", "-t", pane_id, name]) for name in options)
     tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then)
 
 
-def list_tagged(socket: Socket) -> list[TaggedPane]:
+def list_tagged(socket: TmuxSocket) -> list[TaggedPane]:
     """All panes of the server that carry our tag, of every project and run. Raises as ``tmux.run``."""
     found = _list_tagged(socket)
     unreaped = {server for server, one in found if one.dead and one.dead_status is None and one.dead_signal is None}
@@ -184,7 +184,7 @@ def list_tagged(socket: Socket) -> list[TaggedPane]:
     return [one for _, one in _list_tagged(socket)]
 
 
-def _list_tagged(socket: Socket) -> list[tuple[int, TaggedPane]]:
+def _list_tagged(socket: TmuxSocket) -> list[tuple[int, TaggedPane]]:
     found: dict[str, tuple[int, TaggedPane]] = {}
     for line in tmux_server.run(socket, "list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
         match = _TAGGED_LINE.fullmatch(line)
@@ -208,7 +208,7 @@ def _list_tagged(socket: Socket) -> list[tuple[int, TaggedPane]]:
     return list(found.values())
 
 
-def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
+def find_stub(socket: TmuxSocket, argv: Sequence[str]) -> PaneInfo | None:
     """The untagged pane that was started with these words in a row: split, and not yet tagged when we died."""
     words = list(argv)
     listing = "#{pane_id} #{pane_start_command}"
@@ -223,12 +223,12 @@ def find_stub(socket: Socket, argv: Sequence[str]) -> PaneInfo | None:
     return None
 
 
-def kill(socket: Socket, pane_id: str, agent_id: str, run_id: str) -> bool:
+def kill(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> bool:
     """End the pane if it carries the tag of this agent and run at that moment; else as ``kill_if``."""
     return kill_if(socket, pane_id, _ours(agent_id, run_id))
 
 
-def kill_if(socket: Socket, pane_id: str, ours: str) -> bool:
+def kill_if(socket: TmuxSocket, pane_id: str, ours: str) -> bool:
     """End the pane if the condition, in tmux's own words, holds for it at that moment; False if there is none such.
 
     Another pane that fills the window stays zoomed. A server that is gone is False too; else raises as ``tmux.run``.
@@ -248,7 +248,7 @@ def kill_if(socket: Socket, pane_id: str, ours: str) -> bool:
         raise
 
 
-def respawn(socket: Socket, pane_id: str, new: NewPane) -> bool:
+def respawn(socket: TmuxSocket, pane_id: str, new: NewPane) -> bool:
     """Start ``new`` in the dead pane of the same agent and run, with the new epoch on its tag.
 
     False, and nothing done, if the pane is gone, lives, or is not that agent's. Raises as ``tmux.run``.
@@ -270,7 +270,7 @@ def _ours(agent_id: str, run_id: str) -> str:
     return f"#{{&&:{TAGGED},#{{&&:{agent},{run}}}}}"
 
 
-def capture(socket: Socket, pane_id: str, lines: int) -> list[str]:
+def capture(socket: TmuxSocket, pane_id: str, lines: int) -> list[str]:
     """The last ``lines`` lines of the pane's screen and history, without blank ones at the end.
 
     Of a dead pane they are its program's last lines, not the notice tmux puts below them. Raises as

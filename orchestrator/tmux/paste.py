@@ -11,13 +11,13 @@ import secrets
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import tmux_server
 from orchestrator.tmux.panes import AGENT, RUN, TAGGED
-from orchestrator.tmux.screen_capture import Whose
-from orchestrator.tmux.tmux_server import Socket, literal, source
+from orchestrator.tmux.screen_capture import PaneTag
+from orchestrator.tmux.tmux_server import TmuxSocket, literal, source
 
 RETURN = "\r"
 
 
-def paste(socket: Socket, pane_id: str, whose: Whose, line: str) -> bool:
+def paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, line: str) -> bool:
     """Paste ``line`` as typed text (bracketed where the program asks for it), without submitting it.
 
     False, and nothing done, when the pane is gone, dead, not whose it should be, or a human selects text in it.
@@ -26,12 +26,12 @@ def paste(socket: Socket, pane_id: str, whose: Whose, line: str) -> bool:
     return _paste(socket, pane_id, whose, line, ["-p"])
 
 
-def submit(socket: Socket, pane_id: str, whose: Whose) -> bool:
+def submit(socket: TmuxSocket, pane_id: str, whose: PaneTag) -> bool:
     """A carriage return, under the same conditions and with the same errors as ``paste``."""
     return _paste(socket, pane_id, whose, RETURN, ["-r"])
 
 
-def _paste(socket: Socket, pane_id: str, whose: Whose, text: str, how: list[str]) -> bool:
+def _paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, text: str, how: list[str]) -> bool:
     buffer = f"orchestrator-{secrets.token_hex(6)}"
     commands = [
         ["set-buffer", "-b", buffer, text],
@@ -47,7 +47,7 @@ def _paste(socket: Socket, pane_id: str, whose: Whose, text: str, how: list[str]
         raise
 
 
-def _free(whose: Whose) -> str:
+def _free(whose: PaneTag) -> str:
     tag = f"#{{&&:#{{==:#{{{AGENT}}},{literal(whose.agent_id)}}},#{{==:#{{{RUN}}},{literal(whose.run_id)}}}}}"
     calm = "#{&&:#{==:#{pane_dead},0},#{!=:#{selection_present},1}}"
     return f"#{{&&:#{{&&:{TAGGED},{tag}}},{calm}}}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from orchestrator.core.screens import Screen
 from orchestrator.tmux import tmux_server
 from orchestrator.tmux.panes import AGENT, RUN, TAGGED
-from orchestrator.tmux.tmux_server import Socket, source
+from orchestrator.tmux.tmux_server import TmuxSocket, source
 
 # Free text comes last.
 _FACTS = (
@@ -25,14 +25,14 @@ _LEADING = re.compile(r"(?:\x1b\[[0-9;:]*m)+")
 _BATCH_BYTES = 12_000  # tmux refuses invocations of 16 KiB and more
 
 
-class Whose(NamedTuple):
+class PaneTag(NamedTuple):
     """The tag a pane must carry to be looked at."""
 
     agent_id: str
     run_id: str
 
 
-def look(socket: Socket, wanted: Mapping[str, Whose]) -> dict[str, Screen]:
+def look(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, Screen]:
     """The visible screens of these panes by pane id; absent are panes that are gone or not whose they should be.
 
     Copy mode does not hide the program's screen. One invocation for some 35 panes. Raises as ``tmux.run``.
@@ -57,7 +57,7 @@ def look(socket: Socket, wanted: Mapping[str, Whose]) -> dict[str, Screen]:
     return found
 
 
-def look_at(socket: Socket, pane_id: str) -> Screen:
+def look_at(socket: TmuxSocket, pane_id: str) -> Screen:
     """The visible screen of one pane, whoever's it is. Raises as ``tmux.run``."""
     facts = [
         "display-message",

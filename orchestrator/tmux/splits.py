@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import tmux_server
 from orchestrator.tmux.member_tags import TAGGED as MEMBERS
-from orchestrator.tmux.member_tags import NewMember
+from orchestrator.tmux.member_tags import NewMemberPane
 from orchestrator.tmux.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
-from orchestrator.tmux.tmux_server import Socket, literal, source, start_words
-from orchestrator.tmux.window_layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
+from orchestrator.tmux.tmux_server import TmuxSocket, literal, source, start_words
+from orchestrator.tmux.window_layout import Border, CarvedLayout, Cell, LayoutLimits, NoRoom, carve, parse, render
 
 HOME = "@orchestrator_home"
 
 # One split and its layout at a time per server: two plans made from the same picture would overlap.
-_planning: defaultdict[Socket, threading.Lock] = defaultdict(threading.Lock)
+_planning: defaultdict[TmuxSocket, threading.Lock] = defaultdict(threading.Lock)
 
-Wanted = NewPane | NewMember
+Wanted = NewPane | NewMemberPane
 """A pane to be made: an agent's or a squad member's."""
 
 
@@ -38,7 +38,7 @@ class _Window:
 
 
 def make_detached(
-    socket: Socket, name: str, argv: Sequence[str], cwd: str, *, width: int = 220, height: int = 60
+    socket: TmuxSocket, name: str, argv: Sequence[str], cwd: str, *, width: int = 220, height: int = 60
 ) -> PaneInfo:
     """The first pane of the detached session ``name``, which is created if it does not exist.
 
@@ -64,12 +64,12 @@ def make_detached(
     raise Environment("tmux_failed", f"tmux session {name} ended at once")
 
 
-def find_detached(socket: Socket, name: str) -> PaneInfo | None:
+def find_detached(socket: TmuxSocket, name: str) -> PaneInfo | None:
     """The first pane of the detached session ``name``, None if there is none. Raises as ``tmux.run``."""
     return _home(socket, name.replace(":", "_").replace(".", "_"))
 
 
-def end_detached(socket: Socket, name: str) -> None:
+def end_detached(socket: TmuxSocket, name: str) -> None:
     """Close our own first pane of the detached session; the session ends unless the user put panes into it."""
     home = find_detached(socket, name)
     if home is not None:
@@ -77,7 +77,7 @@ def end_detached(socket: Socket, name: str) -> None:
         tmux_server.run(socket, "if-shell", "-F", "-t", home.pane_id, f"#{{{HOME}}}", then)
 
 
-def _home(socket: Socket, name: str) -> PaneInfo | None:
+def _home(socket: TmuxSocket, name: str) -> PaneInfo | None:
     layout = f"#{{?{HOME},1,0}} {INFO}"
     try:
         lines = tmux_server.run(socket, "list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
@@ -90,11 +90,11 @@ def _home(socket: Socket, name: str) -> PaneInfo | None:
 
 
 def create_agents(
-    socket: Socket,
+    socket: TmuxSocket,
     master_pane: str,
     existing: Collection[str],
     wanted: Sequence[Wanted],
-    limits: Limits,
+    limits: LayoutLimits,
     *,
     overflow: bool = False,
     window_id: str = "",
@@ -118,7 +118,9 @@ def create_agents(
         return outcome + [Environment("no_room", refusal) for _ in wanted[len(outcome) :]]
 
 
-def room(socket: Socket, master_pane: str, existing: Collection[str], count: int, limits: Limits) -> tuple[int, str]:
+def room(
+    socket: TmuxSocket, master_pane: str, existing: Collection[str], count: int, limits: LayoutLimits
+) -> tuple[int, str]:
     """How many of ``count`` more agents fit beside the master now, and why not more. Raises as ``tmux.run``."""
     team = _Team(master_pane, list(existing), limits)
     _, fits, reason = _fit(_window(socket, master_pane), team, count)
@@ -131,10 +133,12 @@ class _Team:
 
     master_pane: str
     agents: list[str]
-    limits: Limits
+    limits: LayoutLimits
 
 
-def _add(socket: Socket, target: str, team: _Team, wanted: Sequence[Wanted]) -> tuple[list[str | Environment], str]:
+def _add(
+    socket: TmuxSocket, target: str, team: _Team, wanted: Sequence[Wanted]
+) -> tuple[list[str | Environment], str]:
     """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
     window = _window(socket, target)
     after, fits, refusal = _fit(window, team, len(wanted))
@@ -147,19 +151,19 @@ def _fit(window: _Window, team: _Team, count: int) -> tuple[str, int, str]:
     for fits in range(count, 0, -1):
         names = [f"new{number}" for number in range(fits)]
         plan = _plan(window, team, names)
-        if isinstance(plan, Carved):
+        if isinstance(plan, CarvedLayout):
             return plan.after, fits, refusal
         refusal = plan.reason
     return "", 0, refusal
 
 
-def _plan(window: _Window, team: _Team, new: Sequence[str] = ()) -> Carved | NoRoom:
+def _plan(window: _Window, team: _Team, new: Sequence[str] = ()) -> CarvedLayout | NoRoom:
     ours = [*team.agents, *window.members]
     return carve(window.tree, team.master_pane, ours, team.limits, new=new, border=window.border)
 
 
 def _split_all(
-    socket: Socket, window_id: str, after: str, team: _Team, wanted: Sequence[Wanted]
+    socket: TmuxSocket, window_id: str, after: str, team: _Team, wanted: Sequence[Wanted]
 ) -> list[str | Environment]:
     outcome: list[str | Environment] = []
     for new in wanted:
@@ -172,7 +176,7 @@ def _split_all(
     return outcome
 
 
-def _split(socket: Socket, window_id: str, after: str, team: _Team, new: Wanted) -> str:
+def _split(socket: TmuxSocket, window_id: str, after: str, team: _Team, new: Wanted) -> str:
     try:
         pane_id = _split_after(socket, window_id, after, new)
     except Environment as error:
@@ -184,7 +188,7 @@ def _split(socket: Socket, window_id: str, after: str, team: _Team, new: Wanted)
     return _adopt(socket, pane_id, team, new)
 
 
-def _split_after(socket: Socket, window_id: str, after: str, new: Wanted) -> str:
+def _split_after(socket: TmuxSocket, window_id: str, after: str, new: Wanted) -> str:
     window = _window(socket, window_id)
     # The size in the layout is right also while the window is zoomed, the pane's own is not.
     sizes = {cell.pane: cell for cell in window.tree.leaves()}
@@ -197,7 +201,7 @@ def _split_after(socket: Socket, window_id: str, after: str, new: Wanted) -> str
     return tmux_server.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
 
 
-def _adopt(socket: Socket, pane_id: str, team: _Team, new: Wanted) -> str:
+def _adopt(socket: TmuxSocket, pane_id: str, team: _Team, new: Wanted) -> str:
     try:
         set_tags(socket, pane_id, new.tags)
     except Environment as error:
@@ -208,7 +212,9 @@ def _adopt(socket: Socket, pane_id: str, team: _Team, new: Wanted) -> str:
     return pane_id
 
 
-def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence[Wanted]) -> list[str | Environment]:
+def _add_elsewhere(
+    socket: TmuxSocket, team: _Team, home: PaneInfo, wanted: Sequence[Wanted]
+) -> list[str | Environment]:
     """Put agents into the windows other than ``home``'s that hold some of the team, then into new ones."""
     every = {info.pane_id: info for info in list_panes(socket)}
     others = [every[pane_id].window_id for pane_id in team.agents if pane_id in every]
@@ -230,7 +236,9 @@ def _add_elsewhere(socket: Socket, team: _Team, home: PaneInfo, wanted: Sequence
     return outcome
 
 
-def arrange(socket: Socket, window_id: str, master_pane: str, agents: Collection[str], limits: Limits) -> bool:
+def arrange(
+    socket: TmuxSocket, window_id: str, master_pane: str, agents: Collection[str], limits: LayoutLimits
+) -> bool:
     """Even out the agents' and members' panes of one window; everything else keeps its cell, focus and zoom.
 
     False if they keep the cells tmux gave them: no grid within the limits fits (the window was made
@@ -241,13 +249,13 @@ def arrange(socket: Socket, window_id: str, master_pane: str, agents: Collection
         return _arrange(socket, window_id, _Team(master_pane, list(agents), limits))
 
 
-def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
+def _arrange(socket: TmuxSocket, window_id: str, team: _Team) -> bool:
     for _ in range(3):
         window = _window(socket, window_id)
         if window.panes != [leaf.pane for leaf in window.tree.leaves()]:
             return False
         plan = _plan(window, team)
-        if not isinstance(plan, Carved):
+        if not isinstance(plan, CarvedLayout):
             return False
         if plan.tree == window.tree:
             return True
@@ -265,7 +273,7 @@ def _arrange(socket: Socket, window_id: str, team: _Team) -> bool:
     return False
 
 
-def _window(socket: Socket, target: str) -> _Window:
+def _window(socket: TmuxSocket, target: str) -> _Window:
     form = f"#{{window_id}} #{{pane_id}} #{{pane-border-status}} #{{window_zoomed_flag}} #{{window_layout}} {MEMBERS}"
     lines = [line.split(" ") for line in tmux_server.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
     window_id, _, status, zoomed, layout, _ = lines[0]

@@ -26,7 +26,7 @@ _MISSING = re.compile(r"(can't find|no such) (pane|window|session)|no current ta
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
-class Socket(NamedTuple):
+class TmuxSocket(NamedTuple):
     """A tmux server: by socket ``path`` (-S), by ``name`` (-L), or the user's default one.
 
     ``config`` is the file a server reads if this call starts it; None means the user's own.
@@ -42,17 +42,17 @@ class Socket(NamedTuple):
         return [*flags, "-f", self.config] if self.config else flags
 
 
-class Identity(NamedTuple):
+class ServerIdentity(NamedTuple):
     """A running server; a restarted one differs although the socket is the same."""
 
     pid: int
     start_time: int
 
 
-def from_env(value: str) -> Socket:
+def from_env(value: str) -> TmuxSocket:
     """The server that ``$TMUX`` (``path,pid,session``) names; an empty value is the default server."""
     path = value.rsplit(",", 2)[0]
-    return Socket(path=path) if path else Socket()
+    return TmuxSocket(path=path) if path else TmuxSocket()
 
 
 def _start(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ def _start(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 invoke: Callable[[Sequence[str]], subprocess.CompletedProcess[str]] = _start
 
 
-def run(socket: Socket, *args: str) -> str:
+def run(socket: TmuxSocket, *args: str) -> str:
     """One tmux command; its words reach tmux as they are. Returns stdout without its last newline.
 
     ``Environment``: ``no_tmux`` (not installed, no answer within 10 s, or no server: fact ``server_gone``),
@@ -82,7 +82,7 @@ def run(socket: Socket, *args: str) -> str:
     return chain(socket, args)
 
 
-def chain(socket: Socket, *commands: Sequence[str]) -> str:
+def chain(socket: TmuxSocket, *commands: Sequence[str]) -> str:
     """Several commands in one invocation, which tmux runs without anything in between.
 
     A command that fails keeps the later ones from running. Returns and raises as ``run``.
@@ -150,16 +150,16 @@ def start_words(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> list[s
     return ["-c", cwd.replace("#", "##"), *variables, "--", *words]
 
 
-def server_identity(socket: Socket) -> Identity:
+def server_identity(socket: TmuxSocket) -> ServerIdentity:
     """Pid and start time (clock ticks since boot) of the server's process; raises as ``run``."""
     pid = int(run(socket, "display-message", "-p", "#{pid}"))
     started = start_time(pid)
     if started is None:
         raise Environment("no_tmux", "tmux has no server: it just ended", server_gone=True)
-    return Identity(pid, started)
+    return ServerIdentity(pid, started)
 
 
-def version(socket: Socket) -> str:
+def version(socket: TmuxSocket) -> str:
     """The version of the running server (``3.3a``), else of the installed program; raises as ``run``."""
     try:
         return run(socket, "display-message", "-p", "#{version}")

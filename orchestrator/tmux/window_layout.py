@@ -43,7 +43,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LayoutLimits:
     """What a layout must grant: every agent ``min_width`` x ``min_height``, the master ``master_share``."""
 
     min_width: int = 30
@@ -52,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Carved:
+class CarvedLayout:
     """A plan: the window's new ``tree`` (new panes carry the given names); new panes split off ``after``."""
 
     tree: Cell
@@ -119,11 +119,11 @@ def carve(
     tree: Cell,
     master: str,
     agents: Collection[str],
-    limits: Limits,
+    limits: LayoutLimits,
     *,
     new: Sequence[str] = (),
     border: Border = "off",
-) -> Carved | NoRoom:
+) -> CarvedLayout | NoRoom:
     """Plan the window with ``new`` agent panes added (``new=()``: even out the ones that are there).
 
     The agents form an even grid beside the master (right of it where the cell is wide, else below); of the
@@ -147,18 +147,18 @@ def carve(
             filled = _fill(tree, region, (), rules)
             fitted += filled is not None
             tree = filled or tree
-        return Carved(tree, "") if fitted or not regions else NoRoom(_no_room(regions[0], len(here), limits))
+        return CarvedLayout(tree, "") if fitted or not regions else NoRoom(_no_room(regions[0], len(here), limits))
     if home is None and not blocks:
         return NoRoom("the window holds neither the master's pane nor one of its agents")
     regions = [*blocks, home] if home and len(at_home) == 1 else [home, *blocks] if home else blocks
     for region in regions:
         filled = _fill(tree, region, new, rules)
         if filled is not None:
-            return Carved(filled, region.leaves[-1].pane)
+            return CarvedLayout(filled, region.leaves[-1].pane)
     return NoRoom(_no_room(home or blocks[0], len(here) + len(new), limits))
 
 
-def _no_room(region: _Region, agents: int, limits: Limits) -> str:
+def _no_room(region: _Region, agents: int, limits: LayoutLimits) -> str:
     return (
         f"{agents} agent panes of at least {limits.min_width}x{limits.min_height} do not fit into the "
         f"{region.cell.width}x{region.cell.height} cells that the master's pane and its agents share"
@@ -234,7 +234,7 @@ class _Rules:
     """What every division must keep to."""
 
     master: str
-    limits: Limits
+    limits: LayoutLimits
     border: Border
     window_height: int
 

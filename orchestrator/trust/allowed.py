@@ -36,7 +36,7 @@ _STORE = "allowed"
 _HEAD_MAX = 16 * 1024
 
 
-class Entry(NamedTuple):
+class AllowedFile(NamedTuple):
     """One allowed file: its name in the project, the hash of its content, and when it was allowed."""
 
     name: str
@@ -63,7 +63,7 @@ class Allowed:
         found = self._read(_file_of(name))
         return found[1] if found is not None and found[0].name == name else None
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[AllowedFile]:
         """Every allowed file, by name."""
         return sorted(entry for _, entry in self._stored())
 
@@ -82,7 +82,7 @@ class Allowed:
         """The directory of the store; None for a project that was not made here. It may not exist yet."""
         return self._place
 
-    def _stored(self) -> list[tuple[Path, Entry]]:
+    def _stored(self) -> list[tuple[Path, AllowedFile]]:
         if self._place is None:
             return []
         try:
@@ -92,12 +92,12 @@ class Allowed:
         read = ((self._place / name, self._read(name)) for name in names if not name.startswith("."))
         return [(path, found[0]) for path, found in read if found is not None]
 
-    def _read(self, file: str) -> tuple[Entry, bytes] | None:
+    def _read(self, file: str) -> tuple[AllowedFile, bytes] | None:
         data = None if self._place is None else state_dir.read(self._place / file, CONTENT_MAX + _HEAD_MAX)
         head, _, content = (data or b"").partition(b"\n")
         with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
             said: dict[str, Any] = json.loads(head)
-            entry = Entry(said["name"], said["sha256"], said["at"])
+            entry = AllowedFile(said["name"], said["sha256"], said["at"])
             if all(isinstance(one, str) for one in entry) and entry.sha256 == digest(content):
                 return entry, content
         return None

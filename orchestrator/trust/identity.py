@@ -24,7 +24,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 KEY_BYTES = 32
 
 
-class Identity(NamedTuple):
+class DirectoryIdentity(NamedTuple):
     """A directory that was made here: its random id, its key, and where its facts lie in the state directory."""
 
     id: str
@@ -44,7 +44,7 @@ class Birth(NamedTuple):
         return self.inode == other.inode and (not known or self.born_ns == other.born_ns)
 
 
-def recognize(directory: Path) -> Identity | None:
+def recognize(directory: Path) -> DirectoryIdentity | None:
     """The identity of the directory if it was given here; None for one that came from elsewhere, or has none.
 
     A directory that was moved is recognized (same inode), a copied or restored one is not.
@@ -66,10 +66,10 @@ def recognize(directory: Path) -> Identity | None:
     inode, born = facts.get("inode"), facts.get("born_ns")
     if not isinstance(inode, int) or not (born is None or isinstance(born, int)):
         return None
-    return Identity(claimed, key, place) if Birth(inode, born).same(birth) else None
+    return DirectoryIdentity(claimed, key, place) if Birth(inode, born).same(birth) else None
 
 
-def establish(directory: Path, *, anew: bool = False) -> Identity:
+def establish(directory: Path, *, anew: bool = False) -> DirectoryIdentity:
     """The identity of the directory, a new one where it has none from here (or ``anew``).
 
     Raises ``StateDirUnsafe``, and ``OSError`` as the disk does. A crash leaves at most an entry nobody refers to.
@@ -85,7 +85,7 @@ def establish(directory: Path, *, anew: bool = False) -> Identity:
     state_dir.write(place / "key", key.hex().encode())
     state_dir.write(place / FILE, json.dumps(facts).encode())
     state_dir.write(directory / FILE, json.dumps({"v": 1, "id": made}).encode() + b"\n")
-    return Identity(made, key, place)
+    return DirectoryIdentity(made, key, place)
 
 
 def claimed_id(directory: Path) -> str | None:

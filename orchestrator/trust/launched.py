@@ -20,7 +20,7 @@ from typing import Any
 from orchestrator.base.platform import ancestry
 from orchestrator.base.platform.ancestry import PROC
 from orchestrator.trust import state_dir
-from orchestrator.trust.origin import Known, Life, Origin, judge
+from orchestrator.trust.origin import KnownProcesses, Life, ProcessOrigin, judge
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 PLACE = "launched"
@@ -46,7 +46,7 @@ def record_members() -> None:
     _DONE.add(path)
 
 
-def own_origin() -> Origin:
+def own_origin() -> ProcessOrigin:
     """Where this very process comes from."""
     return judge(ancestry.lines_of(os.getpid()), Launched().known())
 
@@ -60,12 +60,12 @@ class Launched:
     """Reads the file of this boot, each line once. What was read stays known: a file can only be added to."""
 
     def __init__(self) -> None:
-        self._known = Known()
+        self._known = KnownProcesses()
         self._fd: int | None = None  # stays open, so that no other file can get its inode number
         self._close: Callable[[], object] | None = None
         self._at = 0  # where the next line begins
 
-    def known(self) -> Known:
+    def known(self) -> KnownProcesses:
         """All that stands there now. A directory that is not safe, or unreadable, tells nothing new."""
         with contextlib.suppress(OSError, StateDirUnsafe):
             for line in self._new_lines():
@@ -103,9 +103,9 @@ class Launched:
     def _take(self, said: dict[str, Any]) -> None:
         life, above = _pair(said["pid"], said["start"]), {_pair(*one) for one in said["above"]}
         if "agent" in said:
-            launched = Known({life: (str(said["project"]), str(said["agent"]))}, frozenset(), above, life[1])
+            launched = KnownProcesses({life: (str(said["project"]), str(said["agent"]))}, frozenset(), above, life[1])
         else:
-            launched = Known({}, {life}, above, _pair(0, said["since"])[1])
+            launched = KnownProcesses({}, {life}, above, _pair(0, said["since"])[1])
         self._known.add(launched)
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from orchestrator.base.platform.ancestry import Agent, Line, Process
+from orchestrator.base.platform.ancestry import Agent, AncestorLine, Process
 
 Life = tuple[int, int]
 """Pid and start time: one process of this boot."""
 
 
 @dataclass
-class Known:
+class KnownProcesses:
     """What is known of the agents and squad members of this user since the machine was booted.
 
     ``agents``: the process of each launch, also of those that have ended. ``leaders``: daemons that have started
@@ -32,7 +32,7 @@ class Known:
     above: AbstractSet[Life] = frozenset()
     first: int | None = None
 
-    def add(self, more: Known) -> None:
+    def add(self, more: KnownProcesses) -> None:
         """Know that too."""
         self.agents.update(more.agents)
         self.leaders = self.leaders | more.leaders
@@ -41,7 +41,7 @@ class Known:
             self.first = more.first if self.first is None else min(self.first, more.first)
 
 
-class Origin(NamedTuple):
+class ProcessOrigin(NamedTuple):
     """The judgement. ``agents``: whom it comes from, more than one for a process that carries another's mark."""
 
     kind: Literal["outside", "agent", "member", "unknown"]
@@ -52,10 +52,10 @@ class Origin(NamedTuple):
         return frozenset(one for one in self.agents if one[1] != agent[1] or one[0] not in ("", agent[0]))
 
 
-UNKNOWN = Origin("unknown")
+UNKNOWN = ProcessOrigin("unknown")
 
 
-def judge(lines: Sequence[Line], known: Known) -> Origin:
+def judge(lines: Sequence[AncestorLine], known: KnownProcesses) -> ProcessOrigin:
     """Where the process at the head of the first line comes from.
 
     *Inside* by a process that was launched as an agent's or carries its mark, among its ancestors or above the
@@ -66,25 +66,25 @@ def judge(lines: Sequence[Line], known: Known) -> Origin:
     everyone = [one for line in lines for one in line.processes]
     agents = frozenset(_agents(everyone, known))
     if agents:
-        return Origin("agent", agents)
+        return ProcessOrigin("agent", agents)
     if any(one.member or (one.pid, one.start) in known.leaders for one in everyone):
-        return Origin("member")
+        return ProcessOrigin("member")
     own = [(_proven(line.processes, known), line) for line in lines]
     if any(known.first is not None and one.start < known.first for proven, _ in own for one in proven):
-        return Origin("outside")
+        return ProcessOrigin("outside")
     if any(line.end == "outside" and len(proven) == len(line.processes) for proven, line in own):
-        return Origin("outside")
+        return ProcessOrigin("outside")
     left = frozenset(_left(everyone, known))
     if left:
-        return Origin("agent", left)
+        return ProcessOrigin("agent", left)
     if any(one.terminal for proven, _ in own for one in proven):
-        return Origin("outside")
+        return ProcessOrigin("outside")
     if known.first is None and lines:
-        return Origin("outside")
+        return ProcessOrigin("outside")
     return UNKNOWN
 
 
-def _agents(everyone: Iterable[Process], known: Known) -> Iterable[Agent]:
+def _agents(everyone: Iterable[Process], known: KnownProcesses) -> Iterable[Agent]:
     for one in everyone:
         if one.agent is not None:
             yield one.agent
@@ -92,7 +92,7 @@ def _agents(everyone: Iterable[Process], known: Known) -> Iterable[Agent]:
             yield known.agents[one.pid, one.start]
 
 
-def _left(everyone: Sequence[Process], known: Known) -> Iterable[Agent]:
+def _left(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]:
     """The agents whose CLI has ended and in whose session one of these still is."""
     alive = {one.pid for one in everyone}
     orphaned = {one.session: one.start for one in everyone if one.session and one.session not in alive}
@@ -101,6 +101,6 @@ def _left(everyone: Sequence[Process], known: Known) -> Iterable[Agent]:
             yield agent
 
 
-def _proven(line: Sequence[Process], known: Known) -> list[Process]:
+def _proven(line: Sequence[Process], known: KnownProcesses) -> list[Process]:
     """Those of a line from which its first one descends for certain: what stands above an adopter proves nothing."""
     return [*line[:1], *takewhile(lambda one: (one.pid, one.start) not in known.above, line[1:])]

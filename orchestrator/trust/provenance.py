@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.trust import identity
-from orchestrator.trust.identity import Identity
+from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import KEY, Seal
 
 
@@ -21,17 +21,17 @@ class Provenance:
         self.directory = directory
         self._lock = threading.Lock()
         self._looked = False
-        self._identity: Identity | None = None
+        self._identity: DirectoryIdentity | None = None
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> DirectoryIdentity | None:
         """The identity that the directory was given here; None when it came from elsewhere, or has none yet."""
         with self._lock:
             if not self._looked:
                 self._identity, self._looked = identity.recognize(self.directory), True
             return self._identity
 
-    def establish(self) -> Identity:
+    def establish(self) -> DirectoryIdentity:
         """Give the directory an identity unless it has one from here; what lies there without a seal stays foreign.
 
         Raises ``StateDirUnsafe``, and ``OSError`` as the disk does.

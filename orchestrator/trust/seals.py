@@ -10,7 +10,7 @@ import json
 from hashlib import blake2b
 from typing import Any
 
-from orchestrator.trust.identity import Identity
+from orchestrator.trust.identity import DirectoryIdentity
 
 KEY = "mac"
 MAC_CHARS = 32
@@ -19,7 +19,7 @@ MAC_CHARS = 32
 class Seal:
     """Makes and checks the MACs of one scope."""
 
-    def __init__(self, identity: Identity, *scope: str) -> None:
+    def __init__(self, identity: DirectoryIdentity, *scope: str) -> None:
         self._begun = blake2b(key=identity.key, digest_size=MAC_CHARS // 2)
         self._begun.update("\0".join((identity.id, *scope)).encode(errors="surrogateescape") + b"\0")
 

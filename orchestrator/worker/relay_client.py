@@ -32,7 +32,7 @@ WRONG = frozenset({-32700, -32600, -32601, -32602})
 ENDINGS = {"agent_ended": 0, "replaced": 3, "not_an_agent": 3}
 
 
-class Ended(Exception):
+class WorkerEnded(Exception):
     """The worker is to exit with ``code``; the text is its last line in the pane."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -40,19 +40,19 @@ class Ended(Exception):
         self.code = code
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The daemon refuses this call for good; other calls may work."""
 
 
-class Lost(Exception):
+class ServerLost(Exception):
     """The server has ended, said what is no answer, or said nothing for too long: only a new one can help."""
 
 
-class Declined(Lost):
+class RequestDeclined(ServerLost):
     """The server has answered that the request itself is wrong."""
 
 
-class Link:
+class RelayClient:
     """Calls tools through a server of our own; a server that dies is replaced, calls wait for it."""
 
     def __init__(self, server: Sequence[str], say: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ class Link:
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The tool's structured answer, however long the daemon is away.
 
-        Raises ``Ended`` when this worker has to go, ``Refused`` when repeating the call cannot help.
+        Raises ``WorkerEnded`` when this worker has to go, ``CallRefused`` when repeating the call cannot help.
         """
         pause, declined = FIRST_PAUSE_S, 0
         while True:
@@ -90,10 +90,10 @@ class Link:
                 await self._changed.wait()
             try:
                 answer = await connection.request("tools/call", {"name": tool, "arguments": arguments})
-            except Lost as error:
-                declined += isinstance(error, Declined)
+            except ServerLost as error:
+                declined += isinstance(error, RequestDeclined)
                 if declined > DECLINED_MAX:
-                    raise Refused(_first_line(error)) from error
+                    raise CallRefused(_first_line(error)) from error
                 if connection is self._open:
                     self._open = None
                     self._changed.clear()
@@ -107,11 +107,11 @@ class Link:
             code, kind = str(facts.get("code", "")), facts.get("kind")
             message = str(facts.get("message") or f"{tool} failed")
             if code in ENDINGS:
-                raise Ended(message, ENDINGS[code])
+                raise WorkerEnded(message, ENDINGS[code])
             if kind == "Corrupt":
-                raise Ended(message, 6)
+                raise WorkerEnded(message, 6)
             if kind not in {"NotReady", "Environment"}:
-                raise Refused(f"{code}: {message}")
+                raise CallRefused(f"{code}: {message}")
             self._say(f"orchestrator: {message}; trying again")
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_S)
@@ -130,7 +130,7 @@ class Connection:
         self.reading = asyncio.create_task(self._read())
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result; raises ``Lost`` for everything else, no answer within 180 s included."""
+        """The result; raises ``ServerLost`` for everything else, no answer within 180 s included."""
         key = next(self._ids)
         answer = self._asked[key] = asyncio.get_running_loop().create_future()
         try:
@@ -138,25 +138,25 @@ class Connection:
             async with asyncio.timeout(CALL_LIMIT_S):
                 told = await answer
         except TimeoutError as error:
-            raise Lost(f"no answer to {method} within {CALL_LIMIT_S:.0f} s") from error
+            raise ServerLost(f"no answer to {method} within {CALL_LIMIT_S:.0f} s") from error
         finally:
             del self._asked[key]
         result = told.get("result")
         if not isinstance(result, dict):
             refusal = _table(told.get("error"))
             text = str(refusal.get("message") or "an answer without a result")
-            raise Declined(text) if refusal.get("code") in WRONG else Lost(text)
+            raise RequestDeclined(text) if refusal.get("code") in WRONG else ServerLost(text)
         return result
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write one message; raises ``Lost``."""
+        """Write one message; raises ``ServerLost``."""
         if self._over is not None:
-            raise Lost(self._over)
+            raise ServerLost(self._over)
         try:
             self._into.write(encode({"jsonrpc": "2.0", **message}))
             await self._into.drain()
         except (ConnectionError, RuntimeError) as error:  # RuntimeError: the pipe was closed on our side
-            raise Lost(str(error) or "the server has ended") from error
+            raise ServerLost(str(error) or "the server has ended") from error
 
     async def _read(self) -> None:
         lines, why = Lines(), "the server has ended"
@@ -164,13 +164,13 @@ class Connection:
             while data := await self._out.read(READ):
                 for line in lines.feed(data):
                     await self._take(json.loads((line if isinstance(line, bytes) else b"") or b"null"))
-        except (ValueError, RecursionError, Lost) as error:
+        except (ValueError, RecursionError, ServerLost) as error:
             why = f"the server said what is no MCP ({error})"
         finally:
             self._over = why
             for answer in self._asked.values():
                 if not answer.done():
-                    answer.set_exception(Lost(why))
+                    answer.set_exception(ServerLost(why))
 
     async def _take(self, message: Any) -> None:
         told = _table(message)
@@ -187,7 +187,7 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(server: Sequence[str]) -> AsyncIterator[Connection]:
-    """A server process that has shaken hands; it ends with the block. Raises ``Lost``, or OSError at its start."""
+    """A server process that has shaken hands; it ends with the block. ``ServerLost``, or OSError at its start."""
     # A session of its own: Ctrl-C in the pane is meant for the command.
     process = await asyncio.create_subprocess_exec(
         *server, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True

@@ -58,7 +58,7 @@ class BadPayload(Exception):
 
 
 @dataclass(frozen=True)
-class Job:
+class ShellJob:
     """A checked payload: ``cwd`` exists inside the project, ``timeout_s`` None means no limit.
 
     ``private``: the command is run from a file, so that no command line shows it. ``needs_file``: the task cannot run
@@ -73,7 +73,7 @@ class Job:
     needs_file: bool = False
 
 
-def read_payload(payload: Any, agent_cwd: Path, project: Path) -> Job:
+def read_payload(payload: Any, agent_cwd: Path, project: Path) -> ShellJob:
     """The job of a payload, an object with ``command`` and any of the other keys; ``BadPayload`` names a wrong key.
 
     ``input`` may be any JSON: the command reads it from the task file.
@@ -96,7 +96,7 @@ def read_payload(payload: Any, agent_cwd: Path, project: Path) -> Job:
     if VARIABLE in env:
         raise BadPayload(f"'env' may not set {VARIABLE}: it names the file with this payload")
     cwd = _directory(payload.get("cwd", "."), agent_cwd, project)
-    return Job(command, cwd, timeout_s, env, private, private or "input" in payload)
+    return ShellJob(command, cwd, timeout_s, env, private, private or "input" in payload)
 
 
 def _is_number(value: Any) -> bool:
@@ -135,7 +135,7 @@ def plain_lines(tail: bytes) -> list[str]:
     return kept[::-1]
 
 
-class Pane:
+class PaneOutput:
     """Our own stdout, written by one thread, so that a pane stopped with Ctrl-S never stops the reports."""
 
     def __init__(self, fd: int = 1) -> None:
@@ -262,7 +262,14 @@ class Running:
     """A command at work. ``output_bytes`` grows; ``tail`` is its last output; ``artifact_error`` or None."""
 
     def __init__(
-        self, job: Job, env: Mapping[str, str], log: Path, pane: Pane, guard: Guard, *, script: Path | None = None
+        self,
+        job: ShellJob,
+        env: Mapping[str, str],
+        log: Path,
+        pane: PaneOutput,
+        guard: Guard,
+        *,
+        script: Path | None = None,
     ) -> None:
         """Start it; OSError when the system refuses (command too long, directory not ours, no memory).
 

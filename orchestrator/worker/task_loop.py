@@ -21,8 +21,16 @@ from typing import Any
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest
 from orchestrator.trust.provenance import Provenance
-from orchestrator.worker.relay_client import Ended, Link, Refused
-from orchestrator.worker.shell_command import BadPayload, Guard, Job, Pane, Running, plain_lines, read_payload
+from orchestrator.worker.relay_client import CallRefused, RelayClient, WorkerEnded
+from orchestrator.worker.shell_command import (
+    BadPayload,
+    Guard,
+    PaneOutput,
+    Running,
+    ShellJob,
+    plain_lines,
+    read_payload,
+)
 from orchestrator.worker.task_file import VARIABLE, TaskFiles
 
 WAIT_MS = 45_000
@@ -35,7 +43,7 @@ NOT_PASSED_ON = frozenset({*SECRETS, VARIABLE})
 
 
 @dataclass(frozen=True)
-class Identity:
+class WorkerIdentity:
     """Who this worker is: ``project`` is a real path, ``cwd`` where the agent was started."""
 
     agent_id: str
@@ -46,7 +54,9 @@ class Identity:
 class Worker:
     """The loop of one agent: pull a command, run it, report exactly one outcome, pull again."""
 
-    def __init__(self, identity: Identity, link: Link, pane: Pane, guard: Guard, files: TaskFiles) -> None:
+    def __init__(
+        self, identity: WorkerIdentity, link: RelayClient, pane: PaneOutput, guard: Guard, files: TaskFiles
+    ) -> None:
         self._me, self._link, self._pane, self._guard, self._files = identity, link, pane, guard, files
         self._outcomes: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
         self._running: Running | None = None
@@ -57,7 +67,7 @@ class Worker:
             self._running.kill(signal.SIGKILL)
 
     async def serve(self) -> int:
-        """Work until the ``stop`` command; raises ``Ended`` when the daemon sends us away."""
+        """Work until the ``stop`` command; raises ``WorkerEnded`` when the daemon sends us away."""
         cursor: dict[str, Any] = {}
         while True:
             asked = {"agent_id": self._me.agent_id, "timeout_ms": WAIT_MS, **cursor}
@@ -72,7 +82,7 @@ class Worker:
                 return 0
             try:
                 await self._obey(command)
-            except Refused as refused:
+            except CallRefused as refused:
                 self._pane.say(f"orchestrator: {refused}", "33")
 
     async def _obey(self, command: dict[str, Any]) -> None:
@@ -83,7 +93,7 @@ class Worker:
             await self._emit(kind, task_id, payload)
             return
         if kind != "task":
-            raise Ended(f"the daemon speaks of a command this version does not know: {kind!r}", 3)
+            raise WorkerEnded(f"the daemon speaks of a command this version does not know: {kind!r}", 3)
         key = (task_id, attempt)
         if key not in self._outcomes:
             failpoints.passed("worker:ack:before")
@@ -130,7 +140,7 @@ class Worker:
         self._pane.say(outcome, "32" if kind == "result" else "33" if kind == "canceled" else "31")
         return kind, payload
 
-    def _start(self, job: Job, payload: Any, log: Path) -> Running:
+    def _start(self, job: ShellJob, payload: Any, log: Path) -> Running:
         """Start the command with its task file; OSError or ValueError when it cannot be started."""
         env = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON} | dict(job.env)
         script = None
@@ -144,7 +154,7 @@ class Worker:
             self._pane.say(f"orchestrator: {VARIABLE} is not set: {error}", "33")
         return Running(job, env, log, self._pane, self._guard, script=script)
 
-    async def _attend(self, running: Running, job: Job, task_id: str) -> tuple[str, dict[str, Any]]:
+    async def _attend(self, running: Running, job: ShellJob, task_id: str) -> tuple[str, dict[str, Any]]:
         exited = asyncio.ensure_future(running.wait())
         canceled = asyncio.create_task(self._report(running, task_id))
         ended, _ = await asyncio.wait({exited, canceled}, timeout=job.timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -189,7 +199,7 @@ class Worker:
                     told = await self._emit("progress", task_id, news)
                 else:
                     told = await self._emit("heartbeat", task_id)
-            except Refused:
+            except CallRefused:
                 continue
             seen = now
             if told.get("cancel_requested"):
@@ -223,9 +233,9 @@ def main(server: Sequence[str] | None = None) -> int:
             "orchestrator worker runs inside an agent's pane only",
             "orchestrator agent create NAME --role ROLE --engine shell",
         )
-    identity = Identity(agent_id, Path(project).resolve(), Path.cwd())
+    identity = WorkerIdentity(agent_id, Path(project).resolve(), Path.cwd())
     relay = [sys.executable, "-P", "-m", "orchestrator", "mcp", "--agent", "--project", project]
-    pane = Pane()
+    pane = PaneOutput()
     pane.say(f"orchestrator: agent {agent_id}, starting")
     engine = identity.project / ".agents" / "agents" / agent_id / "engine"
     files = TaskFiles(engine)
@@ -234,7 +244,7 @@ def main(server: Sequence[str] | None = None) -> int:
     if (left := guard.end_previous()) is not None:
         pane.say(f"orchestrator: ended process group {left}, left by an earlier life", "33")
     files.remove_previous()
-    link = Link(server or relay, pane.say)
+    link = RelayClient(server or relay, pane.say)
     worker = Worker(identity, link, pane, guard, files)
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -249,14 +259,14 @@ def main(server: Sequence[str] | None = None) -> int:
     return code
 
 
-async def _work(worker: Worker, link: Link, pane: Pane) -> int:
+async def _work(worker: Worker, link: RelayClient, pane: PaneOutput) -> int:
     connection = asyncio.create_task(link.keep())
     try:
         return await worker.serve()
-    except Ended as end:
+    except WorkerEnded as end:
         pane.say(f"orchestrator: {end}", "33")
         return end.code
-    except Refused as refused:  # even the question for commands
+    except CallRefused as refused:  # even the question for commands
         pane.say(f"orchestrator: {refused}", "33")
         return 3
     finally:

@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from orchestrator.journal.log import Journal, Syncer
+from orchestrator.journal.log import Journal
+from orchestrator.journal.syncer import Syncer
 
 TYPES = frozenset({"task", "ack", "result"})
 

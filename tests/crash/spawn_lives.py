@@ -54,16 +54,16 @@ class Nursery:
 
 async def _life(order: dict[str, Any]) -> dict[str, Any]:
     from orchestrator.base.clock import SystemClock
-    from orchestrator.spawn.run_data import Asked
-    from orchestrator.spawn.runs import Request, Runs
+    from orchestrator.spawn.run_data import RunRequest
+    from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
-    runs = Runs(Path(order["project"]), SystemClock(), {}, lambda _run_id: None)
+    runs = SpawnRuns(Path(order["project"]), SystemClock(), {}, lambda _run_id: None)
     env = order["env"]
     run_id = order.get("run_id")
     if run_id is None:
-        run_id = (await runs.create(Request(Asked.model_validate(order["asked"]), env, order.get("req", "req"))))[
-            "run_id"
-        ]
+        run_id = (
+            await runs.create(RunCreation(RunRequest.model_validate(order["asked"]), env, order.get("req", "req")))
+        )["run_id"]
     else:
         await runs.resume(env)
     found = await runs.result(env, run_id, WAIT_S, include_raw=False, tell=lambda _: None)

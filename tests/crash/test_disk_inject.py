@@ -21,7 +21,7 @@ from orchestrator.core import decisions, supervision
 from orchestrator.journal.syscalls import SysIO
 from orchestrator.team.life import launch_files
 from orchestrator.team.roster import broadcast, delivery
-from orchestrator.team.roster.meta_files import Metas
+from orchestrator.team.roster.meta_files import MetaFiles
 from tests.crash.checker import check
 from tests.team import FakeClock, Team, settle
 
@@ -119,7 +119,7 @@ class Story:
             await self.begin()
             return
         assert not team.roster.corrupt, "no agent is given up because the disk failed once"
-        self.team, self.metas = team, Metas(team.roster)
+        self.team, self.metas = team, MetaFiles(team.roster)
         team.roster.listeners.append(self.metas.changed)
         for entry in team.roster.agents.values():
             if self.metas.behind(entry):  # as the supervisor does after an unclean stop

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.log import Journal, Syncer, read_all
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.segments import log_exists, sealed
+from orchestrator.journal.syncer import Syncer
 from tests.disk import TYPES
 
 WRITER = Path(__file__).with_name("journal_writer.py")

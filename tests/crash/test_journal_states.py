@@ -18,9 +18,11 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.journal.log import Journal, Mark, Syncer, read_all
-from orchestrator.journal.positions import START
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.positions import START, Position
 from orchestrator.journal.segments import sealed, sealed_path
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
 
 CLOSED_UNDER_ALL_SUBSETS = 6  # pending writes of which every subset is tried; of more, a sample
@@ -85,7 +87,7 @@ class State(NamedTuple):
 
     files: dict
     owed: int
-    mark: Mark
+    mark: Position
     holed: bool
 
 

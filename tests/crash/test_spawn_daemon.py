@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.base import failpoints
 from orchestrator.base.clock import SystemClock
-from orchestrator.spawn.run_data import Asked
-from orchestrator.spawn.runs import Request, Runs
+from orchestrator.spawn.run_data import RunRequest
+from orchestrator.spawn.runs import RunCreation, SpawnRuns
 from tests import spawn_stage
 from tests.spawn_stage import WAIT_MS, create, ended, status
 from tests.stage import until
@@ -105,11 +105,11 @@ def test_a_re_sent_create_makes_one_run(scene, fake, kills):
 def test_a_create_that_finds_its_run_made_keeps_nothing_for_another_id(tmp_path):
     kept = []
     env = {"SMART_SPAWN_MCP_HOME": str(tmp_path / "home"), "SMART_SPAWN_API_URL": "off"}
-    asked = Asked(task="Say it.", mode="single", engines=("nobody",))
+    asked = RunRequest(task="Say it.", mode="single", engines=("nobody",))
 
     async def play():
-        runs = Runs(tmp_path, SystemClock(), {"engine": Nobody()}, lambda _run_id: None, kept.remove)
-        request = Request(asked, env, "req", kept.append)
+        runs = SpawnRuns(tmp_path, SystemClock(), {"engine": Nobody()}, lambda _run_id: None, kept.remove)
+        request = RunCreation(asked, env, "req", kept.append)
         found = [(await runs.create(request))["run_id"] for _ in range(2)]
         assert found[0] == found[1]
         assert set(kept) == {found[0]}

@@ -135,9 +135,9 @@ async def test_a_parked_agent_stays_parked_and_is_woken_once(tmp_path, monkeypat
 
 
 def heard(event):
-    from orchestrator.team.wake.parking import Heard
+    from orchestrator.team.wake.parking import HookEvent
 
-    return Heard(event, "s-1")
+    return HookEvent(event, "s-1")
 
 
 @pytest.mark.parametrize("jump", JUMPS)

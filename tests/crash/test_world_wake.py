@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
-from orchestrator.team.wake.paste_wake import PAUSES_S, SILENT_S, Waker
+from orchestrator.team.wake.paste_wake import PAUSES_S, SILENT_S, PasteWake
 from tests.hooks import Cli, fake_cli, last_of, stop
 from tests.integration.test_wake import FakePanes
 from tests.parked import ROW
@@ -44,7 +44,7 @@ class Lives:
         self._begin()
 
     def _begin(self):
-        self.waker = Waker(self.team.roster, self.panes)
+        self.waker = PasteWake(self.team.roster, self.panes)
         self.team.roster.listeners.append(self.waker.seen)
         self.waker.seen(self.entry)
 

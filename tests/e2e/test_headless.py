@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engines.definition import Headless, Once
+from orchestrator.engines.definition import Headless, HeadlessRun
 from orchestrator.engines.table import ENGINES
 from tests.e2e import other_user
 from tests.e2e.models.oneshot import prompts
@@ -41,7 +41,7 @@ def headless(kind: Kind) -> Headless:
 
 def run(world: World, kind: Kind, prompt: str, **wishes: Any) -> Done:
     """One run as a squad's member would be run."""
-    made = headless(kind).run(Once(prompt, str(world.root), env=world.env, **wishes))
+    made = headless(kind).run(HeadlessRun(prompt, str(world.root), env=world.env, **wishes))
     return world.run(*made.argv, given=made.stdin, **made.env)
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.tmux_server import TmuxSocket
 from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind
@@ -181,7 +181,7 @@ class World:
                 place.chmod(0o711)
         folders = [clis.folder(kind) for kind in self.kinds]
         self._prefix = other_user.prefix([*other_user.needed(), *folders], self.user)
-        self.server.socket = Socket(path=str(base / "tmux.sock"), config="/dev/null")
+        self.server.socket = TmuxSocket(path=str(base / "tmux.sock"), config="/dev/null")
 
     # -- the user's home ------------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class OtherStage(Stage):
         super().__init__(base, config, name=name)
         named = self.server.socket.name
         self.server = OtherServer()
-        self.server.socket = Socket(name=named, config="/dev/null")
+        self.server.socket = TmuxSocket(name=named, config="/dev/null")
 
     def daemon(self) -> int | None:
         """The pid of the daemon; None when none runs."""

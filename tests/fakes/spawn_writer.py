@@ -14,11 +14,11 @@ from pathlib import Path
 from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 from tests.spawns import AT, DIAMOND, claim, file, row, settle
 
-ROOM = Settings(max_parallel_runs=100)
+ROOM = RunSettings(max_parallel_runs=100)
 
 
 async def main(home: Path, name: str, acks: int, runs: int) -> None:

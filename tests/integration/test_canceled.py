@@ -14,7 +14,7 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
-from orchestrator.protocol.traffic import Asked, Incoming, Traffic
+from orchestrator.protocol.traffic import Incoming, PendingCall, Traffic
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -192,7 +192,7 @@ async def test_nothing_is_remembered_of_what_is_over():
 
     for key in range(100):
         asked = request(key)
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, PendingCall)
         if key % 2:
             cancel(key)
         else:

@@ -11,7 +11,7 @@ from orchestrator.base.platform import processes
 from orchestrator.core import decisions
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
-from orchestrator.team.life.deletion import Ending
+from orchestrator.team.life.deletion import DeletionLadder
 from tests.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def ladder(tmp_path, monkeypatch):
         at = "2026-01-01T00:00:00.000Z"
         await team.roster.commit(entry, decisions.stop(entry.state, force=force, req="c:s", at=at))
         team.roster.clock = SystemClock()
-        return Ending(team.roster, panes), entry
+        return DeletionLadder(team.roster, panes), entry
 
     yield make
     team.close()

@@ -15,9 +15,9 @@ from orchestrator.cli.gc import seconds
 from orchestrator.core import file_models, records
 from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import orphans
-from orchestrator.team.recovery.garbage_collection import Data, plan_data, plan_processes
-from orchestrator.team.recovery.garbage_collection import Life as Place
-from orchestrator.team.recovery.orphans import Proven
+from orchestrator.team.recovery.garbage_collection import AgentLaunch as Place
+from orchestrator.team.recovery.garbage_collection import GarbageData, plan_data, plan_processes
+from orchestrator.team.recovery.orphans import ProvenProcess
 from orchestrator.team.roster import offline_view
 from orchestrator.team.worktrees import worktrees
 from tests.mending import Died, Life, dying
@@ -36,7 +36,7 @@ def anyio_backend():
 
 
 def agent(name, ended_at, **more):
-    return Data("agent", name, ended_at, rest=(3, 300), **more)
+    return GarbageData("agent", name, ended_at, rest=(3, 300), **more)
 
 
 def names(items):
@@ -63,22 +63,22 @@ def test_with_age_0_what_ended_in_the_future_stays_all_the_same():
 
 def test_a_run_goes_after_all_of_its_agents_and_at_its_own_age():
     old, young = "2026-01-01T00:00:00.000Z", "2026-03-09T00:00:00.000Z"
-    run = Data("run", "r", old, rest=(2, 20), members=frozenset({"a", "b"}))
+    run = GarbageData("run", "r", old, rest=(2, 20), members=frozenset({"a", "b"}))
     both = [agent("a", old), agent("b", old)]
     assert names(plan_data([*both, run], NOW, DAY * 7, artifacts=False))[-1] == ("run", "r")
     assert names(plan_data([agent("a", old), agent("b", young), run], NOW, DAY * 7, artifacts=False)) == [
         ("agent", "a")
     ]
-    fresh = Data("run", "r", young, rest=(2, 20), members=frozenset({"a", "b"}))
+    fresh = GarbageData("run", "r", young, rest=(2, 20), members=frozenset({"a", "b"}))
     assert ("run", "r") not in names(plan_data([*both, fresh], NOW, DAY * 7, artifacts=False))
 
 
 def test_artifacts_stay_until_they_are_asked_for():
-    one = Data("agent", "a", "2026-01-01T00:00:00.000Z", rest=(3, 300), artifacts=(2, 50))
+    one = GarbageData("agent", "a", "2026-01-01T00:00:00.000Z", rest=(3, 300), artifacts=(2, 50))
     [item] = plan_data([one], NOW, 0.0, artifacts=False)
     assert item.bytes == 300 and "2 files in artifacts/" in item.note
     assert names(plan_data([one], NOW, 0.0, artifacts=True)) == [("agent", "a"), ("artifacts", "a")]
-    left = Data("agent", "a", None, collected=True, artifacts=(2, 50))
+    left = GarbageData("agent", "a", None, collected=True, artifacts=(2, 50))
     assert plan_data([left], NOW, 0.0, artifacts=False) == []
     assert names(plan_data([left], NOW, 0.0, artifacts=True)) == [("artifacts", "a")]
 
@@ -86,12 +86,12 @@ def test_artifacts_stay_until_they_are_asked_for():
 def test_a_process_is_ended_only_with_an_agent_that_is_over_or_has_gone_on():
     lives = {"gone": Place("deleted", 1), "broken": Place("failed", 1), "on": Place("ready", 3)}
     recorded = [
-        Proven(1, 1, "gone", 1), Proven(2, 1, "broken", 1), Proven(3, 1, "on", 2), Proven(4, 1, "on", 3),
-        Proven(5, 1, "unheard-of", 1),
+        ProvenProcess(1, 1, "gone", 1), ProvenProcess(2, 1, "broken", 1), ProvenProcess(3, 1, "on", 2), ProvenProcess(4, 1, "on", 3),
+        ProvenProcess(5, 1, "unheard-of", 1),
     ]  # fmt: skip
     inherited = [
-        Proven(6, 1, "gone", 1), Proven(7, 1, "broken", 1), Proven(8, 1, "on", 1), Proven(9, 1, "unheard-of", 1),
-        Proven(1, 1, "gone", 1),
+        ProvenProcess(6, 1, "gone", 1), ProvenProcess(7, 1, "broken", 1), ProvenProcess(8, 1, "on", 1), ProvenProcess(9, 1, "unheard-of", 1),
+        ProvenProcess(1, 1, "gone", 1),
     ]  # fmt: skip
     assert [item.proven.pid for item in plan_processes(recorded, inherited, lives)] == [1, 2, 3, 6]
 
@@ -368,7 +368,7 @@ async def test_a_tmux_server_that_an_agent_has_started_is_left(tmp_path, sleeper
 async def test_an_end_that_finds_another_process_under_the_pid_does_nothing(tmp_path, sleeper):
     life = Life(tmp_path, SystemClock())
     pid = sleeper()
-    found = Proven(pid, processes.start_time(pid) - 1, "a", 1)
+    found = ProvenProcess(pid, processes.start_time(pid) - 1, "a", 1)
     assert await orphans.end(found, 0.0, life.clock) == "gone already"
     assert alive(pid)
     await life.end()

@@ -9,8 +9,8 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.screens import Screen
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
-from orchestrator.team.wake.held_masters import LOOK_EVERY_S, Leader, Leading
-from orchestrator.team.wake.parking import Heard
+from orchestrator.team.wake.held_masters import LOOK_EVERY_S, HeldMasters, Leader
+from orchestrator.team.wake.parking import HookEvent
 from tests.parked import ROW, Line
 from tests.team import Team, settle
 
@@ -48,7 +48,7 @@ class Scene:
     def __init__(self, team):
         self.team, self.windows = team, FakeWindows(team)
         self.leaders = [Leader(LEADS, ConnectionOrigin("c1", "/", pids=(CLI, 300, 200)))]
-        self.leading = Leading(team.roster, self.windows, lambda: self.leaders)
+        self.leading = HeldMasters(team.roster, self.windows, lambda: self.leaders)
 
     async def begin(self):
         self.entry = await self.team.agent()
@@ -57,7 +57,7 @@ class Scene:
 
     async def tell(self, event="Stop", pids=(CLI, 300), **data):
         line = Line()
-        await self.leading.heard(ConnectionOrigin("h", "/", pids=pids), line.channel, Heard(event, "s", data))
+        await self.leading.heard(ConnectionOrigin("h", "/", pids=pids), line.channel, HookEvent(event, "s", data))
         await settle()
         return line
 

@@ -6,8 +6,9 @@ import pytest
 
 from orchestrator.base.errors import Corrupt
 from orchestrator.core.records import OUTBOX_TYPES
-from orchestrator.journal.log import Journal, Syncer
+from orchestrator.journal.log import Journal
 from orchestrator.journal.segments import log_files, sealed_path
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import offline_view
 from tests.team import Team
 

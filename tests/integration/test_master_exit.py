@@ -14,9 +14,9 @@ from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.file_models import RunFile
 from orchestrator.journal import project_files
-from orchestrator.team.panes.run_windows import Place
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.wake.masters import GONE, LOOK_EVERY_S, Leader, Masters, judge, master_of
+from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.wake.masters import GONE, LOOK_EVERY_S, MasterConnection, Masters, judge, master_of
 from orchestrator.tmux.panes import PaneInfo
 from tests.crash.checker import check
 from tests.stage import alive, until
@@ -46,7 +46,7 @@ class Cli:
     def __init__(self, name, window="run-1"):
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         self.window = window
-        self.leader = Leader(name, ConnectionOrigin(name, "/", pids=(self.process.pid,), leads=True))
+        self.leader = MasterConnection(name, ConnectionOrigin(name, "/", pids=(self.process.pid,), leads=True))
         self.facts = master_of(self.leader.origin, name)
 
     def die(self):
@@ -60,7 +60,7 @@ class Scene:
 
     def __init__(self, team, monkeypatch):
         self.team, self.clis, self.connected, self.looked = team, [], [], 0
-        self.windows = Windows(team.roster)
+        self.windows = TeamPanes(team.roster)
         monkeypatch.setattr(self.windows, "place_of", self._place_of)
         monkeypatch.setattr(self.windows, "run_at", self._run_at)
         self.masters = self.daemon()
@@ -75,7 +75,9 @@ class Scene:
         cli = next(cli for cli in self.clis if cli.leader.origin is origin)
         if cli.window == "nowhere":
             raise Environment("pane_unknown", "it is shared")
-        return Place(None, PaneInfo(f"%{cli.leader.name}", cli.window, "$0", "s", 1, "", 80, 24, False, ""), False)
+        return MasterWindow(
+            None, PaneInfo(f"%{cli.leader.name}", cli.window, "$0", "s", 1, "", 80, 24, False, ""), False
+        )
 
     async def _run_at(self, place):
         run = self.team.roster.runs.get(place.pane.window_id)
@@ -254,7 +256,7 @@ async def test_who_uses_the_run_is_asked_for_once_and_another_one_has_been_told_
 @pytest.mark.anyio
 async def test_the_command_line_is_no_master(scene):
     shell = scene.cli("shell")
-    shell.leader = Leader("orchestrator-cli", ConnectionOrigin("shell", "/", pids=shell.leader.origin.pids))
+    shell.leader = MasterConnection("orchestrator-cli", ConnectionOrigin("shell", "/", pids=shell.leader.origin.pids))
     await scene.masters.used(shell.leader, scene.run)
     assert scene.run.file["master"] == scene.first.facts
     assert master_of(shell.leader.origin, "x") is None

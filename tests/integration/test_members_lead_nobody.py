@@ -15,7 +15,7 @@ from orchestrator.base.platform.processes import environ_of
 from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.protocol.traffic import Incoming
-from orchestrator.trust.origin import UNKNOWN, Known, Origin, judge
+from orchestrator.trust.origin import UNKNOWN, KnownProcesses, ProcessOrigin, judge
 from tests.stage import ORPHAN, RELAY, Wire, until
 
 MARKED = {MEMBER_ENV: "m-1"}
@@ -37,7 +37,7 @@ def client_of(pid, living=None, origin=None, **said):
     read = door.read_hello(json.dumps({"hello": hello}).encode())
     lines = lines_of(pid)
     line = tuple(one.pid for one in lines[0].processes) if lines else ()
-    found = peers.Peer(pid, line, origin or judge(lines, Known()))
+    found = peers.Peer(pid, line, origin or judge(lines, KnownProcesses()))
     return handshake.client_of(read, found, peers.rights(read, found, Path("/p"), living or {}), "now")
 
 
@@ -54,7 +54,7 @@ def test_a_process_at_or_below_a_member_is_refused_and_told_why(kind, member):
 
 
 def test_an_agents_pane_is_told_from_a_squad_member():
-    inside = Origin("agent", frozenset({("/p", "a")}))
+    inside = ProcessOrigin("agent", frozenset({("/p", "a")}))
     for more in ({"living": {7: "a"}, "pids": [5, 7]}, {"origin": inside}):
         refused = client_of(os.getpid(), kind="relay", **more).why_refused
         assert refused.code == "not_for_agents"
@@ -63,8 +63,8 @@ def test_an_agents_pane_is_told_from_a_squad_member():
 
 def test_a_process_that_claims_an_agent_is_one_unless_it_comes_from_another_or_from_a_member(member):
     claim = {"id": "a", "epoch": 1, "secret": "s"}
-    inside = {name: Origin("agent", frozenset({("/p", name)})) for name in ("a", "b")}
-    elsewhere = Origin("agent", frozenset({("/q", "a")}))
+    inside = {name: ProcessOrigin("agent", frozenset({("/p", name)})) for name in ("a", "b")}
+    elsewhere = ProcessOrigin("agent", frozenset({("/q", "a")}))
     for origin in (None, inside["a"], UNKNOWN):
         assert client_of(os.getpid(), kind="relay", agent=claim, origin=origin).role == "agent"
     for more in ({"origin": inside["b"]}, {"origin": elsewhere}, {"living": {7: "b"}, "pids": [7]}):

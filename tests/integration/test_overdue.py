@@ -9,7 +9,7 @@ import pytest
 from orchestrator.core import records, supervision
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
-from orchestrator.team.life.deadlines import EVERY_S, Overdue
+from orchestrator.team.life.deadlines import EVERY_S, Deadlines
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, status_of
 from tests.team import FakeClock, Team, settle
@@ -39,7 +39,7 @@ class Scene:
         self.begin()
 
     def begin(self):
-        self.overdue = Overdue(self.team.roster, self.panes, self.tended.append)
+        self.overdue = Deadlines(self.team.roster, self.panes, self.tended.append)
         self.team.roster.listeners.append(self.overdue.seen)
 
     async def agent(self, name="a1", **policies):

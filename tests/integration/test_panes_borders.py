@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.tmux import borders, panes, splits
 from orchestrator.tmux.panes import NewPane
-from orchestrator.tmux.window_layout import Limits
+from orchestrator.tmux.window_layout import LayoutLimits
 from tests.integration.tmux_server import PrivateServer, private_server
 
 __all__ = ["private_server"]
@@ -31,7 +31,7 @@ def drawn(server: PrivateServer, pane: str) -> str:
 
 def agents(server: PrivateServer, master: str, count: int = 1) -> list[str]:
     wanted = [NewPane(f"a{number}", "run-1", 1, ["env", "cat"], "/") for number in range(count)]
-    return [str(one) for one in splits.create_agents(server.socket, master, [], wanted, Limits())]
+    return [str(one) for one in splits.create_agents(server.socket, master, [], wanted, LayoutLimits())]
 
 
 def test_a_window_without_own_values_is_exactly_as_before_afterwards(private_server: PrivateServer) -> None:

@@ -13,15 +13,15 @@ import pytest
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
-from orchestrator.tmux.tmux_server import Socket
-from orchestrator.tmux.window_layout import Limits
+from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.window_layout import LayoutLimits
 from tests.integration.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]
 
 pytestmark = pytest.mark.tmux
 
-LIMITS = Limits()
+LIMITS = LayoutLimits()
 RUN = "run-1"
 
 
@@ -333,7 +333,7 @@ def test_the_default_server_is_not_the_one_the_daemon_happens_to_run_in(
         patch.setenv("TMUX", private_server.show(pane, "#{socket_path},#{pid},0"))
         patch.setenv("TMUX_TMPDIR", str(tmp_path))
         with pytest.raises(Environment) as gone:
-            panes.list_panes(Socket())
+            panes.list_panes(TmuxSocket())
     assert gone.value.facts["server_gone"]
 
 
@@ -410,10 +410,10 @@ def test_versions_from_3_2_on_are_supported(version: str, enough: bool) -> None:
 
 
 def test_the_socket_comes_from_the_environments_value() -> None:
-    assert tmux_server.from_env("/tmp/tmux-0/a,b,123,0") == Socket(path="/tmp/tmux-0/a,b")
-    assert tmux_server.from_env("") == Socket()
-    assert Socket(path="/x").flags() == ["-S", "/x"]
-    assert Socket(name="y", config="/dev/null").flags() == ["-L", "y", "-f", "/dev/null"]
+    assert tmux_server.from_env("/tmp/tmux-0/a,b,123,0") == TmuxSocket(path="/tmp/tmux-0/a,b")
+    assert tmux_server.from_env("") == TmuxSocket()
+    assert TmuxSocket(path="/x").flags() == ["-S", "/x"]
+    assert TmuxSocket(name="y", config="/dev/null").flags() == ["-L", "y", "-f", "/dev/null"]
 
 
 def test_capture_returns_the_last_lines_and_nothing_of_an_empty_pane(private_server: PrivateServer) -> None:

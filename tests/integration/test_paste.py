@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from orchestrator.tmux import panes, paste, screen_capture
-from orchestrator.tmux.screen_capture import Whose
+from orchestrator.tmux.screen_capture import PaneTag
 from tests.integration.tmux_server import private_server, until
 
 __all__ = ["private_server"]
 
-WHOSE = Whose("a1", "run-1")
+WHOSE = PaneTag("a1", "run-1")
 # A CLI's input line: raw mode, bracketed paste, everything it reads kept as it came.
 READER = """
 import os, sys, tty
@@ -83,7 +83,7 @@ def test_nothing_is_pasted_while_a_human_selects_text(scene):
     assert (read(scene), buffers(scene)) == (b"", "")
 
 
-@pytest.mark.parametrize("whose", [Whose("a2", "run-1"), Whose("a1", "run-2"), Whose("", "")])
+@pytest.mark.parametrize("whose", [PaneTag("a2", "run-1"), PaneTag("a1", "run-2"), PaneTag("", "")])
 def test_a_pane_that_is_not_the_agents_gets_nothing(scene, whose):
     assert not paste.paste(scene.socket, scene.ours, whose, LINE)
     assert not paste.paste(scene.socket, scene.user, whose, LINE)

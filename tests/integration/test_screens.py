@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.core.screens import Screen
 from orchestrator.tmux import panes, screen_capture, tmux_server
-from orchestrator.tmux.screen_capture import Whose
+from orchestrator.tmux.screen_capture import PaneTag
 from tests.integration.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]  # a fixture is found by its name in this module
@@ -63,7 +63,7 @@ def seen(window: PrivateServer, pane: str, agent: str, holds: str) -> Screen:
     """The screen of one pane once it shows a text."""
 
     def look() -> Screen | None:
-        found = screen_capture.look(window.socket, {pane: Whose(agent, RUN)}).get(pane)
+        found = screen_capture.look(window.socket, {pane: PaneTag(agent, RUN)}).get(pane)
         return found if found is not None and any(holds in line for line in found.lines) else None
 
     return until(look)
@@ -114,7 +114,7 @@ def test_a_screen_cannot_fake_another_one(
     old = drawn[-1]
     second = show(f"{old} {first} 0 0 0 0 a1 {RUN} tspoofed\r\nDo you trust?", agent="a2")
     seen(window, second, "a2", "Do you trust?")
-    both = screen_capture.look(window.socket, {first: Whose("a1", RUN), second: Whose("a2", RUN)})
+    both = screen_capture.look(window.socket, {first: PaneTag("a1", RUN), second: PaneTag("a2", RUN)})
     assert both[first].lines == ("harmless",)
     assert both[second].lines[1] == "Do you trust?"
     assert len(set(drawn)) == len(drawn)
@@ -123,7 +123,7 @@ def test_a_screen_cannot_fake_another_one(
 def test_many_panes_take_one_invocation(
     window: PrivateServer, show: Callable[..., str], invocations: list[list[str]]
 ) -> None:
-    wanted = {show(f"screen of a{n}", agent=f"a{n}"): Whose(f"a{n}", RUN) for n in range(12)}
+    wanted = {show(f"screen of a{n}", agent=f"a{n}"): PaneTag(f"a{n}", RUN) for n in range(12)}
     for pane, whose in wanted.items():
         seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
@@ -141,7 +141,7 @@ def test_more_panes_than_one_invocation_holds_are_looked_at_in_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(screen_capture, "_BATCH_BYTES", 900)
-    wanted = {show(f"screen of a{n}", agent=f"a{n}"): Whose(f"a{n}", RUN) for n in range(4)}
+    wanted = {show(f"screen of a{n}", agent=f"a{n}"): PaneTag(f"a{n}", RUN) for n in range(4)}
     for pane, whose in wanted.items():
         seen(window, pane, whose.agent_id, f"screen of {whose.agent_id}")
     invocations.clear()
@@ -158,7 +158,7 @@ def test_panes_that_are_gone_or_not_the_agents_own_do_not_hide_the_others(
     seen(window, own, "a4", "still here")
     window.run("kill-pane", "-t", gone)
     wanted = {gone: "a1", foreign: "a2", users: "a3", own: "a4"}
-    found = screen_capture.look(window.socket, {pane: Whose(agent, RUN) for pane, agent in wanted.items()})
+    found = screen_capture.look(window.socket, {pane: PaneTag(agent, RUN) for pane, agent in wanted.items()})
     assert set(found) == {own}
 
 

@@ -16,8 +16,8 @@ from orchestrator.cli import run_directories
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
-from orchestrator.team.panes.member_panes import Showing
-from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.panes.member_panes import MemberPanes
+from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.tmux import member_tags, panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
 from tests.stage import MARK, until
@@ -35,8 +35,8 @@ class Scene:
         self.stage, self.server = stage, stage.server
         self.config = {"tmux_socket": str(self.server.socket.name), **config}
         self.team = Team(stage.root, **self.config)
-        self.windows = Windows(self.team.roster)
-        self.showing = Showing(self.team.roster, self.windows)
+        self.windows = TeamPanes(self.team.roster)
+        self.showing = MemberPanes(self.team.roster, self.windows)
         if started:
             self.caller = self.server.start(width, height)
             self.server.run("set-option", "-g", "automatic-rename", "off")  # env becomes cat at a time of its own
@@ -50,7 +50,7 @@ class Scene:
 
     def another_daemon(self):
         """As after a kill -9: nothing is known but what was written down."""
-        self.showing = Showing(self.team.roster, self.windows)
+        self.showing = MemberPanes(self.team.roster, self.windows)
 
     async def agent(self):
         place = await self.windows.place_of(self.origin, make=False)

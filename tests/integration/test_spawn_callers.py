@@ -10,8 +10,8 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.config.keys import Config
 from orchestrator.journal.project_files import Paths
 from orchestrator.spawn import squad_and_agent_callers
-from orchestrator.spawn.run_data import Ask, Fault, Reply
-from orchestrator.spawn.squad_and_agent_callers import EngineCaller, Kept
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply
+from orchestrator.spawn.squad_and_agent_callers import EngineCaller, MemberStart
 from orchestrator.squad.squads import Squads
 from tests.squads import COMMAND, FAKE, calls, do
 from tests.stage import BOUND_S, processes_with, until
@@ -37,10 +37,10 @@ class Place:
         self.caller = EngineCaller(self.squads, lambda: Config(kill_grace_s=0.2), clock)
 
     def kept(self, variables=None, **env):
-        return Kept({**self.variables, **(variables or {})}, {**self.env, **env})
+        return MemberStart({**self.variables, **(variables or {})}, {**self.env, **env})
 
     def ask(self, prompt="", *, model="engine:command", token="t1", timeout_s=60.0, system="You judge."):
-        return Ask("run", "n1", 1, token, model, system, prompt, 100, timeout_s)
+        return NodeCall("run", "n1", 1, token, model, system, prompt, 100, timeout_s)
 
     def play(self, body):
         """Run a test's coroutine; no member may be left at its end, nor work of the squads."""

@@ -16,7 +16,7 @@ from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming
-from orchestrator.protocol.wait_turns import Turns, is_wait
+from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 from orchestrator.team import agent_tools
 from orchestrator.team.roster import delivery
 from tests.team import Team, settle
@@ -108,7 +108,7 @@ async def entered_before_a_report(root, waiting, turns, monkeypatch):
 
 @pytest.mark.parametrize("waiting", [60, 240])
 async def test_a_report_passes_the_waits_however_many_there_are(tmp_path, monkeypatch, waiting):
-    assert await entered_before_a_report(tmp_path, waiting, Turns(), monkeypatch) <= PASSED
+    assert await entered_before_a_report(tmp_path, waiting, WaitTurns(), monkeypatch) <= PASSED
 
 
 async def test_without_turns_it_would_stand_behind_all_of_them(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ async def test_without_turns_it_would_stand_behind_all_of_them(tmp_path, monkeyp
 
 
 async def test_waits_enter_in_the_order_in_which_they_came_and_one_that_is_alone_at_once():
-    turns, entered = Turns(), []
+    turns, entered = WaitTurns(), []
 
     async def enter(name):
         await turns.turn()
@@ -132,7 +132,7 @@ async def test_waits_enter_in_the_order_in_which_they_came_and_one_that_is_alone
 
 
 async def test_a_connection_that_ends_in_the_queue_holds_up_nobody():
-    turns, entered = Turns(), []
+    turns, entered = WaitTurns(), []
 
     async def enter(name):
         await turns.turn()

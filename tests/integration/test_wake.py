@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.prompts import wake_message
-from orchestrator.core.screens import Finding, Pattern, Screen
+from orchestrator.core.screens import Screen, ScreenFinding, ScreenPattern
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
 from orchestrator.team.wake.paste_wake import (
@@ -16,7 +16,7 @@ from orchestrator.team.wake.paste_wake import (
     SILENT_S,
     TROUBLE_S,
     WORKING_SILENT_S,
-    Waker,
+    PasteWake,
     may_paste,
 )
 from tests.parked import ROW
@@ -63,7 +63,7 @@ class FakePanes:
 class Scene:
     def __init__(self, team):
         self.team, self.panes = team, FakePanes()
-        self.waker = Waker(team.roster, self.panes)
+        self.waker = PasteWake(team.roster, self.panes)
 
     async def begin(self, turn):
         self.entry = await self.team.agent()
@@ -188,7 +188,7 @@ async def test_nothing_is_pasted_over_anything(scene, screen):
 
 async def test_nothing_is_pasted_while_a_hook_tells_of_a_question(scene):
     await scene.begin("ended")
-    scene.entry.finding = Finding("permission", "asks")
+    scene.entry.finding = ScreenFinding("permission", "asks")
     await scene.enqueue()
     await scene.team.clock.advance(600)
     assert scene.panes.acts == []
@@ -293,7 +293,7 @@ async def test_a_task_whose_turn_an_api_error_has_ended_is_taken_up_again(scene)
     await lease(scene, "working")
     await scene.team.clock.advance(3600)
     assert scene.panes.acts == []  # it may well be at work
-    scene.entry.seen = Finding("api_error", "overloaded")
+    scene.entry.seen = ScreenFinding("api_error", "overloaded")
     scene.waker.seen(scene.entry)
     await scene.team.clock.advance(WORKING_SILENT_S + QUIET_S + 5)
     assert scene.panes.acts[:2] == ["paste", "submit"]
@@ -301,7 +301,7 @@ async def test_a_task_whose_turn_an_api_error_has_ended_is_taken_up_again(scene)
 
 async def test_an_outage_is_outlasted_with_long_pauses_and_said_meanwhile(scene):
     await lease(scene, "ended")
-    scene.entry.seen = Finding("rate_limit", "quota")
+    scene.entry.seen = ScreenFinding("rate_limit", "quota")
     scene.waker.seen(scene.entry)
     await scene.team.clock.advance(sum(PAUSES_S) + 200)
     assert scene.panes.acts.count("paste") == len(PAUSES_S) and "human" in scene.blocked()
@@ -314,7 +314,7 @@ async def test_an_outage_is_outlasted_with_long_pauses_and_said_meanwhile(scene)
 
 @pytest.mark.parametrize(("kind", "pasted"), [("api_error", True), ("rate_limit", True), ("login", False)])
 def test_a_resting_cli_that_tells_of_trouble_may_be_woken_and_one_that_works_may_not(kind, pasted):
-    row = replace(ROW, patterns=(Pattern(kind, "^trouble", "trouble"),), busy="esc to stop")
+    row = replace(ROW, patterns=(ScreenPattern(kind, "^trouble", "trouble"),), busy="esc to stop")
     troubled = EMPTY._replace(lines=("trouble", ">"))
     assert may_paste(row, troubled) is pasted
     assert not may_paste(row, troubled._replace(lines=("trouble", "esc to stop", ">")))

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from orchestrator.core import decisions, records, supervision
-from orchestrator.core.screens import Finding, Pattern, Screen
+from orchestrator.core.screens import Screen, ScreenFinding, ScreenPattern
 from orchestrator.engines import table
 from orchestrator.team.life import creation, readiness
-from orchestrator.team.life.screen_watch import EVERY_S, Watching
+from orchestrator.team.life.screen_watch import EVERY_S, ScreenWatch
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, row, status_of
 from tests.desk import BUDGET
@@ -24,10 +24,10 @@ RETRYING = Screen(lines=("API Error 529, retrying in 8 s",))
 TRUST = Screen(lines=("Do you trust this folder?",))
 BUSY = Screen(lines=("thinking",))
 PATTERNS = (
-    Pattern("permission", r"Do you want to run (\S+)\?", "asks to run {1}"),
-    Pattern("trust", r"Do you trust this folder", "asks whether the folder is trusted"),
-    Pattern("rate_limit", r"usage limit reached, resets at (\S+)", "usage limit", until=1),
-    Pattern("api_error", r"API Error (\d+), retrying in (\d+) s", "error {1}, tries again in {2} s"),
+    ScreenPattern("permission", r"Do you want to run (\S+)\?", "asks to run {1}"),
+    ScreenPattern("trust", r"Do you trust this folder", "asks whether the folder is trusted"),
+    ScreenPattern("rate_limit", r"usage limit reached, resets at (\S+)", "usage limit", until=1),
+    ScreenPattern("api_error", r"API Error (\d+), retrying in (\d+) s", "error {1}, tries again in {2} s"),
 )
 
 
@@ -54,7 +54,7 @@ class Scene:
         self.team = team
         self.panes = Panes()
         self.tended = []
-        self.watching = Watching(team.roster, self.panes, self.tended.append)
+        self.watching = ScreenWatch(team.roster, self.panes, self.tended.append)
 
     async def agent(self, name="a1", *, ready=True, screen=None):
         entry = await self.team.agent(name, ready=ready)
@@ -259,7 +259,7 @@ async def test_the_screen_does_not_lift_what_the_delivery_rule_says(scene):
 async def test_what_a_hook_tells_needs_no_second_look_and_the_screen_does_not_lift_it(scene):
     entry = await scene.agent(screen=BUSY)
     entry.called(scene.team.clock)
-    entry.finding = Finding("permission", "asks to use Bash")
+    entry.finding = ScreenFinding("permission", "asks to use Bash")
     await scene.looks(1)
     assert scene.told() == [("blocked", "permission", "asks to use Bash")]
     await scene.looks(5)
@@ -271,7 +271,7 @@ async def test_what_a_hook_tells_needs_no_second_look_and_the_screen_does_not_li
 
 async def test_once_the_screen_shows_what_the_hook_told_it_says_when_it_is_gone(scene):
     entry = await scene.agent(screen=ASKS)
-    entry.finding = Finding("permission", "asks to use Bash")
+    entry.finding = ScreenFinding("permission", "asks to use Bash")
     await scene.looks(3)
     assert entry.finding is None
     scene.panes.screens["a1"] = BUSY

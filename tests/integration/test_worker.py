@@ -361,7 +361,7 @@ def test_a_server_that_cannot_be_started_is_tried_again(tmp_path, monkeypatch):
         program.chmod(0o700)
 
     async def play():
-        link = relay_client.Link([str(program)], say)
+        link = relay_client.RelayClient([str(program)], say)
         keeping = asyncio.create_task(link.keep())
         try:
             return await link.call("wait_for_command", {})

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import tmux_server
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.tmux_server import TmuxSocket
 
 T = TypeVar("T")
 BOUND = 40.0
@@ -38,7 +38,7 @@ class PrivateServer:
     """One server; ``run`` is tmux's own command line, the facts below are tmux's own words."""
 
     def __init__(self) -> None:
-        self.socket = Socket(name=f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
+        self.socket = TmuxSocket(name=f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
 
     def run(self, *args: str) -> str:
         return tmux_server.run(self.socket, *args)

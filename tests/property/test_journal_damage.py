@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.journal.log import Journal, Syncer, WrongMark, read_all
+from orchestrator.journal.log import Journal
 from orchestrator.journal.log_lines import encode
-from orchestrator.journal.log_reader import page
+from orchestrator.journal.log_reader import page, read_all
+from orchestrator.journal.positions import WrongPosition
 from orchestrator.journal.segments import log_files
+from orchestrator.journal.syncer import Syncer
 from tests.disk import TYPES, UnsyncedIO
 
 # No lone surrogates and no integers beyond 64 bits: `encode` refuses those.
@@ -255,7 +257,7 @@ def test_a_cut_at_every_byte_of_a_log_of_several_files_is_located_or_a_shorter_l
             check_cut(tmp_path, files, stamped, name, keep, clean=clean)
             if name == "log":
                 path = lay(tmp_path, files | {name: data[:keep]})
-                with pytest.raises(WrongMark) as wrong:
+                with pytest.raises(WrongPosition) as wrong:
                     Journal.open(
                         path, syncer=Syncer(pytest.fail, threads=0), io=UnsyncedIO(), types=TYPES, start=mark
                     )

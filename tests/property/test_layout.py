@@ -10,9 +10,9 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.tmux.window_layout import Border, Carved, Cell, Limits, NoRoom, carve, parse, render
+from orchestrator.tmux.window_layout import Border, CarvedLayout, Cell, LayoutLimits, NoRoom, carve, parse, render
 
-LIMITS = Limits()
+LIMITS = LayoutLimits()
 QUICK = settings(deadline=None)  # how long one example takes is the machine's matter
 
 
@@ -73,7 +73,7 @@ def cases(draw: st.DrawFn) -> Case:
     agents = draw(st.lists(st.sampled_from(panes), unique=True, max_size=3))
     for number in range(draw(st.integers(0, 4))):
         plan = carve(tree, master, agents, LIMITS, new=[f"%{100 + number}"], border=border)
-        if isinstance(plan, Carved):
+        if isinstance(plan, CarvedLayout):
             tree = plan.tree
             agents.append(f"%{100 + number}")
         if draw(st.booleans()):
@@ -167,15 +167,15 @@ def test_a_plan_carried_out_is_not_changed_by_evening_out_again(case: Case) -> N
         return
     agents = [*case.agents, *case.new]
     twice = carve(once.tree, case.master, agents, LIMITS, border=case.border)
-    if isinstance(twice, Carved):
+    if isinstance(twice, CarvedLayout):
         again = carve(twice.tree, case.master, agents, LIMITS, border=case.border)
-        assert isinstance(again, Carved)
+        assert isinstance(again, CarvedLayout)
         assert again.tree == twice.tree
 
 
 def divided_among_strays(case: Case) -> bool:
     plan = carve(case.tree, case.master, case.agents, LIMITS, new=case.new, border=case.border)
-    return isinstance(plan, Carved) and bool(case.new) and plan.after in case.agents and len(case.agents) > 1
+    return isinstance(plan, CarvedLayout) and bool(case.new) and plan.after in case.agents and len(case.agents) > 1
 
 
 def refused(case: Case) -> bool:
@@ -186,7 +186,7 @@ def refused(case: Case) -> bool:
 def beside_others(case: Case) -> bool:
     plan = carve(case.tree, case.master, case.agents, LIMITS, new=case.new, border=case.border)
     others = {leaf.pane for leaf in case.tree.leaves()} - {case.master, *case.agents}
-    return isinstance(plan, Carved) and len(case.new) > 1 and len(others) > 1
+    return isinstance(plan, CarvedLayout) and len(case.new) > 1 and len(others) > 1
 
 
 @pytest.mark.parametrize("reached", [divided_among_strays, refused, beside_others])

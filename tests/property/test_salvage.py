@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import Corrupt
 from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
-from orchestrator.core.screens import Finding
+from orchestrator.core.screens import ScreenFinding
 from orchestrator.journal.log_lines import decode, encode, intact
-from orchestrator.team.recovery.agent_repair import UNKNOWN, Beside, Damaged, salvage
+from orchestrator.team.recovery.agent_repair import UNKNOWN, DamagedLog, OutsideFacts, salvage
 from orchestrator.team.roster.broadcast import digest
 from tests.desk import Desk, essence
 
@@ -59,7 +59,7 @@ def history(seed: int, steps: int) -> Desk:
         elif kind == "exit" and agent.life in ("ready", "starting") and dice.random() < 0.4:
             desk.exit(code=1)
         elif kind == "block" and agent.life == "ready":
-            desk.write(blocked.explained(agent, dice.choice([Finding("login", "x"), None]), at=desk.at()))
+            desk.write(blocked.explained(agent, dice.choice([ScreenFinding("login", "x"), None]), at=desk.at()))
         elif kind == "back":
             desk.ready()
     if seed % 5 == 0:
@@ -97,8 +97,8 @@ def written(made, log):
 
 
 def saved(inbox: bytes, outbox: bytes, told, epoch=1):
-    hurt = Damaged(lines_of(inbox), "inbox.q", "inbox, line 1"), Damaged(lines_of(outbox), "outbox.q", "outbox")
-    return salvage("a1", *hurt, Beside(told, dict(SPEC), epoch), AT)
+    hurt = DamagedLog(lines_of(inbox), "inbox.q", "inbox, line 1"), DamagedLog(lines_of(outbox), "outbox.q", "outbox")
+    return salvage("a1", *hurt, OutsideFacts(told, dict(SPEC), epoch), AT)
 
 
 def check(made, inbox: bytes, outbox: bytes, told) -> state.Agent:
@@ -271,7 +271,7 @@ def test_essence_is_kept_where_only_a_word_of_the_screen_is_lost():
     desk = Desk()
     desk.start()
     desk.ready()
-    desk.write(blocked.explained(desk.agent, Finding("login", "x"), at=desk.at()))
+    desk.write(blocked.explained(desk.agent, ScreenFinding("login", "x"), at=desk.at()))
     desk.write(blocked.explained(desk.agent, None, at=desk.at()))
     desk.enqueue("t1", 1)
     desk.wait()

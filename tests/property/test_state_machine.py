@@ -17,11 +17,17 @@ from hypothesis.stateful import (
 
 from orchestrator.core import blocked, decisions, snapshot, state, supervision
 from orchestrator.core.records import TERMINAL
-from orchestrator.core.screens import Finding
+from orchestrator.core.screens import ScreenFinding
 from tests.desk import Desk, essence, refold
 
 reached = Counter()
-FOUND = (Finding("permission", "a"), Finding("permission", "b"), Finding("login", "c"), None, Finding("trust", "d"))
+FOUND = (
+    ScreenFinding("permission", "a"),
+    ScreenFinding("permission", "b"),
+    ScreenFinding("login", "c"),
+    None,
+    ScreenFinding("trust", "d"),
+)
 
 
 class Team(RuleBasedStateMachine):

@@ -407,10 +407,10 @@ def test_a_link_beside_the_cache_is_not_written_through(made, side):
 def test_a_journal_beside_the_cache_that_names_another_file_removes_nothing(tmp_path):
     """SQLite removes the file that the journal of a database names at its end, when it plays the journal back."""
     from orchestrator.journal.cache import Cache
-    from orchestrator.trust.identity import Identity
+    from orchestrator.trust.identity import DirectoryIdentity
     from orchestrator.trust.seals import Seal
 
-    path, seal = tmp_path / "cache.sqlite", Seal(Identity("0" * 32, b"k" * 32, tmp_path), "cache")
+    path, seal = tmp_path / "cache.sqlite", Seal(DirectoryIdentity("0" * 32, b"k" * 32, tmp_path), "cache")
     target = tmp_path / "precious"
     target.write_text("mine")
     Cache.open(path, 1, seal).close()

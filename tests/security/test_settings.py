@@ -16,7 +16,7 @@ from orchestrator.config.keys import Config
 from orchestrator.daemon import acting_files
 from orchestrator.engines.table import ENGINES
 from orchestrator.roles import catalogue
-from orchestrator.roles.library import Library
+from orchestrator.roles.library import RoleLibrary
 from orchestrator.squad import squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust import allowed
@@ -174,7 +174,7 @@ def test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_all
 def test_values_that_give_nothing_count_from_anywhere_and_need_no_word(root, line):
     put(root, sources.PROJECT_FILE, line + "\n")
     found = load(root)
-    assert found.withheld == {} and acting_files.found(root).files == ()
+    assert found.withheld == {} and acting_files.pending_files(root).files == ()
     key = line.split(" ")[0]
     assert "project config" in found.sources[key]
 
@@ -268,7 +268,7 @@ def test_names_of_the_project_are_found_however_they_are_written_and_links_that_
 @pytest.mark.parametrize("directory", ["", ".agents/roles"])
 def test_an_acting_key_of_a_role_counts_only_as_it_was_allowed_and_its_body_counts_at_once(root, key, directory):
     file = put(root, ".agents/roles/evil.md", f"---\ndescription: d\n{key}: all\n---\nYou work.\n")
-    library = Library(root)
+    library = RoleLibrary(root)
     role = library.found(directory).role("evil")
     assert (getattr(role, key), role.withheld, role.body) == (None, (key,), "You work.")
     allow(root)
@@ -298,10 +298,10 @@ def test_each_acting_key_of_a_team_file_is_shown_before_it_is_allowed(root, key,
     if where == "agents.b":
         text = f'[agents.b]\nrole = "r"\n{key} = {OF_AGENTS[key]}\n'
     put(root, acting_files.TEAM_FILE, text)
-    [found] = acting_files.found(root).files
+    [found] = acting_files.pending_files(root).files
     assert {"agents.b", f"{where}.{key}"} <= set(found.keys)
     allow(root)
-    assert acting_files.found(root).files == ()
+    assert acting_files.pending_files(root).files == ()
 
 
 @pytest.mark.parametrize("name", squad_settings.customary())
@@ -316,7 +316,7 @@ def test_a_template_of_the_project_counts_only_as_it_was_allowed(root, name):
         return (found.create if "create-chat" in word else found.run), found.withheld
 
     assert read() == (None, (name,))
-    assert [one.name for one in acting_files.found(root).files] == [name]
+    assert [one.name for one in acting_files.pending_files(root).files] == [name]
     allow(root)
     found, withheld = read()
     assert (found.where, withheld) == (name, ())
@@ -361,7 +361,7 @@ def test_whatever_stands_in_the_place_of_a_file_nothing_hangs_and_nothing_of_it_
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     HOSTILE[how](path)
-    found = acting_files.found(root)
+    found = acting_files.pending_files(root)
     assert found.files == ()
     assert all(one.name == name and one.reason.isprintable() for one in found.problems)
 
@@ -378,7 +378,7 @@ def test_no_more_is_shown_at_once_than_can_be_read(root, monkeypatch):
     monkeypatch.setattr(acting_files, "FILES_SHOWN", 3)
     for count in range(5):
         put(root, f".agents/roles/r{count}.md", "---\napproval: all\n---\nx\n")
-    found = acting_files.found(root)
+    found = acting_files.pending_files(root)
     assert (len(found.files), found.left) == (3, 2)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import api_key, artifacts, home_location
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 from tests.security.strangers import elsewhere, git
 from tests.security.test_spawn_homes import left_in_the_middle, looked_after
 from tests.spawn_stage import KEY
@@ -126,10 +126,10 @@ def test_the_key_in_a_home_that_came_along_is_not_used(tmp_path, fake, where):
 
 
 def model_request(desk, **env):
-    from orchestrator.spawn.run_data import Asked
-    from orchestrator.spawn.runs import Request
+    from orchestrator.spawn.run_data import RunRequest
+    from orchestrator.spawn.runs import RunCreation
 
-    return Request(Asked(task="Say it.", mode="single"), {**desk.env, **env}, "")
+    return RunCreation(RunRequest(task="Say it.", mode="single"), {**desk.env, **env}, "")
 
 
 def test_the_key_in_the_users_own_home_counts_wherever_that_lies(tmp_path, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_salt_that_a_stranger_knows_gives_no_run_of_theirs_a_key(tmp_path, fak
     home = tmp_path / "home"
     with elsewhere(monkeypatch, tmp_path):
         fingerprint = api_key.fingerprint(home, KEY)  # they know the salt, and even the key
-        theirs = row("evil", settings=Settings(base_url=fake.url, planner_url=""))
+        theirs = row("evil", settings=RunSettings(base_url=fake.url, planner_url=""))
         planted(home, replace(theirs, key_fp=fingerprint, project=str(tmp_path)))
 
     async def look(desk):

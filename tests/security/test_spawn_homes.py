@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import ddl, home_location, run_adoption
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 from orchestrator.trust import identity
 from orchestrator.trust.state_dir import VARIABLE
 from tests import mounts, spawn_stage
@@ -50,7 +50,7 @@ class Arrival:
         self.origin = base / "theirs"
         self.home = self.origin / "home"
         self.origin.mkdir()
-        hostile = Settings(base_url=f"{fake.url}/stolen", planner_url=fake.planner_url, max_parallel_runs=1)
+        hostile = RunSettings(base_url=f"{fake.url}/stolen", planner_url=fake.planner_url, max_parallel_runs=1)
         dead = {"host": socket.gethostname(), "boot_id": "another", "pid": 4194300, "start": 1}
         with elsewhere(monkeypatch, base):
             planted(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.cache import WAL_BYTES, BrokenCache, Cache, Item, discard
-from orchestrator.trust.identity import Identity
+from orchestrator.journal.cache import WAL_BYTES, BrokenCache, Cache, CacheItem, discard
+from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import Seal
 
-SEAL = Seal(Identity("0" * 32, b"k" * 32, Path("/none")), "cache")
+SEAL = Seal(DirectoryIdentity("0" * 32, b"k" * 32, Path("/none")), "cache")
 KEYS = [f"t{n}" for n in range(400)]
 
 
@@ -22,7 +22,7 @@ def value(key):
 
 
 def item(owner="agent:a", keys=(), body=b"body", anew=False):
-    return Item(owner, body, [(key, value(key)) for key in keys], anew)
+    return CacheItem(owner, body, [(key, value(key)) for key in keys], anew)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def told(cache, key, owner="agent:a"):
 
 
 def test_it_keeps_checkpoints_and_archived_keys_and_is_private(cache, path):
-    cache.save([item(keys=KEYS[::2]), item("agent:b", body=b"other"), Item("run:r", b"refs", None)])
+    cache.save([item(keys=KEYS[::2]), item("agent:b", body=b"other"), CacheItem("run:r", b"refs", None)])
     assert cache.checkpoint("agent:a") == b"body"
     assert cache.checkpoint("agent:b") == b"other"
     assert cache.checkpoint("run:r") == b"refs"
@@ -133,7 +133,7 @@ def test_a_key_saved_twice_with_one_value_is_one_and_with_another_is_refused(cac
     cache.save([item(keys=["a", "b"])])
     assert told(cache, "b") == value("b")
     with pytest.raises(BrokenCache):
-        cache.save([Item("agent:a", b"", [("a", b"else")])])
+        cache.save([CacheItem("agent:a", b"", [("a", b"else")])])
 
 
 def test_a_wal_grown_large_is_carried_into_the_file(cache, path):

@@ -8,15 +8,19 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.core.screens import Finding, Kind, readable
+from orchestrator.core.screens import Kind, ScreenFinding, readable
 from orchestrator.engines import start_failures
-from orchestrator.engines.definition import Engine, Prepared
+from orchestrator.engines.definition import Engine, PreparedLaunch
 from orchestrator.team.life import cli_versions
 from orchestrator.team.panes.border_lines import border_line
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 
 ROW = Engine(
-    name="x", prepare=lambda _launch: Prepared(("x",)), tool_limit_s=60.0, program="x", tested_versions=("1.0", "1.1")
+    name="x",
+    prepare=lambda _launch: PreparedLaunch(("x",)),
+    tool_limit_s=60.0,
+    program="x",
+    tested_versions=("1.0", "1.1"),
 )
 
 
@@ -32,10 +36,10 @@ def test_every_kind_of_screen_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({"found": Finding("login", "run x login")}, "it is not logged in (run x login)"),
-        ({"found": Finding("rate_limit", "", "15:00")}, "its provider has limited it, until 15:00"),
+        ({"found": ScreenFinding("login", "run x login")}, "it is not logged in (run x login)"),
+        ({"found": ScreenFinding("rate_limit", "", "15:00")}, "its provider has limited it, until 15:00"),
         (
-            {"found": Finding("trust", "asks"), "status": 1, "lives": False},
+            {"found": ScreenFinding("trust", "asks"), "status": 1, "lives": False},
             "it asks whether its folder is trusted (asks)",
         ),
         ({"status": 127, "lives": False}, "its program, or what the program's first line names, was not found"),
@@ -113,7 +117,7 @@ def test_last_lines_are_few_short_printable_and_say_something() -> None:
 
 
 def test_the_border_line_says_why_an_agent_does_not_go_on() -> None:
-    entry = Entry("a1")
+    entry = AgentEntry("a1")
     assert border_line(entry, "blocked", "asks to run rm") == " a1 · ! blocked: asks to run rm "
     assert border_line(entry, "blocked", "y" * 90) == f" a1 · ! blocked: {'y' * 59}… "
     assert border_line(entry, "idle", "inside wait_for_command") == " a1 · ○ idle "

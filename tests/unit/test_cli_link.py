@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
 from orchestrator.cli import daemon_client as links
-from orchestrator.cli.daemon_client import Link, error_from, marker
+from orchestrator.cli.daemon_client import DaemonClient, error_from, marker
 from orchestrator.edge import daemon_connection, project_location
 from orchestrator.edge.project_location import Project
 
@@ -111,7 +111,7 @@ def test_a_tool_call_returns_its_structured_answer_past_progress_and_notificatio
         {"method": "ping", "id": 2},
     ]
     fake = daemon(lambda message: [*noise, *result(message, agents=[])])
-    with Link(place, start=False) as link:
+    with DaemonClient(place, start=False) as link:
         assert link.tool("agent_list", {"scope": "all"}) == {"agents": []}
         assert link.daemon["pid"] == 4711
     (asked,) = fake.asked[0]
@@ -122,7 +122,7 @@ def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None
     monkeypatch.setenv("TMUX", "/tmp/x,1,0")
     monkeypatch.setenv("TMUX_PANE", "%7")
     fake = daemon(result)
-    Link(place, start=False).close()
+    DaemonClient(place, start=False).close()
     (hello,) = fake.hellos
     assert (hello["kind"], hello["toolsets"], hello["proto"]) == (
         "cli",
@@ -136,7 +136,7 @@ def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None
 
 def test_a_request_survives_two_deaths_with_the_same_connection_and_request_id(place, daemon) -> None:
     fake = daemon(lambda _: [DIE], lambda _: [DIE], lambda message: result(message, ok=True))
-    with Link(place, start=False) as link:
+    with DaemonClient(place, start=False) as link:
         assert link.tool("task_cancel", {"agent_id": "a", "task_id": "t"}) == {"ok": True}
     assert len({hello["conn"] for hello in fake.hellos}) == 1
     assert [hello["boot"] for hello in fake.hellos] == [1, 2, 3]
@@ -148,7 +148,7 @@ def test_a_request_survives_two_deaths_with_the_same_connection_and_request_id(p
 
 def test_a_later_call_after_a_restart_has_an_id_of_its_own(place, daemon) -> None:
     fake = daemon(lambda message: [*result(message, n=1)], lambda message: result(message, n=2))
-    with Link(place, start=False) as link:
+    with DaemonClient(place, start=False) as link:
         link.tool("agent_list", {})
         link.tool("agent_list", {})
     assert [message["id"] for message in fake.asked[0]] == [2, 3]
@@ -156,7 +156,7 @@ def test_a_later_call_after_a_restart_has_an_id_of_its_own(place, daemon) -> Non
 
 def test_a_stop_is_not_sent_again_when_the_daemon_ends_over_it(place, daemon) -> None:
     fake = daemon(lambda _: [DIE])
-    with Link(place, start=False, survive=False) as link, pytest.raises(NotReady):
+    with DaemonClient(place, start=False, survive=False) as link, pytest.raises(NotReady):
         link.ask("orchestrator/stop", {})
     assert len(fake.hellos) == 1
 
@@ -172,7 +172,7 @@ def test_a_stop_is_not_sent_again_when_the_daemon_ends_over_it(place, daemon) ->
 def test_an_error_answer_becomes_the_same_error_here(place, daemon, kind, code, cls) -> None:
     sent = {"kind": kind, "code": code, "message": "m", "next_step": "n", "agent_id": "a"}
     daemon(lambda message: failure(message, sent))
-    with Link(place, start=False) as link, pytest.raises(cls) as caught:
+    with DaemonClient(place, start=False) as link, pytest.raises(cls) as caught:
         link.tool("agent_get", {"agent_id": "a"})
     assert caught.value.as_dict() == sent
 
@@ -186,19 +186,19 @@ def test_a_refused_hello_is_the_daemons_error(place, daemon) -> None:
     error = {"kind": "Conflict", "code": "proto_mismatch", "message": "m", "next_step": "n"}
     daemon(result, hello={"error": error})
     with pytest.raises(Conflict) as caught:
-        Link(place, start=False)
+        DaemonClient(place, start=False)
     assert caught.value.code == "proto_mismatch"
 
 
 def test_a_protocol_error_is_an_error_of_ours(place, daemon) -> None:
     daemon(lambda message: [{"id": message["id"], "error": {"code": -32603, "message": "broken"}}])
-    with Link(place, start=False) as link, pytest.raises(Environment):
+    with DaemonClient(place, start=False) as link, pytest.raises(Environment):
         link.ask("orchestrator/status", {})
 
 
 def test_a_refusal_that_names_no_request_ends_the_wait(place, daemon) -> None:
     daemon(lambda _: [{"id": None, "error": {"code": -32700, "message": "not JSON"}}])
-    with Link(place, start=False) as link, pytest.raises(Environment) as caught:
+    with DaemonClient(place, start=False) as link, pytest.raises(Environment) as caught:
         link.ask("orchestrator/status", {})
     assert caught.value.code == "internal"
 
@@ -206,7 +206,7 @@ def test_a_refusal_that_names_no_request_ends_the_wait(place, daemon) -> None:
 def test_a_reader_never_starts_a_daemon(place, monkeypatch) -> None:
     monkeypatch.setattr(daemon_connection, "try_start", lambda *_: pytest.fail("a daemon was started"))
     with pytest.raises(NotReady) as caught:
-        Link(place, start=False)
+        DaemonClient(place, start=False)
     assert caught.value.code == "daemon_down"
 
 
@@ -214,7 +214,7 @@ def test_a_caller_starts_a_daemon_where_none_runs(place, daemon, monkeypatch) ->
     monkeypatch.setattr(
         daemon_connection, "try_start", lambda *_: bool(daemon(lambda message: result(message, ok=True)))
     )
-    with Link(place, start=True) as link:
+    with DaemonClient(place, start=True) as link:
         assert link.tool("agent_list", {}) == {"ok": True}
 
 
@@ -222,7 +222,7 @@ def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
     monkeypatch.setattr(daemon_connection, "try_start", lambda *_: pytest.fail("a daemon was started"))
     marker(place, project_location.STOPPED).touch()
     with pytest.raises(NotReady) as caught:
-        Link(place, start=True)
+        DaemonClient(place, start=True)
     assert caught.value.code == "daemon_stopped"
 
 
@@ -232,7 +232,7 @@ def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> Non
     tried: list[object] = []
     monkeypatch.setattr(daemon_connection, "try_start", lambda *given: bool(tried.append(given)))
     with pytest.raises(BadRequest) as caught:
-        Link(place, start=True)
+        DaemonClient(place, start=True)
     assert caught.value.as_dict() == error
     assert len(tried) == 1, "the same start would fail the same way"
 
@@ -241,19 +241,19 @@ def test_a_daemon_that_never_comes_up_ends_the_wait_with_the_log(place, monkeypa
     monkeypatch.setattr(links, "START_S", 0.0)
     monkeypatch.setattr(daemon_connection, "try_start", lambda *_: False)
     with pytest.raises(Environment) as caught:
-        Link(place, start=True)
+        DaemonClient(place, start=True)
     assert str(marker(place, project_location.LOG)) in caught.value.next_step
 
 
 def test_the_home_directory_gets_no_daemon(tmp_path, place) -> None:
     with pytest.raises(BadRequest) as caught:
-        Link(Project(place.root, "none"), start=True)
+        DaemonClient(Project(place.root, "none"), start=True)
     assert caught.value.code == "no_project"
 
 
 def test_a_daemon_that_answers_nothing_ends_the_wait(place, daemon, monkeypatch) -> None:
     daemon(lambda _: [])
-    with Link(place, start=False) as link:
+    with DaemonClient(place, start=False) as link:
         monkeypatch.setattr(links, "ANSWER_S", 0.01)
         with pytest.raises(NotReady):
             link.tool("agent_list", {})

@@ -16,7 +16,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Kind, Screen, explain, stands
 from orchestrator.engines import table
-from orchestrator.engines.definition import APPROVALS, Once
+from orchestrator.engines.definition import APPROVALS, HeadlessRun
 from orchestrator.engines.table import ENGINES
 from tests.launch import LAUNCH, SECRET
 
@@ -261,7 +261,7 @@ def chat_of(row):
 
 
 def ran(row, prompt="PROMPT", **wishes):
-    return row.headless.run(Once(prompt, "/home/ada/p", **wishes))
+    return row.headless.run(HeadlessRun(prompt, "/home/ada/p", **wishes))
 
 
 def test_squads_run_these_engines():

@@ -12,7 +12,9 @@ import orjson
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.journal.log import Journal, Syncer, read_all
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EDQUOT, EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 from tests.team import FakeClock, settle
 

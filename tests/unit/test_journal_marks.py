@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.journal.log import Journal, Mark, Syncer, WrongMark, read_all
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.positions import Position, WrongPosition
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EIO, TYPES, FaultyIO, HeldSyncer, record
 
 SMALL = 2000  # bytes of a segment: about 16 records of the tests
@@ -56,7 +59,7 @@ def descriptors(directory):
 def test_a_mark_is_the_synced_end_of_the_log(tmp_path):
     syncer = HeldSyncer()
     log, _ = opened(tmp_path / "log", syncer=syncer)
-    assert log.mark() == Mark(0, 1, 0, "")
+    assert log.mark() == Position(0, 1, 0, "")
     log.append([record()], sync=True)
     assert log.mark().seq == 0, "it is written, not durable"
     syncer.run()
@@ -129,7 +132,7 @@ def test_a_log_cut_on_a_line_boundary_before_the_mark_is_a_wrong_mark_that_says_
     for keep in (marks[-1].offset - (marks[-1].offset - (marks[-2].offset)), marks[-1].offset - 1, 0):
         os.truncate(path, keep)
         before = {file: file.read_bytes() for file in tmp_path.iterdir()}
-        with pytest.raises(WrongMark) as wrong:
+        with pytest.raises(WrongPosition) as wrong:
             opened(path, start=marks[-1], rest=rest)
         assert wrong.value.cut
         assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -139,7 +142,7 @@ def test_a_log_cut_on_a_line_boundary_before_the_mark_is_a_wrong_mark_that_says_
 def test_a_mark_of_a_log_that_is_gone_is_wrong_and_makes_no_file(tmp_path):
     marks = written(tmp_path / "log", 3)
     (tmp_path / "log").unlink()
-    with pytest.raises(WrongMark) as wrong:
+    with pytest.raises(WrongPosition) as wrong:
         opened(tmp_path / "log", start=marks[-1])
     assert wrong.value.cut
     assert list(tmp_path.iterdir()) == []
@@ -164,10 +167,10 @@ def test_a_mark_that_does_not_fit_is_refused_and_not_called_a_cut(tmp_path, segm
         ):
             if wrong.seq == 0:
                 continue
-            with pytest.raises(WrongMark) as refused:
+            with pytest.raises(WrongPosition) as refused:
                 opened(path, start=wrong)
             assert not refused.value.cut
-        with pytest.raises(WrongMark) as refused:
+        with pytest.raises(WrongPosition) as refused:
             opened(path, start=good._replace(seq=41))
         assert refused.value.cut
     _, found = opened(path)
@@ -187,7 +190,7 @@ def test_damage_behind_the_mark_is_located_and_the_marked_record_itself_is_verif
         opened(path, start=marks[38])
     assert damage.value.facts["file"] == str(path)
     assert (damage.value.facts["line"], damage.value.facts["seq"]) == (39 - last.segment + 1, 39)
-    with pytest.raises(WrongMark) as wrong:
+    with pytest.raises(WrongPosition) as wrong:
         opened(path, start=marks[39])
     assert not wrong.value.cut
 

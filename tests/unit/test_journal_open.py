@@ -9,8 +9,11 @@ import orjson
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.journal.log import TAIL_BYTES, Journal, Syncer, read_all
+from orchestrator.journal.log import Journal
 from orchestrator.journal.log_lines import encode
+from orchestrator.journal.log_opening import TAIL_BYTES
+from orchestrator.journal.log_reader import read_all
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EIO, TYPES, FaultyIO, record
 
 

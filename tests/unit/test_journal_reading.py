@@ -7,8 +7,9 @@ import random
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.journal.log import Journal, Syncer
+from orchestrator.journal.log import Journal
 from orchestrator.journal.segments import log_files
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EIO, TYPES, FaultyIO, record
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment
-from orchestrator.journal.log import Journal, Syncer, read_all
-from orchestrator.journal.log_reader import page, place
+from orchestrator.journal.log import Journal
+from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.segments import log_exists, log_files, sealed, sealed_path
+from orchestrator.journal.syncer import Syncer
 from tests.disk import EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 
 EACCES = errno.EACCES

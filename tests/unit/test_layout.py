@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.tmux.window_layout import Carved, Cell, Limits, NoRoom, carve, checksum, parse, render
+from orchestrator.tmux.window_layout import CarvedLayout, Cell, LayoutLimits, NoRoom, carve, checksum, parse, render
 
-LIMITS = Limits()
+LIMITS = LayoutLimits()
 TWO_COLUMNS = "4c71,220x60,0,0{55x60,0,0,3,54x60,56,0,0,109x60,111,0[109x30,111,0,1,109x29,111,31,2]}"
 NESTED = (
     "1f31,220x60,0,0{55x60,0,0,0,54x60,56,0,3,109x60,111,0"
@@ -22,9 +22,9 @@ def named(count: int) -> list[str]:
     return [f"%{number + 10}" for number in range(count)]
 
 
-def carved(*args: object, **kwargs: object) -> Carved:
+def carved(*args: object, **kwargs: object) -> CarvedLayout:
     plan = carve(*args, **kwargs)  # type: ignore[arg-type]
-    assert isinstance(plan, Carved), plan
+    assert isinstance(plan, CarvedLayout), plan
     return plan
 
 
@@ -96,7 +96,7 @@ def test_a_window_too_low_for_a_column_on_the_right_takes_the_other_direction() 
 
 
 def test_the_border_row_of_the_top_panes_counts() -> None:
-    assert isinstance(carve(window(60, 11), "%0", [], LIMITS, new=named(2)), Carved)
+    assert isinstance(carve(window(60, 11), "%0", [], LIMITS, new=named(2)), CarvedLayout)
     assert isinstance(carve(window(60, 11), "%0", [], LIMITS, new=named(2), border="top"), NoRoom)
 
 

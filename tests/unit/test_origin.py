@@ -2,15 +2,15 @@
 
 import pytest
 
-from orchestrator.base.platform.ancestry import Line, Process
-from orchestrator.trust.origin import Known, Origin, judge
+from orchestrator.base.platform.ancestry import AncestorLine, Process
+from orchestrator.trust.origin import KnownProcesses, ProcessOrigin, judge
 
 A, B = ("/p", "a"), ("/p", "b")
 FIRST = 1000  # when the first agent was started
 TMUX, USER, CLI, DAEMON = (300, 90), (200, 50), (400, FIRST), (500, 95)
-KNOWN = Known({CLI: A}, {DAEMON}, {TMUX, USER}, FIRST)
+KNOWN = KnownProcesses({CLI: A}, {DAEMON}, {TMUX, USER}, FIRST)
 """Agent a in a pane of a tmux server that was adopted by the user's service manager, a subreaper."""
-NOBODY = Known()
+NOBODY = KnownProcesses()
 LATE = 2000
 
 
@@ -19,7 +19,7 @@ def one(pid, parent, start=LATE, session=None, terminal=0, **marks):
 
 
 def line(*processes, end="init"):
-    return Line(processes, end)
+    return AncestorLine(processes, end)
 
 
 tmux = one(*TMUX[:1], USER[0], TMUX[1])
@@ -69,17 +69,17 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("name", INSIDE)
 def test_who_comes_from_an_agent_is_known(name):
-    assert judge(INSIDE[name], KNOWN) == Origin("agent", frozenset({A}))
+    assert judge(INSIDE[name], KNOWN) == ProcessOrigin("agent", frozenset({A}))
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_who_comes_from_outside_is_known(name):
-    assert judge(OUTSIDE[name], KNOWN) == Origin("outside")
+    assert judge(OUTSIDE[name], KNOWN) == ProcessOrigin("outside")
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_of_everybody_else_nothing_is_known(name):
-    assert judge(UNKNOWN[name], KNOWN) == Origin("unknown")
+    assert judge(UNKNOWN[name], KNOWN) == ProcessOrigin("unknown")
 
 
 @pytest.mark.parametrize("name", {**OUTSIDE, **UNKNOWN})
@@ -90,9 +90,9 @@ def test_before_the_first_agent_everybody_comes_from_outside(name):
 
 def test_a_member_is_known_by_its_mark_and_by_its_daemon():
     daemon = one(DAEMON[0], 1, DAEMON[1])
-    assert judge([line(one(900, 500), daemon)], KNOWN) == Origin("member")
-    assert judge([line(one(900, 700, terminal=34820, member=True))], KNOWN) == Origin("member")
-    assert judge([line(one(900, 800, session=801)), line(one(801, 500), daemon)], KNOWN) == Origin("member")
+    assert judge([line(one(900, 500), daemon)], KNOWN) == ProcessOrigin("member")
+    assert judge([line(one(900, 700, terminal=34820, member=True))], KNOWN) == ProcessOrigin("member")
+    assert judge([line(one(900, 800, session=801)), line(one(801, 500), daemon)], KNOWN) == ProcessOrigin("member")
     assert judge([line(one(900, 500), one(500, 1, LATE))], KNOWN).kind == "unknown", "another process with that pid"
 
 
@@ -104,15 +104,15 @@ def test_an_agent_that_carries_anothers_mark_is_both():
 
 
 def test_an_agent_of_the_same_id_in_another_project_is_another():
-    assert Origin("agent", frozenset({("/q", "a")})).other_than(A) == {("/q", "a")}
-    assert Origin("agent", frozenset({("", "a")})).other_than(A) == frozenset(), (
+    assert ProcessOrigin("agent", frozenset({("/q", "a")})).other_than(A) == {("/q", "a")}
+    assert ProcessOrigin("agent", frozenset({("", "a")})).other_than(A) == frozenset(), (
         "its CLI hands on no more than the id"
     )
 
 
 def test_another_process_with_the_pid_of_an_agents_is_not_the_agents():
-    assert judge([line(one(900, 400), one(400, 1, LATE, terminal=34820))], KNOWN) == Origin("outside")
+    assert judge([line(one(900, 400), one(400, 1, LATE, terminal=34820))], KNOWN) == ProcessOrigin("outside")
 
 
 def test_an_older_process_in_a_session_with_the_number_of_an_agents_is_not_the_agents():
-    assert judge([line(one(900, 1, FIRST - 5, session=400))], KNOWN) == Origin("outside")
+    assert judge([line(one(900, 1, FIRST - 5, session=400))], KNOWN) == ProcessOrigin("outside")

@@ -29,14 +29,20 @@ class Life:
 
     def task(self, task_id="t-1"):
         asked = decisions.enqueue(
-            self.agent, task_id=task_id, payload=1, stored=None, limits=decisions.Limits(), req=f"m:{task_id}", at=AT
+            self.agent,
+            task_id=task_id,
+            payload=1,
+            stored=None,
+            limits=decisions.QueueLimits(),
+            req=f"m:{task_id}",
+            at=AT,
         )
         return self.write(asked.drafts)
 
     def lease(self, task_id="t-1"):
         self.task(task_id)
         offer = decisions.next_command(
-            self.agent, visible_inbox=99, waited_s=0, told=0, limits=decisions.Limits(), at=AT, req="w:1"
+            self.agent, visible_inbox=99, waited_s=0, told=0, limits=decisions.QueueLimits(), at=AT, req="w:1"
         )
         return self.write(list(offer.drafts))
 

@@ -14,7 +14,7 @@ from orchestrator.edge.request_limits import (
     MAX_DIGITS,
     MAX_ID,
     MAX_LINE,
-    Refused,
+    RefusedLine,
     is_deep,
     is_id,
     read_client,
@@ -36,8 +36,8 @@ def nested(levels: int) -> bytes:
     return request(more=f',"params":{{"a":{"[" * (levels - 2)}{"]" * (levels - 2)}}}')
 
 
-def refused(line: bytes, judge=read_client) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused(line: bytes, judge=read_client) -> RefusedLine:
+    with pytest.raises(RefusedLine) as caught:
         judge(line)
     return caught.value
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.definition import Engine, Headless, Prepared, Ran
+from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, PreparedLaunch
 from orchestrator.roles import catalogue, heads, lint, role_files
-from orchestrator.roles.catalogue import Broken, Role
-from orchestrator.roles.library import Library
+from orchestrator.roles.catalogue import BrokenRole, Role
+from orchestrator.roles.library import RoleLibrary
 from tests.trusting import allow
 
 SHIPPED = {
@@ -53,8 +53,8 @@ def own(found):
 
 
 def engine(name, models="", headless=True):
-    runs = Headless(lambda _: Ran(("true",)), "told", models=models) if headless else None
-    return Engine(name, lambda _: Prepared(("true",)), 60.0, headless=runs)
+    runs = Headless(lambda _: HeadlessCommand(("true",)), "told", models=models) if headless else None
+    return Engine(name, lambda _: PreparedLaunch(("true",)), 60.0, headless=runs)
 
 
 def code(call, *args):
@@ -382,7 +382,7 @@ def test_a_name_that_is_not_utf8_is_broken_and_can_be_shown(root):
     put(root, "agents/good.md")
     put(root, os.fsdecode(b"agents/b\xff.md"))
     found = catalogue.read(root)
-    assert found.broken == (Broken("b\\xff", "agents/b\\xff.md", "has a name that is not UTF-8"),)
+    assert found.broken == (BrokenRole("b\\xff", "agents/b\\xff.md", "has a name that is not UTF-8"),)
     assert set(own(found)) == {"good"}
 
 
@@ -390,12 +390,12 @@ def test_a_name_that_is_not_utf8_is_broken_and_can_be_shown(root):
 def test_what_may_not_be_read_is_said_and_an_unlisted_folder_may_hide_any_role(root):
     put(root, "agents/shut.md").chmod(0)
     [bad] = catalogue.read(root).broken
-    assert bad == Broken("shut", "agents/shut.md", "cannot be read: Permission denied")
+    assert bad == BrokenRole("shut", "agents/shut.md", "cannot be read: Permission denied")
     place = put(root, ".claude/agents/x.md").parent
     place.chmod(0)
     try:
         found = catalogue.read(root)
-        assert Broken("", ".claude/agents", "cannot be listed: Permission denied") in found.broken
+        assert BrokenRole("", ".claude/agents", "cannot be listed: Permission denied") in found.broken
         assert code(found.role, "x")[0] == code(catalogue.body, root, "x")[0] == "bad_role"
         assert found.role("architect").source == "shipped"
         assert code(catalogue.read, root, ".claude/agents")[0] == "bad_config"
@@ -414,10 +414,10 @@ def test_a_folder_that_cannot_be_listed_may_hide_any_role(root, monkeypatch):
 
     monkeypatch.setattr(role_files, "names", names)
     found = catalogue.read(root)
-    assert found.broken == (Broken("", ".claude/agents", "cannot be listed: Permission denied"),)
+    assert found.broken == (BrokenRole("", ".claude/agents", "cannot be listed: Permission denied"),)
     assert code(found.role, "x")[0] == code(catalogue.body, root, "x")[0] == "bad_role"
     assert found.role("architect").source == "shipped"
-    assert Library(root).found().broken == found.broken
+    assert RoleLibrary(root).found().broken == found.broken
 
 
 def test_a_file_that_goes_while_the_folder_is_read_is_none(root, monkeypatch):
@@ -607,7 +607,7 @@ def test_the_library_reads_once_and_again_after_every_kind_of_change(root, monke
     reads = []
     read = catalogue.read
     monkeypatch.setattr(catalogue, "read", lambda *args: reads.append(args) or read(*args))
-    library = Library(root, Later())
+    library = RoleLibrary(root, Later())
 
     def seen(role_id="a"):
         """The body now; asked twice, and read at most once for that."""
@@ -640,7 +640,7 @@ def test_the_library_reads_once_and_again_after_every_kind_of_change(root, monke
 
 def test_a_change_too_fast_for_the_file_systems_clock_is_seen(root, monkeypatch):
     path = put(root, "agents/a.md", "one")
-    library = Library(root, Later(timedelta(0)))
+    library = RoleLibrary(root, Later(timedelta(0)))
     stamp = role_files.fingerprint(role_files.folders(root))
     monkeypatch.setattr(role_files, "fingerprint", lambda _: stamp)
     assert library.found().role("a").body == "one"
@@ -649,7 +649,7 @@ def test_a_change_too_fast_for_the_file_systems_clock_is_seen(root, monkeypatch)
 
 
 def test_the_library_keeps_the_directories_last_asked_for_and_refuses_one_that_is_gone(root):
-    library = Library(root, Later())
+    library = RoleLibrary(root, Later())
     for at in range(20):
         put(root, f"given-{at}/r{at}.md")
         assert set(library.found(f"given-{at}").roles) == {f"r{at}"}
@@ -661,7 +661,7 @@ def test_the_library_keeps_the_directories_last_asked_for_and_refuses_one_that_i
 
 @pytest.mark.anyio
 async def test_watching_tells_each_newly_broken_file_once_wherever_it_comes_up(root):
-    library = Library(root)
+    library = RoleLibrary(root)
     told = asyncio.Queue()
     put(root, "given/good.md")
     library.found("given")
@@ -704,7 +704,7 @@ async def test_watching_goes_on_where_the_kernel_grants_no_watches(root, monkeyp
 
     monkeypatch.setattr(watchfiles, "awatch", refused)
     told = asyncio.Queue()
-    task = asyncio.create_task(Library(root).watch(told.put_nowait))
+    task = asyncio.create_task(RoleLibrary(root).watch(told.put_nowait))
     try:
         async with asyncio.timeout(60):
             put(root, "agents/a.md", b"\xff")

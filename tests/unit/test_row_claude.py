@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.core.screens import Screen, explain
 from orchestrator.engines.claude import ROW, TOOL_LIMIT_S
-from orchestrator.engines.definition import Once
+from orchestrator.engines.definition import HeadlessRun
 from orchestrator.team.wake.paste_wake import may_paste
 from tests import launch
 from tests.launch import PLACE, SECRET
@@ -198,7 +198,7 @@ def test_a_line_may_be_pasted_after_an_esc_and_never_over_a_draft_or_a_dialog():
 
 
 def once(**wishes):
-    return ROW.headless.run(Once("words", "/home/ada/p", **wishes))
+    return ROW.headless.run(HeadlessRun("words", "/home/ada/p", **wishes))
 
 
 def test_a_headless_run_keeps_nothing_begins_a_chat_or_goes_on_with_one():

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.core.screens import Screen, explain
 from orchestrator.engines import codex
-from orchestrator.engines.definition import Once
+from orchestrator.engines.definition import HeadlessRun
 from tests import launch
 from tests.launch import HOME, PROJECT, SECRET
 
@@ -254,7 +254,7 @@ session id: 11111111-9e7b-7c83-a88f-785a620bd932
 
 
 def once(prompt="words", **wishes):
-    return codex.ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+    return codex.ROW.headless.run(HeadlessRun(prompt, "/home/ada/p", **wishes))
 
 
 def test_a_headless_run_keeps_nothing_begins_a_chat_or_goes_on_with_one():

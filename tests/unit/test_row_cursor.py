@@ -1,11 +1,11 @@
 """The row of Cursor's agent CLI: its headless run, from the flags it publishes."""
 
-from orchestrator.engines.definition import Once
+from orchestrator.engines.definition import HeadlessRun
 from orchestrator.engines.others import CURSOR
 
 
 def once(**wishes):
-    return CURSOR.headless.run(Once("words", "/home/ada/p", **wishes)).argv
+    return CURSOR.headless.run(HeadlessRun("words", "/home/ada/p", **wishes)).argv
 
 
 def test_a_headless_run_prints_text_and_goes_on_with_a_chat_made_beforehand():

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen, explain
-from orchestrator.engines.definition import Once, Prepared
+from orchestrator.engines.definition import HeadlessRun, PreparedLaunch
 from orchestrator.engines.gemini import HOOKS, ROW
 from orchestrator.team.life.launch_files import _write_files
 from tests.launch import HOME, LAUNCH, PLACE, SECRET
@@ -223,7 +223,9 @@ def test_a_link_the_cli_has_replaced_is_a_link_again_and_a_directory_of_its_own_
     user, place = tmp_path / "user", tmp_path / "engine"
     for name in ("creds", "skills"):
         (user / name).mkdir(parents=True)
-    prepared = Prepared(argv=("gemini",), links={f"home/{name}": str(user / name) for name in ("creds", "skills")})
+    prepared = PreparedLaunch(
+        argv=("gemini",), links={f"home/{name}": str(user / name) for name in ("creds", "skills")}
+    )
     _write_files(place, prepared)
     (place / "home" / "creds").unlink()
     (place / "home" / "creds").write_text("renamed over it")
@@ -235,7 +237,7 @@ def test_a_link_the_cli_has_replaced_is_a_link_again_and_a_directory_of_its_own_
 
 
 def once(prompt="words", **wishes):
-    return ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+    return ROW.headless.run(HeadlessRun(prompt, "/home/ada/p", **wishes))
 
 
 def test_a_headless_run_keeps_nothing_of_ours_begins_a_chat_or_goes_on_with_one():

@@ -11,7 +11,7 @@ from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen
 from orchestrator.engines import opencode
-from orchestrator.engines.definition import Once
+from orchestrator.engines.definition import HeadlessRun
 from tests import launch
 from tests.launch import ENV, PLACE
 
@@ -187,7 +187,7 @@ LOG = f"""\
 
 
 def once(prompt="words", **wishes):
-    return opencode.ROW.headless.run(Once(prompt, "/home/ada/p", **wishes))
+    return opencode.ROW.headless.run(HeadlessRun(prompt, "/home/ada/p", **wishes))
 
 
 def test_a_headless_run_reads_its_prompt_and_tells_its_chat_only_when_it_begins_one():

@@ -20,7 +20,7 @@ class Screen:
 
     def __init__(self, path, style=member_viewer.PLAIN):
         self.bytes = io.BytesIO()
-        self.pane = member_viewer.Pane(self.bytes)
+        self.pane = member_viewer.ViewerTerminal(self.bytes)
         self.path = path
         self.file = member_viewer.Growing(path, style)
 

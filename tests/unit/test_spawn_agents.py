@@ -8,7 +8,7 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import supervision
 from orchestrator.spawn import squad_and_agent_callers
-from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.spawn.squad_and_agent_callers import AgentCaller
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.ask_agent import ANSWER
@@ -32,7 +32,7 @@ class Play:
         return self
 
     def ask(self, prompt="Why?", *, agent_id="a1", token="t1", timeout_s=100.0, system="You judge."):
-        return Ask("run", "n1", 1, token, f"agent:{agent_id}", system, prompt, 100, timeout_s)
+        return NodeCall("run", "n1", 1, token, f"agent:{agent_id}", system, prompt, 100, timeout_s)
 
     async def asked(self, ask=None):
         """Begin a call, and return once its task is queued."""
@@ -171,7 +171,7 @@ def test_a_canceled_call_cancels_its_task_unless_the_daemon_ends(played):
             if not leaving:
                 assert play.types() == ["cancel_requested", "canceled"]
                 play.entry = await play.team.agent("a2")
-                play.ask = lambda: Ask("run", "n1", 1, "t1", "agent:a2", "", "Why?", 100, 100.0)
+                play.ask = lambda: NodeCall("run", "n1", 1, "t1", "agent:a2", "", "Why?", 100, 100.0)
         assert play.asked_for() == ["task"]
         assert play.types() == []
 

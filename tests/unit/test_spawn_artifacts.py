@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import BadRequest, Corrupt, Environment
 from orchestrator.spawn import artifacts
 from orchestrator.spawn.run_data import ArtifactRow, Reply
-from orchestrator.trust.identity import Identity
+from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import Seal
 from tests.spawns import AT, node
 
-IDENTITY = Identity("0" * 32, b"k" * 32, Path("nowhere"))
+IDENTITY = DirectoryIdentity("0" * 32, b"k" * 32, Path("nowhere"))
 SEAL = Seal(IDENTITY, "spawn", "r1", "answer:a")
 REPLY = Reply("the answer é", "length", "real/model", 3, 4, Decimal("0.1"))
 

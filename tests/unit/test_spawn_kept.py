@@ -7,8 +7,8 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.run_data import Asked, Reply
-from orchestrator.spawn.runs import Request, Runs
+from orchestrator.spawn.run_data import Reply, RunRequest
+from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 
 class Prompt:
@@ -27,11 +27,11 @@ def play(tmp_path):
     def run(body):
         async def whole():
             kept, forgotten = [], []
-            runs = Runs(tmp_path, SystemClock(), {"engine": Prompt()}, lambda _: None, forgotten.append)
-            asked = Asked(task="Tea?", mode="single", engines=("claude",))
+            runs = SpawnRuns(tmp_path, SystemClock(), {"engine": Prompt()}, lambda _: None, forgotten.append)
+            asked = RunRequest(task="Tea?", mode="single", engines=("claude",))
             env = {"SMART_SPAWN_MCP_HOME": str(tmp_path / "home"), "SMART_SPAWN_API_URL": "off"}
             try:
-                await body(runs, Request(asked, env, "conn:1", kept.append), kept, forgotten)
+                await body(runs, RunCreation(asked, env, "conn:1", kept.append), kept, forgotten)
             finally:
                 await runs.close()
 

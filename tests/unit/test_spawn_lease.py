@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.base.platform import processes
 from orchestrator.spawn import lease
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 
 
 def test_this_process_is_alive_and_names_itself():
@@ -48,7 +48,7 @@ def test_without_a_boot_id_nobody_is_dead_by_it():
 
 def test_a_foreign_hosts_run_is_given_up_once_it_has_been_quiet_for_longer_than_it_may_take():
     me = lease.me()
-    foreign, settings = replace(me, host="elsewhere"), Settings(run_timeout_s=100)
+    foreign, settings = replace(me, host="elsewhere"), RunSettings(run_timeout_s=100)
     assert not lease.lapsed(foreign, me, 100, settings)
     assert lease.lapsed(foreign, me, 100 + lease.MARGIN_S + 1, settings)
     assert not lease.lapsed(me, me, 1e9, settings)  # of this host one knows

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import openrouter
-from orchestrator.spawn.run_data import Ask, Fault, Reply
+from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from tests.fakes.openrouter import NONSENSE, Fake
 from tests.stage import until
 
@@ -44,7 +44,7 @@ def ask(fake, do=None, *, timeout_s=LONG_S, **more):
         "key": KEY,
         "base_url": fake.url,
     }
-    return Ask("r", "n", 1, "t", prompt=prompt, timeout_s=timeout_s, **facts | more)
+    return NodeCall("r", "n", 1, "t", prompt=prompt, timeout_s=timeout_s, **facts | more)
 
 
 def fresh(*asks):

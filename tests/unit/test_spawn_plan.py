@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, run_plan
-from orchestrator.spawn.run_data import Asked, Node, Settings
-from orchestrator.spawn.run_plan import Found, Step
+from orchestrator.spawn.run_data import Node, RunRequest, RunSettings
+from orchestrator.spawn.run_plan import PlannerAnswer, PlanStep
 
 TABLE = model_table.shipped()
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def make(mode, task="design it; build it; test it", steps=None, source="smart-spawn-api", settings=None, **asked):
-    one = Asked(task=task, mode=mode, **asked)
-    found = run_plan.local(one) if steps is None else Found(source, tuple(steps))
-    return run_plan.made(one, settings or Settings(), TABLE, found)
+    one = RunRequest(task=task, mode=mode, **asked)
+    found = run_plan.local(one) if steps is None else PlannerAnswer(source, tuple(steps))
+    return run_plan.made(one, settings or RunSettings(), TABLE, found)
 
 
 def shape(made):
@@ -63,7 +63,7 @@ def test_cascade_is_a_cheap_and_a_premium_answer_and_a_merge_by_the_premium_mode
 
 
 def test_an_evaluator_stands_between_the_two_answers_of_a_cascade():
-    made = make("cascade", settings=Settings(evaluator="openrouter/openai/gpt-5-nano"))
+    made = make("cascade", settings=RunSettings(evaluator="openrouter/openai/gpt-5-nano"))
     assert shape(made) == [
         ("cheap", "task", 0, ()),
         ("evaluate", "evaluate", 1, ("cheap",)),
@@ -91,7 +91,7 @@ def test_plan_is_a_chain_and_swarm_a_graph_whose_merge_needs_every_node():
 
 
 @pytest.mark.parametrize("mode", ["plan", "swarm"])
-@pytest.mark.parametrize("steps", [None, [], [Step("x", "other text", ("y",), "openai/gpt-5")]])
+@pytest.mark.parametrize("steps", [None, [], [PlanStep("x", "other text", ("y",), "openai/gpt-5")]])
 def test_a_task_that_does_not_fall_apart_is_one_node_and_that_is_said(mode, steps):
     made = make(mode, task="one thing", steps=steps)
     assert shape(made) == [("single", "task", 0, ())]
@@ -101,15 +101,18 @@ def test_a_task_that_does_not_fall_apart_is_one_node_and_that_is_said(mode, step
 
 @pytest.mark.parametrize("bad", ["", "engine:claude", "agent:x", "nonsense", "acme/forbidden"])
 def test_a_model_that_is_none_or_forbidden_is_replaced_and_that_is_said(bad):
-    made = make("single", steps=[Step("single", "t", model=bad)], settings=Settings(deny=("acme/*",)))
+    made = make("single", steps=[PlanStep("single", "t", model=bad)], settings=RunSettings(deny=("acme/*",)))
     assert made.nodes[0].model in TABLE.models
     assert made.nodes[0].model in made.notes[0]
     assert made.source == "smart-spawn-api"
 
 
 def test_peers_of_a_collective_that_are_missing_are_filled_up_with_other_models():
-    steps = [Step("collective-1", "t", model="anthropic/claude-sonnet-4.5"), Step("collective-2", "t", model="a/no")]
-    made = make("collective", steps=steps, settings=Settings(deny=("a/*",)))
+    steps = [
+        PlanStep("collective-1", "t", model="anthropic/claude-sonnet-4.5"),
+        PlanStep("collective-2", "t", model="a/no"),
+    ]
+    made = make("collective", steps=steps, settings=RunSettings(deny=("a/*",)))
     models = [one.model for one in made.nodes[:3]]
     assert models[0] == "anthropic/claude-sonnet-4.5"
     assert len(set(models)) == 3
@@ -127,21 +130,21 @@ def test_peers_of_a_collective_that_are_missing_are_filled_up_with_other_models(
 )
 def test_a_model_asked_for_by_name_is_not_replaced_and_none_at_all_is_an_error(asked, settings, code):
     with pytest.raises(BadRequest) as error:
-        make("cascade", settings=Settings(**settings), **asked)
+        make("cascade", settings=RunSettings(**settings), **asked)
     assert error.value.code == code
 
 
 def test_the_merge_model_is_the_one_asked_for_else_the_best_else_the_first_workers():
     assert make("plan", merge={"model": "openrouter/x-ai/grok-4"}).nodes[-1].model == "x-ai/grok-4"
-    steps = [Step("a", "t", model="a/one"), Step("b", "t", model="b/two")]
+    steps = [PlanStep("a", "t", model="a/one"), PlanStep("b", "t", model="b/two")]
     assert make("swarm", steps=steps).nodes[-1].model == "a/one"
-    assert make("swarm", steps=[*steps, Step("c", "t", model="x-ai/grok-4")]).nodes[-1].model == "x-ai/grok-4"
+    assert make("swarm", steps=[*steps, PlanStep("c", "t", model="x-ai/grok-4")]).nodes[-1].model == "x-ai/grok-4"
 
 
 def test_engines_and_agents_answer_in_turn_and_the_last_one_merges():
     made = make("collective", engines=("claude", "codex"))
     assert [one.model for one in made.nodes] == ["engine:claude", "engine:codex", "engine:claude", "engine:codex"]
-    cascade = make("cascade", agents=("a", "b", "c"), settings=Settings(evaluator="x/y", allow=("none/*",)))
+    cascade = make("cascade", agents=("a", "b", "c"), settings=RunSettings(evaluator="x/y", allow=("none/*",)))
     assert [(one.id, one.model) for one in cascade.nodes] == [
         ("cheap", "agent:a"),
         ("premium", "agent:c"),
@@ -154,7 +157,7 @@ def test_engines_and_agents_answer_in_turn_and_the_last_one_merges():
 
 
 def test_every_answer_and_the_merge_have_the_role_but_not_the_evaluator():
-    made = make("cascade", settings=Settings(evaluator="x/y"), role_body="be kind")
+    made = make("cascade", settings=RunSettings(evaluator="x/y"), role_body="be kind")
     assert [one.system for one in made.nodes] == ["be kind", "", "be kind", "be kind"]
 
 
@@ -211,7 +214,7 @@ def test_a_node_stands_behind_those_it_needs_on_the_longest_way():
 
 
 def test_what_a_plan_has_no_room_for_stands_in_its_last_step():
-    steps = [Step(f"s{at}", f"do {at}", (f"s{at + 300}",) if at < 9 else ()) for at in range(310)]
+    steps = [PlanStep(f"s{at}", f"do {at}", (f"s{at + 300}",) if at < 9 else ()) for at in range(310)]
     made = make("swarm", steps=steps)
     assert len(made.nodes) == run_plan.MAX_NODES
     joined = next(one for one in made.nodes if one.id == "s298")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, smart_spawn_client
-from orchestrator.spawn.run_data import Asked, RoleAsked, Settings
+from orchestrator.spawn.run_data import RoleAsked, RunRequest, RunSettings
 
 TABLE = model_table.shipped()
 URL = "http://planner.test/api"
@@ -67,8 +67,8 @@ def make(api, mode, task=THREE, frozen=None, **asked):
     async def run():
         headers = {"Authorization": f"Bearer {KEY}", "Cookie": KEY}
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(api), headers=headers) as client:
-            one = Asked(task=task, mode=mode, **asked)
-            return await smart_spawn_client.make(one, frozen or Settings(planner_url=URL), TABLE, client)
+            one = RunRequest(task=task, mode=mode, **asked)
+            return await smart_spawn_client.make(one, frozen or RunSettings(planner_url=URL), TABLE, client)
 
     return asyncio.run(run())
 
@@ -76,7 +76,7 @@ def make(api, mode, task=THREE, frozen=None, **asked):
 def reach(api, url=URL):
     async def run():
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(api)) as client:
-            return await smart_spawn_client.reachable(Settings(planner_url=url), client)
+            return await smart_spawn_client.reachable(RunSettings(planner_url=url), client)
 
     return asyncio.run(run())
 
@@ -229,7 +229,7 @@ FAULTS = {
 def test_whatever_is_wrong_with_the_api_the_whole_plan_is_made_here_and_it_is_said_why(mode, fault):
     answer = FAULTS[fault]
     made = make(Api(**dict.fromkeys(("pick", "recommend", "decompose", "swarm"), answer)), mode)
-    here = make(Api(), mode, frozen=Settings(planner_url=""))
+    here = make(Api(), mode, frozen=RunSettings(planner_url=""))
     assert made.source == "local"
     assert made.nodes == here.nodes
     assert "planned here" in made.notes[0]
@@ -296,7 +296,7 @@ def test_what_is_malformed_in_a_good_answer_is_mended_and_the_api_stays_the_sour
 def test_what_may_not_be_asked_is_refused_before_the_api_is():
     api = Api()
     with pytest.raises(BadRequest):
-        make(api, "plan", merge={"model": "a/b"}, frozen=Settings(planner_url=URL, deny=("a/*",)))
+        make(api, "plan", merge={"model": "a/b"}, frozen=RunSettings(planner_url=URL, deny=("a/*",)))
     assert api.paths == []
 
 
@@ -389,7 +389,7 @@ def runs(mode, answer, role, allow):
         made = make(
             api,
             mode,
-            frozen=Settings(planner_url=URL, allow=allow),
+            frozen=RunSettings(planner_url=URL, allow=allow),
             role=RoleAsked(stack=("c",)) if role else RoleAsked(),
         )
     except BadRequest as error:
@@ -404,7 +404,7 @@ def runs(mode, answer, role, allow):
         assert one.wave == max((waves[need] + 1 for need in one.needs), default=0)
         waves[one.id] = one.wave
         assert model_table.is_model(one.model)
-        assert one.model in model_table.Allowed(allow)
+        assert one.model in model_table.ModelFilter(allow)
         assert (one.kind == "merge") is (one.id == "merged")
         one.task.encode()
     assert len({name.lower() for name in waves}) == len(made.nodes)

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.spawn import node_prompts
-from orchestrator.spawn.run_data import Asked, Node, RoleAsked
+from orchestrator.spawn.run_data import Node, RoleAsked, RunRequest
 
 NODE = Node("b", "task", 1, ("a",), "test the thing", "x/y")
 MERGE = Node("merged", "merge", 2, ("a", "b"), "build it", "x/y")
-ASKED = Asked(task="build it", mode="plan", context="we use C")
+ASKED = RunRequest(task="build it", mode="plan", context="we use C")
 WORDS = RoleAsked(persona="a pirate", stack=("C", "make"), domain="ships", format="a table", guardrails=("no rum",))
 
 
 def test_a_task_alone_is_the_whole_prompt():
-    asked = Asked(task="do\nit", mode="single")
+    asked = RunRequest(task="do\nit", mode="single")
     assert node_prompts.task_prompt(asked, Node("a", "task", 0, (), "do\nit", "x/y"), (), 1000) == "do\nit"
 
 
@@ -53,7 +53,7 @@ def test_the_longest_texts_are_cut_first_in_their_middle_and_it_says_so():
     st.lists(st.tuples(st.just("a"), st.text(max_size=9), st.text(max_size=400)), max_size=8),
 )
 def test_no_prompt_is_longer_than_it_may_be(limit, context, answers):
-    asked = Asked(task="t" * 300, mode="swarm", context=context)
+    asked = RunRequest(task="t" * 300, mode="swarm", context=context)
     for text in (
         node_prompts.task_prompt(asked, NODE, answers, limit),
         node_prompts.merge_prompt(asked, MERGE, answers, limit),
@@ -71,7 +71,7 @@ def test_no_prompt_is_longer_than_it_may_be(limit, context, answers):
     ],
 )
 def test_a_merge_has_the_style_asked_for_or_that_of_its_mode(mode, given, style, word):
-    asked = Asked(task="t", mode=mode, merge={"style": given})
+    asked = RunRequest(task="t", mode=mode, merge={"style": given})
     assert node_prompts.style(asked) == style
     assert word in node_prompts.merge_prompt(asked, MERGE, [("a", "t", "x"), ("b", "t", "y")], 10_000)
 
@@ -86,17 +86,17 @@ def test_a_merge_must_tell_the_dissent_and_names_whoever_gave_no_answer():
 
 
 def test_the_evaluator_is_asked_for_one_word_first():
-    text = node_prompts.evaluate_prompt(Asked(task="t", mode="cascade", role=WORDS), "the answer")
+    text = node_prompts.evaluate_prompt(RunRequest(task="t", mode="cascade", role=WORDS), "the answer")
     for part in ("PASS or FAIL", "the answer", "a table"):
         assert part in text
 
 
 def test_a_role_comes_from_the_project_else_from_the_api_else_from_its_words():
-    assert node_prompts.system(Asked(task="t", mode="single"), "") == ""
-    local = node_prompts.system(Asked(task="t", mode="single", role=WORDS), "")
+    assert node_prompts.system(RunRequest(task="t", mode="single"), "") == ""
+    local = node_prompts.system(RunRequest(task="t", mode="single", role=WORDS), "")
     for word in ("a pirate", "C, make", "ships", "a table", "- no rum"):
         assert word in local
-    assert node_prompts.system(Asked(task="t", mode="single", role=WORDS), "composed") == "composed"
-    own = node_prompts.system(Asked(task="t", mode="single", role=WORDS, role_body="the body\n"), "composed")
+    assert node_prompts.system(RunRequest(task="t", mode="single", role=WORDS), "composed") == "composed"
+    own = node_prompts.system(RunRequest(task="t", mode="single", role=WORDS, role_body="the body\n"), "composed")
     assert own.startswith("the body\n\nYou work with")
     assert "pirate" not in own

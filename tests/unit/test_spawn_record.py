@@ -6,7 +6,7 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
 from orchestrator.spawn import fenced_writes, queries, transitions
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.fenced_writes import Fenced, Record
+from orchestrator.spawn.fenced_writes import Fenced, FencedWrites
 from tests.spawns import AT, begun, in_home
 
 
@@ -41,7 +41,9 @@ def played(home, play, **how):
         await db.write(begun)
         row = await db.read(queries.run, "r1")
         return await play(
-            Record(home, Refusing(db, **how), SystemClock(), row, changed=lambda _run_id: None, active_s=lambda: 7.0),
+            FencedWrites(
+                home, Refusing(db, **how), SystemClock(), row, changed=lambda _run_id: None, active_s=lambda: 7.0
+            ),
             db,
         )
 

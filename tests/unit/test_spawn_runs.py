@@ -11,8 +11,8 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, local_planner
-from orchestrator.spawn.run_data import Asked, Fault, Reply
-from orchestrator.spawn.runs import Request, Runs
+from orchestrator.spawn.run_data import Fault, Reply, RunRequest
+from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
 OTHER_KEY = "sk-or-v1-fedcba9876543210fedcba9876543210"
@@ -51,13 +51,15 @@ class Desk:
         self.env = {"SMART_SPAWN_MCP_HOME": str(self.home), "SMART_SPAWN_API_URL": "off", **env}
         self.peer = Peer()
         self.ended = []
-        self.runs = Runs(base, clock, {"engine": self.peer}, lambda _: None, self.ended.append)
+        self.runs = SpawnRuns(base, clock, {"engine": self.peer}, lambda _: None, self.ended.append)
 
     async def create(self, task="Say yes.", mode="single", *, env=None, made=lambda _: None, req="", **more):
         more = (
             more if "engines" in more or "OPENROUTER_API_KEY" in (env or self.env) else {"engines": ("one",), **more}
         )
-        found = await self.runs.create(Request(Asked(task=task, mode=mode, **more), env or self.env, req, made))
+        found = await self.runs.create(
+            RunCreation(RunRequest(task=task, mode=mode, **more), env or self.env, req, made)
+        )
         return found["run_id"]
 
     async def status(self, run_id, wait_s=0.0):
@@ -445,7 +447,7 @@ def test_who_waits_sees_what_another_daemon_writes_also_behind_an_error_of_the_d
         home.db.data_version = refuse
         result = asyncio.create_task(desk.result(run_id))
         await until(lambda: len(refused) == 2)
-        other = Runs(tmp_path / "other", SystemClock(), {}, lambda _: None)
+        other = SpawnRuns(tmp_path / "other", SystemClock(), {}, lambda _: None)
         await other.cancel(desk.env, run_id)
         async with asyncio.timeout(BOUND_S / 3):
             found = await result

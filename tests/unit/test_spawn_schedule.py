@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
-from orchestrator.spawn.scheduler import View, decide, lane
+from orchestrator.spawn.scheduler import RunView, decide, lane
 
 
 def task(node_id, needs=(), **more):
@@ -50,7 +50,9 @@ class Run:
         self.due = frozenset()
 
     def view(self):
-        return View(self.mode, tuple(self.rows.values()), self.places, self.due, self.passed, self.stop, self.joined)
+        return RunView(
+            self.mode, tuple(self.rows.values()), self.places, self.due, self.passed, self.stop, self.joined
+        )
 
     def step(self):
         decision = decide(self.view())

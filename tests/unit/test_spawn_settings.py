@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import home_location, run_settings
-from orchestrator.spawn.run_data import Settings
+from orchestrator.spawn.run_data import RunSettings
 
 
 def refused(call, env):
@@ -23,7 +23,7 @@ def refused(call, env):
 
 def test_without_variables_the_defaults_of_the_design_hold():
     found = run_settings.read({})
-    assert found == Settings()
+    assert found == RunSettings()
     assert (found.max_parallel_runs, found.max_parallel_nodes, found.max_usd) == (2, 4, Decimal(5))
     assert (found.node_timeout_s, found.run_timeout_s, found.planner_url) == (
         180,
@@ -41,7 +41,7 @@ def test_every_variable_is_read():
         "MODEL_DENYLIST": "*:free", "CASCADE_EVALUATOR_MODEL": "a/b", "REDACT_ARTIFACTS": "Yes",
         "OPENROUTER_BASE_URL": "http://127.0.0.1:8080/v1/", "SMART_SPAWN_API_URL": "OFF",
     }  # fmt: skip
-    assert run_settings.read(env) == Settings(
+    assert run_settings.read(env) == RunSettings(
         base_url="http://127.0.0.1:8080/v1", planner_url="", max_parallel_runs=3, max_parallel_nodes=100,
         max_usd=Decimal("0.25"), node_timeout_s=1.5, run_timeout_s=60, max_prompt_chars=1000, max_completion_tokens=9,
         allow=("openai/*", "anthropic/claude-*", "x/y"), deny=("*:free",), evaluator="a/b", redact=True,
@@ -89,7 +89,7 @@ def test_plain_http_is_for_this_machine_alone(url):
 
 @given(
     st.builds(
-        Settings,
+        RunSettings,
         max_usd=st.decimals(0, 10_000, allow_nan=False),
         node_timeout_s=st.floats(0.1, 1e6),
         redact=st.booleans(),
@@ -97,7 +97,7 @@ def test_plain_http_is_for_this_machine_alone(url):
 )
 def test_frozen_settings_are_read_as_they_were_written(held):
     text = held.model_dump_json()
-    assert Settings.model_validate_json(text) == held
+    assert RunSettings.model_validate_json(text) == held
     assert f'"max_usd":"{held.max_usd}"' in text
 
 

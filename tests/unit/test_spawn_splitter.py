@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.spawn import local_planner
-from orchestrator.spawn.run_data import Asked
+from orchestrator.spawn.run_data import RunRequest
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_parts_budget_follows_its_words(text, budget, wanted):
     ],
 )
 def test_the_steps_are_counted_before_any_planning(asked, steps):
-    assert local_planner.estimated_steps(Asked(**{"task": "a; b; c", **asked})) == steps
+    assert local_planner.estimated_steps(RunRequest(**{"task": "a; b; c", **asked})) == steps
 
 
 lines = st.lists(

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table
-from orchestrator.spawn.model_table import MILLION, TIERS, UNKNOWN, Allowed
+from orchestrator.spawn.model_table import MILLION, TIERS, UNKNOWN, ModelFilter
 from orchestrator.spawn.run_data import Price
 
-ALL = Allowed()
+ALL = ModelFilter()
 SHIPPED = model_table.shipped()
 
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_a_models_id_is_none(name):
     ],
 )
 def test_deny_wins_over_allow_and_an_empty_allow_allows_all(allow, deny, name, may):
-    assert (name in Allowed(allow, deny)) is may
+    assert (name in ModelFilter(allow, deny)) is may
 
 
 def test_what_nobody_knows_the_price_of_is_dearer_than_all_that_is_shipped():
@@ -114,7 +114,7 @@ def test_no_list_of_models_can_do_harm(pricing, rows):
         for part in (model.price.prompt, model.price.completion, model.price.request):
             assert isinstance(part, Decimal)
             assert 0 <= part <= 10
-    assert new.pick("general", "any", Allowed(("a/b",))).model == "a/b"
+    assert new.pick("general", "any", ModelFilter(("a/b",))).model == "a/b"
 
 
 @pytest.mark.parametrize("budget", list(TIERS))
@@ -131,7 +131,7 @@ def test_what_is_picked_lies_in_the_tier_and_has_the_category(category, budget):
 
 
 def test_an_empty_tier_gives_way_to_the_nearest_and_says_so():
-    pick = SHIPPED.pick("coding", "low", Allowed(("anthropic/*",)))
+    pick = SHIPPED.pick("coding", "low", ModelFilter(("anthropic/*",)))
     assert pick.model == "anthropic/claude-sonnet-4.5"
     assert "low" in pick.note
     assert "medium" in pick.note
@@ -140,13 +140,13 @@ def test_an_empty_tier_gives_way_to_the_nearest_and_says_so():
 def test_several_are_of_different_providers_as_long_as_there_are_any():
     picks = SHIPPED.recommend("coding", "medium", 5, ALL)
     assert len({pick.model.partition("/")[0] for pick in picks}) == 5
-    few = SHIPPED.recommend("coding", "medium", 5, Allowed(("openai/*", "x-ai/*")))
+    few = SHIPPED.recommend("coding", "medium", 5, ModelFilter(("openai/*", "x-ai/*")))
     assert len({pick.model for pick in few}) == 5
     assert [pick.model.partition("/")[0] for pick in few[:2]] != ["openai", "openai"]
 
 
 def test_too_few_models_are_asked_more_than_once_and_that_is_said():
-    picks = SHIPPED.recommend("coding", "any", 3, Allowed(("openai/gpt-5", "x-ai/grok-4")))
+    picks = SHIPPED.recommend("coding", "any", 3, ModelFilter(("openai/gpt-5", "x-ai/grok-4")))
     assert [pick.model for pick in picks] == ["openai/gpt-5", "x-ai/grok-4", "openai/gpt-5"]
     assert all("only 2" in pick.note for pick in picks)
 
@@ -154,14 +154,16 @@ def test_too_few_models_are_asked_more_than_once_and_that_is_said():
 def test_an_excluded_model_is_picked_only_where_no_other_is_left():
     best = SHIPPED.pick("coding", "medium", ALL).model
     assert SHIPPED.pick("coding", "medium", ALL, {best}).model != best
-    assert SHIPPED.pick("coding", "medium", Allowed((best,)), {best}).model == best
+    assert SHIPPED.pick("coding", "medium", ModelFilter((best,)), {best}).model == best
 
 
 def test_a_model_the_table_does_not_know_is_picked_where_the_list_names_it_in_full():
-    assert SHIPPED.pick("coding", "low", Allowed(("acme/own",))).model == "acme/own"
+    assert SHIPPED.pick("coding", "low", ModelFilter(("acme/own",))).model == "acme/own"
 
 
-@pytest.mark.parametrize("allowed", [Allowed(("acme/*",)), Allowed((), ("*",)), Allowed(("acme/own",), ("acme/*",))])
+@pytest.mark.parametrize(
+    "allowed", [ModelFilter(("acme/*",)), ModelFilter((), ("*",)), ModelFilter(("acme/own",), ("acme/*",))]
+)
 def test_no_model_at_all_is_the_callers_fault(allowed):
     with pytest.raises(BadRequest) as error:
         SHIPPED.pick("coding", "low", allowed)

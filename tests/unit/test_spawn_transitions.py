@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import ddl, queries
 from orchestrator.spawn import transitions as steps
-from orchestrator.spawn.run_data import NODE_ENDED, RUN_ENDED, Plan, Settings
+from orchestrator.spawn.run_data import NODE_ENDED, RUN_ENDED, RunPlan, RunSettings
 from tests.spawns import AT, DIAMOND, LATER, THEM, US, begun, claim, file, node, row, settle
 
 WAITING = "waiting for key"
@@ -67,7 +67,7 @@ def test_a_run_goes_from_the_line_to_its_end_and_each_step_is_an_event(con):
 
 
 def test_what_was_asked_and_its_frozen_settings_are_read_as_they_were_given(con):
-    held = Settings(max_usd=Decimal("0.1"), allow=("a/*",), node_timeout_s=1.5)
+    held = RunSettings(max_usd=Decimal("0.1"), allow=("a/*",), node_timeout_s=1.5)
     given = row(req="q", settings=held, context="c", engines=("claude",), count=4)
     made = steps.create(con, given, LATER)
     assert made == queries.run(con, "r1") == queries.by_req(con, "q")
@@ -87,7 +87,7 @@ def test_a_plan_is_laid_once_and_read_as_it_was_made(con):
         node("a", tier="cheap", reason="é", system="you"),
         node("b", "a", wave=1, kind="evaluate", model="engine:claude"),
     )
-    begun(con, plan=Plan(nodes, "smart-spawn-api"))
+    begun(con, plan=RunPlan(nodes, "smart-spawn-api"))
     before = everything(con)
     assert not steps.lay(con, "r1", 1, DIAMOND, file("plan", "plan"), AT)
     assert everything(con) == before
@@ -102,7 +102,7 @@ def test_a_plan_is_laid_once_and_read_as_it_was_made(con):
 
 def test_no_more_runs_begin_than_have_a_place_and_the_line_is_kept(con):
     for name in ("r1", "r2", "r3", "r4"):
-        steps.create(con, row(name, settings=Settings(max_parallel_runs=2)), AT)
+        steps.create(con, row(name, settings=RunSettings(max_parallel_runs=2)), AT)
     assert [steps.begin(con, name, 1, AT) for name in ("r4", "r3", "r2", "r1")] == [False, False, True, True]
     assert steps.finish(con, "r1", 1, "failed", "x", "", "", None, "failed", AT, 1)
     assert [steps.begin(con, name, 1, AT) for name in ("r4", "r3")] == [False, True]
@@ -110,7 +110,7 @@ def test_no_more_runs_begin_than_have_a_place_and_the_line_is_kept(con):
 
 def test_runs_that_wait_for_a_key_or_an_owner_are_stepped_over(con):
     for name in ("r1", "r2", "r3"):
-        steps.create(con, row(name, settings=Settings(max_parallel_runs=1)), AT)
+        steps.create(con, row(name, settings=RunSettings(max_parallel_runs=1)), AT)
     assert not steps.begin(con, "r3", 1, AT)
     assert steps.wait_for(con, "r1", 1, WAITING, AT)
     assert steps.release(con, "r2", 1, AT)
@@ -171,7 +171,7 @@ def test_whoever_lost_the_run_changes_nothing(con, name, token):
 @pytest.mark.parametrize("name", FENCED)
 def test_nothing_happens_to_a_run_that_has_ended_or_never_was(con, name):
     assert not FENCED[name](con, 1)
-    begun(con, plan=Plan((), "local"))
+    begun(con, plan=RunPlan((), "local"))
     assert steps.finish(con, "r1", 1, "completed", None, "", "", None, "m", AT, 1)
     before = everything(con)
     assert not FENCED[name](con, 1)

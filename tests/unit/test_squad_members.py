@@ -33,7 +33,7 @@ def world(tmp_path):
         )  # fmt: skip
         squad_files.prepare(paths, squad_id, 1)
         (paths.squad_dir(squad_id) / "m0" / "stdout").write_text("paid")
-        asyncio.run(squad_files.Book(paths.squad_json(squad_id), file, paths.provenance).write())
+        asyncio.run(squad_files.SquadRecord(paths.squad_json(squad_id), file, paths.provenance).write())
 
     return clock, paths, config, put, Squads(paths, clock, lambda: Config(**config))
 
@@ -105,7 +105,7 @@ def test_members_that_had_not_ended_are_interrupted_and_what_had_stays(world):
     file = squad_files.read(paths.squad_json("open"), paths.provenance)
     file.members[0].state = "running"
     file.members.append(MemberFile(member_id="open-m1", role_id="coder", cwd=None, state="planned", chat_id=None))
-    run(squad_files.Book(paths.squad_json("open"), file, paths.provenance).write())
+    run(squad_files.SquadRecord(paths.squad_json("open"), file, paths.provenance).write())
 
     async def body():
         await squads.recover()

@@ -109,7 +109,7 @@ def test_a_squads_file_is_read_as_it_was_written_and_is_the_users_alone(tmp_path
     squad_files.prepare(paths, SQUAD, 2)
     assert sorted(path.name for path in paths.squad_dir(SQUAD).iterdir()) == ["m0", "m1"]
     made = file()
-    asyncio.run(squad_files.Book(paths.squad_json(SQUAD), made, paths.provenance).write())
+    asyncio.run(squad_files.SquadRecord(paths.squad_json(SQUAD), made, paths.provenance).write())
     assert paths.squad_json(SQUAD).stat().st_mode & 0o777 == 0o600
     assert paths.squads.stat().st_mode & 0o777 == 0o700
     assert squad_files.read(paths.squad_json(SQUAD), paths.provenance) == made
@@ -122,7 +122,7 @@ def test_a_squads_file_is_read_as_it_was_written_and_is_the_users_alone(tmp_path
 def test_many_that_write_at_once_write_seldom_and_the_last_state_stands(tmp_path, monkeypatch):
     paths, made, writes = Paths(tmp_path), file(), []
     squad_files.prepare(paths, SQUAD, 1)
-    book = squad_files.Book(paths.squad_json(SQUAD), made, paths.provenance)
+    book = squad_files.SquadRecord(paths.squad_json(SQUAD), made, paths.provenance)
     real = squad_files.replace
     monkeypatch.setattr(squad_files, "replace", lambda *args, **more: (writes.append(1), real(*args, **more)))
 
@@ -140,7 +140,7 @@ def test_many_that_write_at_once_write_seldom_and_the_last_state_stands(tmp_path
 
 def test_a_write_that_failed_is_made_by_the_next_one(tmp_path):
     paths = Paths(tmp_path)
-    book = squad_files.Book(paths.squad_json(SQUAD), file(), paths.provenance)
+    book = squad_files.SquadRecord(paths.squad_json(SQUAD), file(), paths.provenance)
 
     async def twice():
         with pytest.raises(Environment):
@@ -156,7 +156,7 @@ def test_a_write_that_failed_is_made_by_the_next_one(tmp_path):
 def test_a_squads_file_that_is_none_is_told_and_hides_no_other(tmp_path, content):
     paths = Paths(tmp_path)
     squad_files.prepare(paths, SQUAD, 1)
-    asyncio.run(squad_files.Book(paths.squad_json(SQUAD), file(), paths.provenance).write())
+    asyncio.run(squad_files.SquadRecord(paths.squad_json(SQUAD), file(), paths.provenance).write())
     other = paths.squad_json("x")
     other.parent.mkdir()
     os.mkfifo(other) if content is None else other.write_text(content)
@@ -168,7 +168,7 @@ def test_a_squads_file_that_is_none_is_told_and_hides_no_other(tmp_path, content
 def test_a_squads_file_of_another_name_is_not_taken(tmp_path):
     paths = Paths(tmp_path)
     squad_files.prepare(paths, "other", 1)
-    asyncio.run(squad_files.Book(paths.squad_json("other"), file(), paths.provenance).write())
+    asyncio.run(squad_files.SquadRecord(paths.squad_json("other"), file(), paths.provenance).write())
     with pytest.raises(Corrupt, match=SQUAD):
         squad_files.read(paths.squad_json("other"), paths.provenance)
 

@@ -15,8 +15,8 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.platform import processes
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import member_process
-from orchestrator.squad.member_process import Given, Outcome, Stop
-from orchestrator.squad.member_turns import Turns
+from orchestrator.squad.member_process import CommandOutcome, CommandToRun, StopRequest
+from orchestrator.squad.member_turns import MemberTurns
 from tests.stage import until
 from tests.team import FakeClock, settle
 
@@ -26,7 +26,7 @@ NEVER = "import time; time.sleep(1000)"
 @pytest.fixture
 def given(tmp_path):
     (tmp_path / "cwd").mkdir()
-    return Given(
+    return CommandToRun(
         member_id=f"test-{os.getpid()}-{tmp_path.name}",
         argv=("true",),
         cwd=(tmp_path / "cwd").resolve(),
@@ -48,7 +48,7 @@ def ran(given, stop=None, clock=None):
     """The outcome, and the pids it was told of; fails when something of the member is left."""
     pids = []
     outcome = asyncio.run(
-        member_process.run(given, clock or SystemClock(), stop or Stop(), lambda pid, start: pids.append(pid))
+        member_process.run(given, clock or SystemClock(), stop or StopRequest(), lambda pid, start: pids.append(pid))
     )
     assert member_process.left_of({given.member_id}) == []
     return outcome, pids
@@ -57,7 +57,7 @@ def ran(given, stop=None, clock=None):
 def test_a_command_that_ends_well_is_completed_and_its_outputs_are_in_the_files(given):
     code = "import sys, os; print(os.getcwd()); print(os.environ['ORCHESTRATOR_MEMBER_ID'], file=sys.stderr)"
     outcome, (pid,) = ran(python(given, code))
-    assert outcome == Outcome(exit_code=0)
+    assert outcome == CommandOutcome(exit_code=0)
     assert outcome.status == "completed"
     assert given.stdout.read_text() == f"{given.cwd}\n"
     assert given.stderr.read_text() == f"{given.member_id}\n"
@@ -109,7 +109,7 @@ def test_an_output_is_not_written_through_a_link(given, tmp_path):
 
 
 def test_what_was_stopped_before_never_starts(given):
-    stop = Stop()
+    stop = StopRequest()
     stop.ask("first")
     stop.ask("second")
     outcome, pids = ran(given, stop)
@@ -121,7 +121,7 @@ def stopped_while_it_runs(given, clock, act):
     """Run it, and act once it has written ``ready``."""
 
     async def body():
-        stop, clock_ = Stop(), clock
+        stop, clock_ = StopRequest(), clock
         task = asyncio.create_task(member_process.run(given, clock_, stop, lambda pid, start: None))
         while not (given.stdout.exists() and given.stdout.read_text()):
             await asyncio.to_thread(until, lambda: given.stdout.exists() and given.stdout.read_text())
@@ -312,10 +312,10 @@ def test_children_that_lost_their_parent_while_they_were_ended_are_killed(given,
 
 def test_turns_are_taken_in_order_and_leave_nothing_behind():
     async def body():
-        turns, order, gate = Turns(), [], asyncio.Event()
+        turns, order, gate = MemberTurns(), [], asyncio.Event()
 
         async def one(name, key):
-            async with turns.of(key, Stop()):
+            async with turns.of(key, StopRequest()):
                 order.append(name)
                 await gate.wait()
 
@@ -332,7 +332,7 @@ def test_turns_are_taken_in_order_and_leave_nothing_behind():
 
 def test_no_turn_is_waited_for_once_a_stop_asks_and_the_others_keep_theirs():
     async def body():
-        turns, stop, gate, order = Turns(), Stop(), asyncio.Event(), []
+        turns, stop, gate, order = MemberTurns(), StopRequest(), asyncio.Event(), []
 
         async def one(name, stop):
             async with turns.of("k", stop):
@@ -340,9 +340,9 @@ def test_no_turn_is_waited_for_once_a_stop_asks_and_the_others_keep_theirs():
                 if not stop.why:
                     await gate.wait()
 
-        first = asyncio.create_task(one("first", Stop()))
+        first = asyncio.create_task(one("first", StopRequest()))
         await settle()
-        second, third = asyncio.create_task(one("second", stop)), asyncio.create_task(one("third", Stop()))
+        second, third = asyncio.create_task(one("second", stop)), asyncio.create_task(one("third", StopRequest()))
         await settle()
         stop.ask("canceled")
         await second

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
 from orchestrator.core import agent_status as derived
 from orchestrator.core import blocked, decisions, records, state, supervision
-from orchestrator.core.screens import Finding
+from orchestrator.core.screens import ScreenFinding
 from tests.desk import BUDGET, Desk, essence, refold
 
 
@@ -156,7 +156,7 @@ def test_the_same_id_with_another_payload_is_a_conflict(desk):
 
 
 def test_a_full_queue_refuses_and_says_wait(desk):
-    desk.limits = decisions.Limits(max_unfinished_tasks=2)
+    desk.limits = decisions.QueueLimits(max_unfinished_tasks=2)
     desk.enqueue("t1")
     desk.enqueue("t2")
     with pytest.raises(NotReady) as caught:
@@ -464,7 +464,7 @@ def test_the_fold_of_whole_logs_equals_the_live_state(desk):
 
 
 def found(kind="permission", reason="asks to run rm", until=None):
-    return Finding(kind, reason, until)
+    return ScreenFinding(kind, reason, until)
 
 
 def see(desk, finding):

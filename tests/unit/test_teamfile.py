@@ -9,11 +9,11 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt
 from orchestrator.cli import team as cli
 from orchestrator.team.life.creation import POLICIES
+from orchestrator.team.models import AgentPolicies as ToolPolicies
 from orchestrator.team.models import NewAgent
-from orchestrator.team.models import Policies as ToolPolicies
 from orchestrator.team.roster import team_file
 from orchestrator.team.roster.team_file import Policies
-from orchestrator.team.roster.team_plan import Step, plan
+from orchestrator.team.roster.team_plan import TeamStep, plan
 
 BUILDER = '[agents.builder]\nrole = "builds"\n'
 
@@ -144,7 +144,10 @@ def test_the_policies_are_those_of_the_tool_and_of_the_configuration():
             key: {k: v for k, v in field.items() if k not in ("title", "description", "class")}
             for key, field in model.items()
         }
-        for model in (Policies.model_json_schema()["properties"], ToolPolicies.model_json_schema()["properties"])
+        for model in (
+            Policies.model_json_schema()["properties"],
+            ToolPolicies.model_json_schema()["properties"],
+        )
     )
     assert ours == theirs
 
@@ -171,30 +174,35 @@ def meta(root, name="builder", agent_id=None, **more):
 
 def test_what_is_missing_is_made_and_what_is_there_is_kept(root):
     described = load(root, f'{BUILDER}[agents.tester]\nrole = "tests"\n')
-    assert plan(described, [meta(root)], root) == [Step("builder", "keep", "builder"), Step("tester", "create")]
-    assert plan(described, [], root) == [Step("builder", "create"), Step("tester", "create")]
+    assert plan(described, [meta(root)], root) == [
+        TeamStep("builder", "keep", "builder"),
+        TeamStep("tester", "create"),
+    ]
+    assert plan(described, [], root) == [TeamStep("builder", "create"), TeamStep("tester", "create")]
 
 
 def test_an_agent_is_known_by_its_name_for_ids_have_suffixes(root):
     described = load(root, BUILDER)
-    assert plan(described, [meta(root, agent_id="builder-2")], root) == [Step("builder", "keep", "builder-2")]
+    assert plan(described, [meta(root, agent_id="builder-2")], root) == [TeamStep("builder", "keep", "builder-2")]
     assert plan(described, [meta(root, name="other", agent_id="builder")], root) == [
-        Step("builder", "create"), Step("other", "leave", "builder"),
+        TeamStep("builder", "create"), TeamStep("other", "leave", "builder"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("status", ["failed", "exited"])
 def test_what_has_failed_or_exited_is_launched_again(root, status):
-    assert plan(load(root, BUILDER), [meta(root, status=status)], root) == [Step("builder", "restart", "builder")]
+    assert plan(load(root, BUILDER), [meta(root, status=status)], root) == [TeamStep("builder", "restart", "builder")]
 
 
 @pytest.mark.parametrize("status", ["starting", "idle", "parked", "busy", "blocked", "stalled", "unknown"])
 def test_what_lives_is_kept(root, status):
-    assert plan(load(root, BUILDER), [meta(root, status=status)], root) == [Step("builder", "keep", "builder")]
+    assert plan(load(root, BUILDER), [meta(root, status=status)], root) == [TeamStep("builder", "keep", "builder")]
 
 
 def test_one_that_is_ending_is_waited_for_and_made_anew(root):
-    assert plan(load(root, BUILDER), [meta(root, status="stopping")], root) == [Step("builder", "create", "builder")]
+    assert plan(load(root, BUILDER), [meta(root, status="stopping")], root) == [
+        TeamStep("builder", "create", "builder")
+    ]
 
 
 def test_of_two_of_one_name_the_living_then_the_older_one_is_it(root):
@@ -203,7 +211,7 @@ def test_of_two_of_one_name_the_living_then_the_older_one_is_it(root):
     younger = meta(root, agent_id="b-3", created_at="2026-01-03T00:00:00.000Z")
     for living in ([old, young, younger], [younger, young, old]):
         steps = plan(load(root, BUILDER), living, root)
-        assert steps[0] == Step("builder", "keep", "b-2")
+        assert steps[0] == TeamStep("builder", "keep", "b-2")
         assert {(step.do, step.agent_id) for step in steps[1:]} == {("leave", "b"), ("leave", "b-3")}
 
 
@@ -260,7 +268,7 @@ def test_what_differs_is_told_and_changed_only_when_asked(root, key, text, there
 def test_what_the_file_leaves_open_is_not_compared(root, text, there):
     there = json.loads(json.dumps(there).replace("{root}", str(root)))
     (step,) = plan(load(root, agent_table(text)), [meta(root, **there)], root, recreate=True)
-    assert step == Step("builder", "keep", "builder")
+    assert step == TeamStep("builder", "keep", "builder")
 
 
 @pytest.mark.parametrize("busy", [{"queue_depth": 1}, {"running_task_id": "t-1"}])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.trust.identity import Identity
+from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import Seal
 from orchestrator.worker.shell_command import MAX_LINE_BYTES, BadPayload, Guard, plain_lines, read_payload
 
@@ -93,7 +93,7 @@ def test_a_record_of_another_boot_or_a_reused_number_kills_nobody(tmp_path, monk
 
     from orchestrator.worker import shell_command
 
-    seal = Seal(Identity("0" * 32, b"k" * 32, tmp_path), "agent", "a", "worker")
+    seal = Seal(DirectoryIdentity("0" * 32, b"k" * 32, tmp_path), "agent", "a", "worker")
     own = {"pid": os.getpid(), "started": shell_command._started(os.getpid()), "boot": shell_command._boot()}
     for left in ({**own, "boot": "other"}, {**own, "started": 1}, {**own, "pid": 1}, {**own, "pid": -1}, {}, []):
         record.write_text(json.dumps(seal.sealed(left) if left else left))

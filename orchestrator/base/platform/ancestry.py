@@ -38,7 +38,7 @@ class Process(NamedTuple):
     member: bool = False  # whether its environment carries a squad member's mark
 
 
-class Line(NamedTuple):
+class AncestorLine(NamedTuple):
     """A process and those above it, nearest first and without init, unless it is the first.
 
     ``end`` is what lies above the last: ``init``; ``outside``, a parent that this pid namespace does not show; or
@@ -49,13 +49,13 @@ class Line(NamedTuple):
     end: Literal["init", "outside", "unknown"]
 
 
-def lines_of(pid: int) -> tuple[Line, ...]:
+def lines_of(pid: int) -> tuple[AncestorLine, ...]:
     """The line of the process, then those of the leaders of all sessions on the way, as far as they live.
 
     Empty when the process is gone. Raises ``OSError`` when this process cannot look: no descriptor is left.
     """
     known: dict[int, Process | None] = {}
-    lines: list[Line] = []
+    lines: list[AncestorLine] = []
     shown: set[int] = set()
     todo = [pid]
     while todo:
@@ -69,7 +69,7 @@ def lines_of(pid: int) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _line(pid: int, known: dict[int, Process | None]) -> Line | None:
+def _line(pid: int, known: dict[int, Process | None]) -> AncestorLine | None:
     """The line of a process; None when it is gone. ``known`` are those that were read for another line."""
     found: list[Process] = []
     at = pid
@@ -78,12 +78,12 @@ def _line(pid: int, known: dict[int, Process | None]) -> Line | None:
         known[at] = one
         # The pid of a parent that ended meanwhile may be another's by now: a parent is older, and still the parent.
         if one is None or (found and (one.start > found[-1].start or _parent(found[-1].pid) != at)):
-            return Line(tuple(found), "unknown") if found else None
+            return AncestorLine(tuple(found), "unknown") if found else None
         found.append(one)
         if one.parent == 0:
-            return Line(tuple(found), "outside")
+            return AncestorLine(tuple(found), "outside")
         if one.parent == INIT:
-            return Line(tuple(found), "init")
+            return AncestorLine(tuple(found), "init")
         at = one.parent
 
 

@@ -13,15 +13,15 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.life import agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster import offline_view
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import meta_of, row, row_of, status_of
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 
 Tell = Callable[[str], None]
 
 
-async def end(supervisor: Supervisor, entry: Entry, *, force: bool, req: str | None, reason: str = "") -> None:
+async def end(supervisor: Supervisor, entry: AgentEntry, *, force: bool, req: str | None, reason: str = "") -> None:
     """Write the stop, with its ``reason`` where no caller asked, and let the supervisor carry it out."""
     roster = supervisor.roster
     at = rfc3339(roster.clock.now())
@@ -107,7 +107,7 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
     return answer | await agent_worktrees.left_behind(roster, entry)
 
 
-def _canceled_since_stop(entry: Entry, seq: int) -> list[str]:
+def _canceled_since_stop(entry: AgentEntry, seq: int) -> list[str]:
     """The tasks that ended in `canceled` behind ``seq`` and since the stop: the same for a re-sent call."""
     (stop,), _ = entry.inbox.since(entry.state.stop_asked - 1, 1, 1)
     canceled: list[str] = []
@@ -166,7 +166,7 @@ async def listed(
     return [row(roster, entry) for entry in entries] + unreadable
 
 
-async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str | None) -> Run:
+async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str | None) -> TeamRun:
     """The named run, else the live one of the caller's window, else the newest that window has had."""
     roster = supervisor.roster
     if run_id is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.journal.project_files import check_id
 from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import worktree_of
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.worktrees import inspection, worktrees
@@ -39,7 +39,7 @@ async def take_back(roster: Roster, spec: dict[str, Any]) -> None:
         await asyncio.to_thread(worktrees.undo, roster.root, spec["worktree"])
 
 
-async def seen(roster: Roster, entry: Entry) -> dict[str, Any] | None:
+async def seen(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
     """What git says of the agent's worktree (`worktree_facts.look`), asked at most once in ``FRESH_S``."""
     if "worktree" not in entry.state.spec:
         return None
@@ -50,14 +50,14 @@ async def seen(roster: Roster, entry: Entry) -> dict[str, Any] | None:
     return await asyncio.shield(entry.looked[1])
 
 
-def _look(roster: Roster, entry: Entry) -> dict[str, Any] | None:
+def _look(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
     try:
         return inspection.look(roster.root, entry.agent_id)
     except OrchestratorError as error:  # its directory is a link out of the project: the rest of the agent is well
         return (worktree_of(entry.state) or {}) | {"error": error.message}
 
 
-async def left_behind(roster: Roster, entry: Entry) -> dict[str, Any]:
+async def left_behind(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """For the answer about a deleted agent: its worktree, and a note, when there is work in it or on its branch."""
     entry.looked = None  # what it did in its last seconds counts
     found = await seen(roster, entry)

@@ -22,16 +22,16 @@ from orchestrator.roles.catalogue import Role
 from orchestrator.team.life import agent_worktrees, launch_files
 from orchestrator.team.life.agent_commands import Tell, end
 from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.panes.run_windows import Place
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import paths_of, status_of
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import master_of
 
 
 @dataclass(frozen=True)
-class Spec:
+class AgentSpec:
     """What a caller asks for; ``cwd`` relative to the project or inside it."""
 
     name: str
@@ -64,7 +64,7 @@ POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attem
 async def create(
     supervisor: Supervisor,
     origin: ConnectionOrigin,
-    specs: Sequence[Spec],
+    specs: Sequence[AgentSpec],
     *,
     req: str,
     client_name: str,
@@ -95,7 +95,7 @@ async def create(
 async def _make(
     supervisor: Supervisor,
     origin: ConnectionOrigin,
-    specs: Sequence[Spec],
+    specs: Sequence[AgentSpec],
     *,
     req: str,
     client_name: str,
@@ -105,7 +105,7 @@ async def _make(
     roster = supervisor.roster
     made: list[_Made | None] = []
     withheld: dict[str, list[str]] = {}
-    plans: list[tuple[int, str, dict[str, Any], Spec]] = []
+    plans: list[tuple[int, str, dict[str, Any], AgentSpec]] = []
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
     found = await asyncio.to_thread(catalogue.read, roster.root)
     for at, spec in enumerate(specs):
@@ -126,7 +126,7 @@ async def _make(
                 made[at] = error
     if plans:
         try:
-            asked = _Asked(origin, master_of(origin, client_name), inherited, only_missing)
+            asked = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
             await _place(supervisor, asked, plans, made)
         except OrchestratorError as error:
             for at, *_ in plans:
@@ -138,7 +138,7 @@ async def _make(
 
 
 def _planned(
-    roster: Roster, spec: Spec, role: Role | None, client_name: str, inherited: dict[str, str]
+    roster: Roster, spec: AgentSpec, role: Role | None, client_name: str, inherited: dict[str, str]
 ) -> dict[str, Any]:
     """Everything that can be wrong with a spec is found here, before anything is written.
 
@@ -182,7 +182,7 @@ def _planned(
 
 
 def _withheld(
-    roster: Roster, spec: Spec, role: Role | None, engine: str, client_name: str
+    roster: Roster, spec: AgentSpec, role: Role | None, engine: str, client_name: str
 ) -> Iterator[tuple[str, str]]:
     """What the agent would get if the user had allowed it: (file, key)."""
     config = roster.withheld()
@@ -204,11 +204,11 @@ def _withheld(
 class _Existing:
     """An agent that was there before the call."""
 
-    entry: Entry
+    entry: AgentEntry
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _CreationCall:
     """What holds for all agents of one call."""
 
     origin: ConnectionOrigin
@@ -217,11 +217,11 @@ class _Asked:
     only_missing: bool
 
 
-_Made = Entry | _Existing | OrchestratorError
-_Plans = list[tuple[int, str, dict[str, Any], Spec]]
+_Made = AgentEntry | _Existing | OrchestratorError
+_Plans = list[tuple[int, str, dict[str, Any], AgentSpec]]
 
 
-async def _place(supervisor: Supervisor, asked: _Asked, plans: _Plans, made: list[_Made | None]) -> None:
+async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
     roster, windows = supervisor.roster, supervisor.windows
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
@@ -241,7 +241,7 @@ async def _place(supervisor: Supervisor, asked: _Asked, plans: _Plans, made: lis
     await supervisor.launch(run, entries)
 
 
-def _missing(roster: Roster, run: Run, plans: _Plans, made: list[_Made | None]) -> _Plans:
+def _missing(roster: Roster, run: TeamRun, plans: _Plans, made: list[_Made | None]) -> _Plans:
     """The plans of whose name no agent lives in the run; the living ones are answered."""
     living = {
         entry.state.spec["name"]: entry
@@ -255,8 +255,12 @@ def _missing(roster: Roster, run: Run, plans: _Plans, made: list[_Made | None]) 
 
 
 async def _enter(
-    supervisor: Supervisor, asked: _Asked, where: tuple[Place, Run | None], plans: _Plans, made: list[_Made | None]
-) -> tuple[Run, list[Entry]]:
+    supervisor: Supervisor,
+    asked: _CreationCall,
+    where: tuple[MasterWindow, TeamRun | None],
+    plans: _Plans,
+    made: list[_Made | None],
+) -> tuple[TeamRun, list[AgentEntry]]:
     """The intents of agents that fit into the master's window, durable, in its run."""
     roster, windows = supervisor.roster, supervisor.windows
     place, here = where
@@ -264,7 +268,7 @@ async def _enter(
     if not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await windows.run_for(place, asked.master)
-    entries: list[Entry] = []
+    entries: list[AgentEntry] = []
     for count, (at, key, fields, spec) in enumerate(plans):
         if count >= fits:
             made[at] = Environment("no_room", why)
@@ -343,7 +347,7 @@ async def _answer(
     return answer
 
 
-def _as_error(entry: Entry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
+def _as_error(entry: AgentEntry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
     code = failure.get("code", "launch_failed")
     code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
     reason = failure.get("reason") or "it was deleted while it started"

@@ -20,8 +20,8 @@ from orchestrator.core import supervision
 from orchestrator.core.screens import Screen
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.life import launch_exits
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -52,10 +52,10 @@ class _Lease:
             self.asked += seconds
 
 
-class Overdue:
+class Deadlines:
     """The leases of a roster's agents; ``tend`` is called for an agent whose life must end."""
 
-    def __init__(self, roster: Roster, windows: Windows, tend: Callable[[Entry], None]) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
         self._windows = windows
         self._tend = tend
@@ -65,7 +65,7 @@ class Overdue:
         self._look: asyncio.Task[None] | None = None
         self._closed = False
 
-    def seen(self, _entry: Entry) -> None:
+    def seen(self, _entry: AgentEntry) -> None:
         """An agent has changed: it may hold a task soon, or does already."""
         self._arm()
 
@@ -81,7 +81,7 @@ class Overdue:
         if self._due is None and not self._closed:
             self._due = self._rounds.begin(self._tick)
 
-    def _lease(self, entry: Entry) -> _Lease | None:
+    def _lease(self, entry: AgentEntry) -> _Lease | None:
         agent, clock = entry.state, self._roster.clock
         task = agent.lease
         if task is None or agent.life != "ready":
@@ -104,7 +104,7 @@ class Overdue:
                 held.missed(missed_s)
             self._arm()
             return
-        looks: list[tuple[Entry, _Lease]] = []
+        looks: list[tuple[AgentEntry, _Lease]] = []
         for agent_id, entry in self._roster.agents.items():
             lease = self._lease(entry)
             if lease is None:
@@ -125,7 +125,7 @@ class Overdue:
 
     # -- tasks with a time limit --------------------------------------------------------------------------------
 
-    def _overtime(self, entry: Entry, lease: _Lease) -> None:
+    def _overtime(self, entry: AgentEntry, lease: _Lease) -> None:
         task, now = entry.state.lease, self._roster.clock.monotonic()
         if task is None or task.timeout_s is None:
             return
@@ -146,13 +146,13 @@ class Overdue:
 
     # -- silence ------------------------------------------------------------------------------------------------
 
-    def _stall_after_s(self, entry: Entry) -> float:
+    def _stall_after_s(self, entry: AgentEntry) -> float:
         row = ENGINES.get(str(entry.state.spec.get("engine")))
         own = entry.state.policies.get("stall_after_s")
         configured = float(own) if own is not None else self._roster.config().stall_after_s
         return max(configured, row.stall_after_s) if row is not None else configured
 
-    def _silent(self, entry: Entry, lease: _Lease) -> bool:
+    def _silent(self, entry: AgentEntry, lease: _Lease) -> bool:
         """Whether a look at the screen is due; an agent whose silence is explained already is not looked at."""
         now, limit = self._roster.clock.monotonic(), self._stall_after_s(entry)
         if entry.waiting is not None or entry.state.blocks or entry.pane_id is None:
@@ -163,7 +163,7 @@ class Overdue:
         due = now - lease.looked >= pace if lease.looked is not None else now - lease.moved >= EVERY_S
         return due and now - (entry.last_call or 0.0) >= EVERY_S
 
-    async def _look_at(self, wanted: list[tuple[Entry, _Lease]]) -> None:
+    async def _look_at(self, wanted: list[tuple[AgentEntry, _Lease]]) -> None:
         for run_id in dict.fromkeys(entry.run_id for entry, _ in wanted):
             run = self._roster.runs.get(run_id)
             members = [(entry, lease) for entry, lease in wanted if entry.run_id == run_id]
@@ -177,7 +177,7 @@ class Overdue:
                 except OrchestratorError as error:
                     log.warning("a silent agent was not recorded", agent=entry.agent_id, **error.as_dict())
 
-    def _judge(self, entry: Entry, lease: _Lease, screen: Screen) -> None:
+    def _judge(self, entry: AgentEntry, lease: _Lease, screen: Screen) -> None:
         now = self._roster.clock.monotonic()
         picture = hashlib.sha256("\n".join(screen.lines).encode("utf-8", "surrogatepass")).digest()
         moved = bool(lease.picture) and picture != lease.picture

@@ -13,20 +13,20 @@ from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import processes
 from orchestrator.core.supervision import Rung
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.paste_wake import may_paste
 
 
-class Ending:
+class DeletionLadder:
     """The ladder, for the agents of a roster."""
 
-    def __init__(self, roster: Roster, windows: Windows) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self._roster = roster
         self._windows = windows
 
-    async def gently(self, entry: Entry, pid: int) -> list[Rung]:
+    async def gently(self, entry: AgentEntry, pid: int) -> list[Rung]:
         """All rungs, for an agent that was asked to stop; those that were tried, the last one ended it."""
         config, began = self._roster.config(), processes.start_time(pid)
         if began is None:
@@ -55,7 +55,7 @@ class Ending:
         grace = min(took, self._roster.config().kill_grace_s)
         return [Rung("SIGTERM", grace), Rung("SIGKILL", took - grace)]
 
-    async def _quit(self, entry: Entry) -> bool:
+    async def _quit(self, entry: AgentEntry) -> bool:
         """Give the CLI its own quit command; False where that cannot be done without typing into something else."""
         row = ENGINES.get(str(entry.state.spec.get("engine")))
         if row is None or not row.quit or entry.state.stop_force:
@@ -68,7 +68,7 @@ class Ending:
         await elapse(row.paste_gap_s, self._roster.clock)
         return await self._windows.submit(entry)
 
-    async def _gone_within(self, entry: Entry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
+    async def _gone_within(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
         """Whether the process ends in time, and how long it was given; a force that arrives ends the waiting."""
         clock = self._roster.clock
         start = clock.monotonic()

@@ -18,7 +18,7 @@ from orchestrator.core.records import EXITS
 from orchestrator.journal.project_files import Paths, read_json, replace
 
 
-class End(NamedTuple):
+class LaunchEnd(NamedTuple):
     """What the `exited` record says; ``how`` is a key of `events.EXITS`."""
 
     how: str
@@ -27,7 +27,7 @@ class End(NamedTuple):
     signal: int | None = None
 
 
-class Recorded(NamedTuple):
+class RecordedLaunch(NamedTuple):
     """The process that was an agent's CLI in one epoch."""
 
     pid: int
@@ -50,13 +50,13 @@ def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
     start = processes.start_time(pid)
     if start is None:
         return
-    now = Recorded(pid, start, processes.boot_id(), epoch)
+    now = RecordedLaunch(pid, start, processes.boot_id(), epoch)
     if recorded(paths, agent_id) != now:
         content = paths.provenance.sealed(now._asdict(), "agent", agent_id, "process")
         replace(paths.process(agent_id), orjson.dumps(content), mode=0o600)
 
 
-def recorded(paths: Paths, agent_id: str) -> Recorded | None:
+def recorded(paths: Paths, agent_id: str) -> RecordedLaunch | None:
     """The process remembered last; None when there is none, or what is written cannot be trusted."""
     try:
         found = read_json(paths.process(agent_id))
@@ -68,29 +68,29 @@ def recorded(paths: Paths, agent_id: str) -> Recorded | None:
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
     pid, start, epoch = numbers
-    return Recorded(pid, start, str(found.get("boot_id", "")), epoch)
+    return RecordedLaunch(pid, start, str(found.get("boot_id", "")), epoch)
 
 
-def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> End | None:
+def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> LaunchEnd | None:
     """How the life ended when its pane runs another program than it was seen with; None when it does not."""
     left = recorded(paths, agent_id)
     if left is None or left.epoch != epoch or (left.pid == pane_pid and not left.reused()):
         return None
     if left.alive():
-        return End("pane_closed", "its pane was given to another program")
-    return End("vanished", "its program ended, and its pane runs another program now")
+        return LaunchEnd("pane_closed", "its pane was given to another program")
+    return LaunchEnd("vanished", "its program ended, and its pane runs another program now")
 
 
-def of_status(code: int | None, signal: int | None) -> End:
+def of_status(code: int | None, signal: int | None) -> LaunchEnd:
     """The end of a program whose pane shows how it ended."""
     if signal is not None:
-        return End("signal", f"its program was ended by {processes.signal_name(signal)}", None, signal)
+        return LaunchEnd("signal", f"its program was ended by {processes.signal_name(signal)}", None, signal)
     if code is not None:
-        return End("exit", f"its program exited with {code}", code, None)
-    return End("exit", "its program ended")
+        return LaunchEnd("exit", f"its program exited with {code}", code, None)
+    return LaunchEnd("exit", "its program ended")
 
 
-def without_pane(epoch: int, *, server: bool, left: Recorded | None, status: int | None) -> End:
+def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, status: int | None) -> LaunchEnd:
     """The end of a life whose pane is gone.
 
     ``server``: its tmux server still lives. ``status``: the wait status of its process, where the kernel told it.
@@ -101,18 +101,18 @@ def without_pane(epoch: int, *, server: bool, left: Recorded | None, status: int
         signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     mine = left if left is not None and left.epoch == epoch else None
     if not server:
-        return End("tmux_gone", "the tmux server is gone", code, signal)
+        return LaunchEnd("tmux_gone", "the tmux server is gone", code, signal)
     if mine is not None and mine.alive():
-        return End("pane_closed", "its pane was closed; its program still ran")
+        return LaunchEnd("pane_closed", "its pane was closed; its program still ran")
     if signal is not None and processes.signal_name(signal) != "SIGHUP":
         name = processes.signal_name(signal)
-        return End("vanished", f"its program was ended by {name} and its pane went with it", None, signal)
+        return LaunchEnd("vanished", f"its program was ended by {name} and its pane went with it", None, signal)
     if mine is not None and code is signal is None and mine.reused():
-        return End("pid_reused", f"{EXITS['pid_reused']} ({mine.pid})")
+        return LaunchEnd("pid_reused", f"{EXITS['pid_reused']} ({mine.pid})")
     # A pane outlives its program (remain-on-exit), so that one is gone means that somebody closed it; a program that
     # is hung up may still exit with a code of its own.
     told = f"; its program exited with {code}" if code is not None else ""
-    return End("pane_closed", f"its pane was closed{told}", code, signal)
+    return LaunchEnd("pane_closed", f"its pane was closed{told}", code, signal)
 
 
 def seconds_since(at: str, now: datetime) -> float:

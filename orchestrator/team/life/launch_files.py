@@ -22,10 +22,10 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import prompts, toolsets
 from orchestrator.edge import project_location
 from orchestrator.engines import table
-from orchestrator.engines.definition import Engine, Launch, Prepared, Reads
+from orchestrator.engines.definition import Engine, Launch, PreparedLaunch, UserFiles
 from orchestrator.journal.project_files import failure, make_dir, read_json, replace
 from orchestrator.roles import catalogue
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust.seals import KEY
 
@@ -35,7 +35,7 @@ USER_FILE_MAX = 4 << 20
 """A CLI's settings are never larger; what is gets no say in a launch."""
 
 
-def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, base: Mapping[str, str]) -> None:
+def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int, base: Mapping[str, str]) -> None:
     """Write engine/launch.json (0600) and the engine's own files, with a fresh secret for this epoch.
 
     ``spec`` is that of the `starting` record; ``base`` is the environment before the engine's part and ours. Raises
@@ -70,7 +70,7 @@ def write(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, bas
     failpoints.passed("launch:written")
 
 
-def read(roster: Roster, entry: Entry) -> dict[str, Any]:
+def read(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """What launch.json says; empty when there is none, or it was not written here: it decides what runs."""
     try:
         found = read_json(roster.paths.launch(entry.agent_id))
@@ -97,7 +97,7 @@ def check_program(row: Engine, command: Sequence[str], path: str) -> None:
         raise Environment("engine_missing", f"{program} is not on the PATH of the master's CLI")
 
 
-def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, env: Mapping[str, str]) -> Launch:
+def _launch(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int, env: Mapping[str, str]) -> Launch:
     row = table.engine(str(spec["engine"]))
     cwd, root = str(spec["cwd"]), str(roster.root)
     files, dirs = _looked_up(row.reads(env, cwd))
@@ -147,7 +147,7 @@ def _launch(roster: Roster, entry: Entry, spec: Mapping[str, Any], epoch: int, e
     )
 
 
-def _looked_up(wanted: Reads) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+def _looked_up(wanted: UserFiles) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The user's files and directory listings that exist; one that cannot be read counts as absent."""
     files: dict[str, str] = {}
     for name in wanted.files:
@@ -165,7 +165,7 @@ def _looked_up(wanted: Reads) -> tuple[dict[str, str], dict[str, tuple[str, ...]
     return files, dirs
 
 
-def _write_files(place: Path, prepared: Prepared) -> None:
+def _write_files(place: Path, prepared: PreparedLaunch) -> None:
     for name, text in prepared.files.items():
         make_dir((place / name).parent)
         replace(place / name, text.encode(), mode=0o600)

@@ -14,25 +14,25 @@ from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.team.life import launch_exits
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 
 
-class Noticing:
+class ProcessExits:
     """The processes and servers of a roster's agents; ``tend`` is called for an agent of whom something has ended."""
 
-    def __init__(self, roster: Roster, windows: Windows, tend: Callable[[Entry], None]) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
         self._windows = windows
         self._tend = tend
         self._processes: dict[str, asyncio.Task[None]] = {}
         self._servers: dict[int, asyncio.Task[None]] = {}  # by pid
 
-    async def process(self, entry: Entry, run: Run, pid: int) -> None:
+    async def process(self, entry: AgentEntry, run: TeamRun, pid: int) -> None:
         """The agent's CLI is this process: remember it, and notice its end; harmless when that is known."""
         self._server(run)
         watching, epoch = self._processes.get(entry.agent_id), entry.state.epoch
@@ -53,13 +53,13 @@ class Noticing:
 
         self._processes[entry.agent_id] = asyncio.get_running_loop().create_task(watch())
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: AgentEntry) -> None:
         """Notice nothing more of the agent's process."""
         watching = self._processes.pop(entry.agent_id, None)
         if watching is not None:
             watching.cancel()
 
-    def _server(self, run: Run) -> None:
+    def _server(self, run: TeamRun) -> None:
         """Know the end of the tmux server at once: a CLI may outlive it, and then shows nothing."""
         pid = int(run.file["server_pid"])
         if pid in self._servers:

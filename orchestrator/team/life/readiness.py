@@ -8,11 +8,11 @@ from orchestrator.core.screens import Screen, explain
 from orchestrator.engines import start_failures, table
 from orchestrator.team.life import launch_files
 from orchestrator.team.life.cli_versions import version_of
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 
-async def cause_of(roster: Roster, entry: Entry, screen: Screen | None = None) -> str:
+async def cause_of(roster: Roster, entry: AgentEntry, screen: Screen | None = None) -> str:
     """One sentence. ``screen`` is that of a CLI that still runs; of one that has ended its last lines count."""
     agent = entry.state
     row = table.engine(str(agent.spec["engine"]))

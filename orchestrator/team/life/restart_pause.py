@@ -8,26 +8,26 @@ from datetime import timedelta
 from orchestrator.base.clock import Timer, rfc3339
 from orchestrator.core import supervision
 from orchestrator.team.life.launch_exits import seconds_since
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 
-class Backoff:
+class RestartPauses:
     """The pauses of a roster's agents; ``tend`` is called when one is over."""
 
-    def __init__(self, roster: Roster, tend: Callable[[Entry], None]) -> None:
+    def __init__(self, roster: Roster, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
         self._tend = tend
         self._timers: dict[str, Timer] = {}
 
-    def budget(self, entry: Entry) -> supervision.Budget:
+    def budget(self, entry: AgentEntry) -> supervision.Budget:
         """What the agent's policy allows now."""
         config = self._roster.config()
         window = float(entry.state.policies.get("restart_window_s", config.restart_window_s))
         began = self._roster.clock.now() - timedelta(seconds=window)
         return supervision.Budget(rfc3339(began), config.restart_backoff_s)
 
-    def left(self, entry: Entry, budget: supervision.Budget) -> float:
+    def left(self, entry: AgentEntry, budget: supervision.Budget) -> float:
         """Seconds until the next life may begin; `tend` is called again then. Counted once per exit."""
         clock, agent = self._roster.clock, entry.state
         due = entry.relaunch_at

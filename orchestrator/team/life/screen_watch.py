@@ -20,12 +20,12 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import SCREEN_KINDS, Finding, Screen, explain
+from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.life.readiness import cause_of
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ SILENT_S = 5.0
 
 
 @dataclass
-class _Life:
+class _WatchedLaunch:
     """One life of an agent as the looks see it. ``last`` and ``stale`` are of the look before."""
 
     epoch: int
@@ -50,10 +50,12 @@ class _Life:
     stale: bool = False
     stopped: int | None = None  # a process of its was, in the look before
     judged: bool = False  # being failed, because it did not get ready
-    told: Finding | None = None  # by a hook, in better words than the screen's; for as long as that shows the same
+    told: ScreenFinding | None = (
+        None  # by a hook, in better words than the screen's; for as long as that shows the same
+    )
 
 
-class Watching:
+class ScreenWatch:
     """The looks at a roster's agents.
 
     ``on_look`` is run now and then, to look for panes that are gone.
@@ -61,13 +63,13 @@ class Watching:
     parked agent's title says in two looks that its turn has ended; both may be called again at every look.
     """
 
-    def __init__(self, roster: Roster, windows: Windows, tend: Callable[[Entry], None]) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
         self._windows = windows
         self._tend = tend
-        self.on_human: Callable[[Entry], None] | None = None
-        self.on_stale: Callable[[Entry], None] | None = None
-        self._lives: dict[str, _Life] = {}
+        self.on_human: Callable[[AgentEntry], None] | None = None
+        self.on_stale: Callable[[AgentEntry], None] | None = None
+        self._lives: dict[str, _WatchedLaunch] = {}
         self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
         self._look: asyncio.Task[None] | None = None
@@ -76,11 +78,11 @@ class Watching:
         self._looks = 0
         self.on_look: Callable[[], Coroutine[Any, Any, None]] | None = None
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, entry: AgentEntry) -> None:
         """The agent's process of this epoch lives: its time to get ready counts from now, once per epoch."""
         life, epoch = self._lives.get(entry.agent_id), entry.state.epoch
         if life is None or life.epoch != epoch:
-            self._lives[entry.agent_id] = _Life(epoch, self._roster.clock.monotonic())
+            self._lives[entry.agent_id] = _WatchedLaunch(epoch, self._roster.clock.monotonic())
             entry.finding = entry.seen = None
         self._arm()
 
@@ -93,7 +95,7 @@ class Watching:
         missed_s = self._rounds.missed_s()
         for life in self._lives.values():
             life.began += missed_s
-        looked_at: list[Entry] = []
+        looked_at: list[AgentEntry] = []
         for agent_id, life in list(self._lives.items()):
             entry = self._roster.agents.get(agent_id)
             if entry is None or entry.state.life not in ("starting", "ready") or entry.process == "gone":
@@ -157,7 +159,7 @@ class Watching:
 
     # -- what is looked at --------------------------------------------------------------------------------------
 
-    def _wanted(self, entry: Entry, life: _Life) -> bool:
+    def _wanted(self, entry: AgentEntry, life: _WatchedLaunch) -> bool:
         agent, row = entry.state, _row(entry)
         if row is None or entry.pane_id is None or agent.stop_asked:
             return False
@@ -172,8 +174,8 @@ class Watching:
         last = max(entry.last_call or 0.0, life.began)
         return agent.life == "starting" or self._roster.clock.monotonic() - last > SILENT_S
 
-    async def _look_at(self, entries: list[Entry]) -> None:
-        by_run: dict[str, list[Entry]] = {}
+    async def _look_at(self, entries: list[AgentEntry]) -> None:
+        by_run: dict[str, list[AgentEntry]] = {}
         for entry in entries:
             by_run.setdefault(entry.run_id, []).append(entry)
         for run_id, members in by_run.items():
@@ -190,7 +192,7 @@ class Watching:
                 except Exception:
                     log.exception("bug while looking", agent=entry.agent_id)
 
-    async def _judge(self, entry: Entry, life: _Life, screen: Screen) -> None:
+    async def _judge(self, entry: AgentEntry, life: _WatchedLaunch, screen: Screen) -> None:
         """What one look means for one agent, which may have called or ended while it was made."""
         row = _row(entry)
         if row is None or not self._wanted(entry, life):
@@ -219,7 +221,7 @@ class Watching:
         if drafts:
             await self._roster.commit(entry, drafts)
 
-    def _parked(self, entry: Entry, life: _Life, row: Engine, screen: Screen) -> None:
+    def _parked(self, entry: AgentEntry, life: _WatchedLaunch, row: Engine, screen: Screen) -> None:
         if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
             if self.on_human is not None:
                 self.on_human(entry)
@@ -234,17 +236,17 @@ class Watching:
 
     # -- readiness ----------------------------------------------------------------------------------------------
 
-    def _overdue(self, entry: Entry, life: _Life) -> bool:
+    def _overdue(self, entry: AgentEntry, life: _WatchedLaunch) -> bool:
         agent = entry.state
         if agent.life != "starting" or agent.stop_asked or life.epoch != agent.epoch or life.judged:
             return False
         return self._roster.clock.monotonic() - life.began >= self._ready_within_s(entry)
 
-    def _ready_within_s(self, entry: Entry) -> float:
+    def _ready_within_s(self, entry: AgentEntry) -> float:
         row = ENGINES.get(str(entry.state.spec.get("engine")))
         return self._roster.config().ready_timeout_s * (row.slow_start if row else 1.0)
 
-    async def _give_up(self, entry: Entry, life: _Life) -> None:
+    async def _give_up(self, entry: AgentEntry, life: _WatchedLaunch) -> None:
         """Fail the agent with the likely cause and its pane's last lines; `tend` ends its process."""
         try:
             run = self._roster.runs.get(entry.run_id)
@@ -269,5 +271,5 @@ class Watching:
             self._tend(entry)
 
 
-def _row(entry: Entry) -> Engine | None:
+def _row(entry: AgentEntry) -> Engine | None:
     return ENGINES.get(str(entry.state.spec.get("engine")))

@@ -23,17 +23,17 @@ from orchestrator.edge import project_location
 from orchestrator.engines import table
 from orchestrator.journal.project_files import replace
 from orchestrator.team.life import launch_exits, launch_files
-from orchestrator.team.life.deadlines import Overdue
-from orchestrator.team.life.deletion import Ending
-from orchestrator.team.life.process_exits import Noticing
+from orchestrator.team.life.deadlines import Deadlines
+from orchestrator.team.life.deletion import DeletionLadder
+from orchestrator.team.life.process_exits import ProcessExits
 from orchestrator.team.life.readiness import cause_of
-from orchestrator.team.life.restart_pause import Backoff
-from orchestrator.team.life.screen_watch import Watching
-from orchestrator.team.panes.border_lines import Painting
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
-from orchestrator.team.roster.meta_files import Metas
+from orchestrator.team.life.restart_pause import RestartPauses
+from orchestrator.team.life.screen_watch import ScreenWatch
+from orchestrator.team.panes.border_lines import BorderLines
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.meta_files import MetaFiles
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux.panes import NewPane, TaggedPane
 from orchestrator.trust import state_dir
@@ -47,20 +47,20 @@ REAP_S = 2.0
 class Supervisor:
     """Tends every agent of a roster. Its tasks outlive the calls that caused them."""
 
-    def __init__(self, roster: Roster, windows: Windows) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self.roster = roster
         self.windows = windows
         self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
-        self._noticing = Noticing(roster, windows, self.tend)
-        self._backoff = Backoff(roster, self.tend)
-        self._ending = Ending(roster, windows)
-        self._metas = Metas(roster)
-        self._painting = Painting(roster)
-        self.watching = Watching(roster, windows, self.tend)
+        self._noticing = ProcessExits(roster, windows, self.tend)
+        self._backoff = RestartPauses(roster, self.tend)
+        self._ending = DeletionLadder(roster, windows)
+        self._metas = MetaFiles(roster)
+        self._painting = BorderLines(roster)
+        self.watching = ScreenWatch(roster, windows, self.tend)
         self.watching.on_look = self._noticing.look_for_panes
-        self.overdue = Overdue(roster, windows, self.tend)
+        self.overdue = Deadlines(roster, windows, self.tend)
         roster.listeners.append(self._painting.repaint)
         roster.listeners.append(self._metas.changed)
         roster.listeners.append(self.overdue.seen)
@@ -78,13 +78,13 @@ class Supervisor:
             "launch", agent_id, str(epoch), "--project", str(self.roster.root), *state
         )
 
-    async def release(self, entry: Entry) -> None:
+    async def release(self, entry: AgentEntry) -> None:
         """Let the launch stub of the current epoch go; a level, so that it may be repeated."""
         path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
         failpoints.passed("launch:released")
 
-    async def launch(self, run: Run, entries: list[Entry]) -> dict[str, Environment]:
+    async def launch(self, run: TeamRun, entries: list[AgentEntry]) -> dict[str, Environment]:
         """Panes first, then all programs start in parallel; agents whose pane could not be made are failed."""
         wanted = [
             NewPane(
@@ -115,7 +115,7 @@ class Supervisor:
 
     # -- the one reconcile function -----------------------------------------------------------------------------
 
-    def tend(self, entry: Entry) -> None:
+    def tend(self, entry: AgentEntry) -> None:
         """Take the agent's next steps until it needs none; harmless at any time, one at work per agent."""
         if entry.agent_id in self.tending:
             self._again.add(entry.agent_id)
@@ -123,7 +123,7 @@ class Supervisor:
         task = asyncio.get_running_loop().create_task(self._tend(entry))
         self.tending[entry.agent_id] = task
 
-    async def _tend(self, entry: Entry) -> None:
+    async def _tend(self, entry: AgentEntry) -> None:
         pause = 0.2
         try:
             while True:
@@ -146,7 +146,7 @@ class Supervisor:
             self.tending.pop(entry.agent_id, None)
             entry.changed.notify()
 
-    async def _step(self, entry: Entry) -> bool:
+    async def _step(self, entry: AgentEntry) -> bool:
         """One step; whether to look again at once."""
         agent, run = entry.state, self.roster.runs.get(entry.run_id)
         if agent.life in ("new", "deleted") or run is None:
@@ -163,7 +163,7 @@ class Supervisor:
             return False
         return await self._see(entry, run, pane)
 
-    async def _after_exit(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
+    async def _after_exit(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
         """The next life by policy, or because it was asked for; or the word that there is none."""
         agent = entry.state
         await self.roster.durable(entry)  # the exit fences the old life: only then may what is left of it be ended
@@ -182,7 +182,7 @@ class Supervisor:
         await self.roster.commit(entry, drafts)
         return bool(drafts)
 
-    async def _end_remains(self, entry: Entry) -> None:
+    async def _end_remains(self, entry: AgentEntry) -> None:
         """End what is left of a life that is over: a CLI that outlived its pane must not work beside the next."""
         left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
         if left is None or not left.alive():
@@ -190,7 +190,7 @@ class Supervisor:
         log.warning("ending what its pane has left behind", agent=entry.agent_id, pid=left.pid)
         await self._ending.at_once(left.pid)
 
-    async def _see(self, entry: Entry, run: Run, pane: TaggedPane | None) -> bool:
+    async def _see(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
         """A living agent: look for its pane of this epoch, and the process in it."""
         agent = entry.state
         if pane is None:
@@ -221,7 +221,7 @@ class Supervisor:
         await self._noticing.process(entry, run, pane.pid)
         return False
 
-    async def _without_pane(self, entry: Entry, run: Run) -> bool:
+    async def _without_pane(self, entry: AgentEntry, run: TeamRun) -> bool:
         agent = entry.state
         alive = await self.windows.same_server(run)
         if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
@@ -236,7 +236,9 @@ class Supervisor:
         await self._commit_exit(entry, launch_exits.without_pane(agent.epoch, server=alive, left=left, status=status))
         return True
 
-    async def _commit_exit(self, entry: Entry, end: launch_exits.End, last_lines: Sequence[str] = ()) -> None:
+    async def _commit_exit(
+        self, entry: AgentEntry, end: launch_exits.LaunchEnd, last_lines: Sequence[str] = ()
+    ) -> None:
         entry.process = "gone"
         drafts = supervision.exited(
             entry.state,
@@ -250,14 +252,14 @@ class Supervisor:
         )
         await self.roster.commit(entry, drafts)
 
-    async def _end_life(self, entry: Entry, run: Run, pane: TaggedPane, how: str) -> None:
+    async def _end_life(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane, how: str) -> None:
         """End a CLI whose life is over by its records, so that the next one can begin."""
         rungs = await self._ending.at_once(pane.pid)
         failpoints.passed("restart:ended")
         log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
         await self._exited(entry, run, pane)
 
-    async def _relaunch(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
+    async def _relaunch(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane) -> None:
         """The next life in the same pane; the record of it stands already."""
         agent = entry.state
         if not pane.dead:
@@ -276,7 +278,7 @@ class Supervisor:
         if await self.windows.respawn(run, pane.pane_id, new):
             await self.release(entry)
 
-    async def _written(self, entry: Entry) -> bool:
+    async def _written(self, entry: AgentEntry) -> bool:
         """Have the launch file of the current epoch; False when the agent was failed, because it cannot be made."""
         agent, old = entry.state, launch_files.read(self.roster, entry)
         if old.get("epoch") == agent.epoch:
@@ -292,7 +294,7 @@ class Supervisor:
 
     # -- noticing an exit ---------------------------------------------------------------------------------------
 
-    async def _exited(self, entry: Entry, run: Run, pane: TaggedPane) -> None:
+    async def _exited(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane) -> None:
         pane = await self._dead(run, entry.agent_id) or pane
         lines = await self.windows.last_lines(run, pane.pane_id)
         end = launch_exits.of_status(pane.dead_status, pane.dead_signal)
@@ -301,7 +303,7 @@ class Supervisor:
             end = end._replace(how=how, reason=EXITS[how])
         await self._commit_exit(entry, end, lines)
 
-    async def _dead(self, run: Run, agent_id: str) -> TaggedPane | None:
+    async def _dead(self, run: TeamRun, agent_id: str) -> TaggedPane | None:
         """The pane once tmux knows how its process ended."""
         pane = None
         for _ in range(int(REAP_S / 0.05)):
@@ -312,7 +314,7 @@ class Supervisor:
             await elapse(0.05, self.roster.clock)
         return pane
 
-    async def _after_failure(self, entry: Entry, run: Run, pane: TaggedPane | None) -> None:
+    async def _after_failure(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> None:
         """A CLI that did not get ready in time still runs, and must not begin to work later; its pane is closed."""
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
             if not pane.dead:
@@ -324,7 +326,7 @@ class Supervisor:
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    async def _end(self, entry: Entry, run: Run) -> None:
+    async def _end(self, entry: AgentEntry, run: TeamRun) -> None:
         """The ladder of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
         agent = entry.state
         if agent.life != "stopped":
@@ -340,7 +342,7 @@ class Supervisor:
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
-    async def _end_process(self, entry: Entry, run: Run) -> list[supervision.Rung]:
+    async def _end_process(self, entry: AgentEntry, run: TeamRun) -> list[supervision.Rung]:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
             # Split by a daemon that died before it could tag it: nobody else would ever close it.
@@ -375,7 +377,7 @@ class Supervisor:
         if not clean and not self.roster.corrupt and not any(run.live for run in self.roster.runs.values()):
             await self.windows.end_abandoned()
 
-    def take_over(self, entry: Entry) -> None:
+    def take_over(self, entry: AgentEntry) -> None:
         """Go on with an agent that another daemon launched: its secret and pane as files of ours name them."""
         launch = launch_files.read(self.roster, entry)
         if launch.get("epoch") == entry.state.epoch:
@@ -386,7 +388,7 @@ class Supervisor:
         if entry.live:
             self.tend(entry)
 
-    async def settled(self, entry: Entry, deadline: float) -> None:
+    async def settled(self, entry: AgentEntry, deadline: float) -> None:
         """Wait until nothing is being done for the agent, or the deadline."""
         clock = self.roster.clock
         await wait_until(lambda: True if entry.agent_id not in self.tending else None, entry.changed, deadline, clock)

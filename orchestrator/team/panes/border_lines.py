@@ -11,8 +11,8 @@ import structlog
 
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import status_of
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders
@@ -27,7 +27,7 @@ GLYPHS = {
 }  # fmt: skip
 
 
-class Painting:
+class BorderLines:
     """Keeps the border lines of a roster's live runs true."""
 
     def __init__(self, roster: Roster) -> None:
@@ -36,7 +36,7 @@ class Painting:
         self._due: Timer | None = None
         self._work: set[asyncio.Task[None]] = set()
 
-    def repaint(self, _entry: Entry | None = None) -> None:
+    def repaint(self, _entry: AgentEntry | None = None) -> None:
         """Bring the border lines up to date soon; many changes make one tmux call."""
         if self._due is None:
             self._due = self._roster.clock.timer(EVERY_S, self._start)
@@ -61,7 +61,7 @@ class Painting:
             if not lines:
                 continue
             try:
-                await asyncio.to_thread(borders.set_line, Windows.socket_of(run), lines)
+                await asyncio.to_thread(borders.set_line, TeamPanes.socket_of(run), lines)
                 self._shown.update(lines)
             except OrchestratorError as error:
                 log.debug("border lines not painted", run=run.run_id, **error.as_dict())
@@ -74,7 +74,7 @@ class Painting:
             task.cancel()
 
 
-def border_line(entry: Entry, status: str, reason: str = "") -> str:
+def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
     """Agent, role, status, why it does not go on, task, queue depth: what a human sees above the pane. Pure."""
     state = entry.state
     said = f"{GLYPHS.get(status, '?')} {status}"

@@ -10,10 +10,10 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table
 from orchestrator.tmux import panes, tmux_server
 from orchestrator.tmux.panes import PaneInfo
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.tmux_server import TmuxSocket
 
 
-def socket_of(origin: ConnectionOrigin) -> Socket | None:
+def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
     """The tmux server the master runs in: by its own environment, else by an ancestor's; None outside tmux."""
     value = origin.tmux
     if not value:
@@ -22,7 +22,7 @@ def socket_of(origin: ConnectionOrigin) -> Socket | None:
     return tmux_server.from_env(value) if value else None
 
 
-def pane_of(socket: Socket, origin: ConnectionOrigin) -> PaneInfo | None:
+def pane_of(socket: TmuxSocket, origin: ConnectionOrigin) -> PaneInfo | None:
     """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None when its server is gone.
 
     Environment ``pane_unknown`` for a CLI's background process that serves several panes: what its environment

@@ -23,12 +23,12 @@ from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import failure, read_json, replace
-from orchestrator.team.panes.team_panes import Windows, lines_wanted
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.panes.team_panes import TeamPanes, lines_wanted
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
-from orchestrator.tmux.member_tags import NewMember
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.member_tags import NewMemberPane
+from orchestrator.tmux.tmux_server import TmuxSocket
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownMember:
     """Where a member is shown: the tmux server in just that life, the window, the pane it is ``beside``.
 
     Written before anything is changed there.
@@ -50,17 +50,17 @@ class Shown:
     beside: str
 
     @property
-    def socket(self) -> Socket:
-        return Socket(path=self.tmux_socket, name=self.tmux_name)
+    def socket(self) -> TmuxSocket:
+        return TmuxSocket(path=self.tmux_socket, name=self.tmux_name)
 
 
-class Showing:
+class MemberPanes:
     """The members' panes of one project."""
 
-    def __init__(self, roster: Roster, windows: Windows) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self._roster = roster
         self._windows = windows
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, ShownMember] = {}
         self._one = asyncio.Lock()  # one change at a time: tmux does no two at once either
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -112,13 +112,13 @@ class Showing:
         server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         run = self._run_in(place.pane.window_id, server)
         beside = run.file["master_pane"] if run is not None else place.pane.pane_id
-        shown = Shown(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
+        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
         self._shown[mark] = shown
         made: str | Environment | None = None
         try:
             await self._save()
             failpoints.passed("member:noted")
-            new = NewMember(mark, [*member_tags.begun(mark), *argv], str(self._roster.root))
+            new = NewMemberPane(mark, [*member_tags.begun(mark), *argv], str(self._roster.root))
             made = await (self._add(shown, new) if run is None else self._add_to(run, shown, new))
             if isinstance(made, Environment):
                 raise made
@@ -129,21 +129,21 @@ class Showing:
             await asyncio.to_thread(borders.set_line, shown.socket, {made: f" {title} "})
         return made
 
-    async def _add(self, shown: Shown, new: NewMember) -> str | Environment:
+    async def _add(self, shown: ShownMember, new: NewMemberPane) -> str | Environment:
         """A pane in a window without a run."""
         socket, window, mode = shown.socket, shown.window_id, self._roster.config().border
         if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.beside]):
             await asyncio.to_thread(borders.set_borders, socket, window)
         return await self._split(shown, new, ())
 
-    async def _add_to(self, run: Run, shown: Shown, new: NewMember) -> str | Environment:
+    async def _add_to(self, run: TeamRun, shown: ShownMember, new: NewMemberPane) -> str | Environment:
         async with self._windows.lock(run):
             if not run.live:
                 return await self._add(shown, new)
             await self._windows.borders_on(run, 1)
             return await self._split(shown, new, self._windows.agents_of(run))
 
-    async def _split(self, shown: Shown, new: NewMember, agents: Sequence[str]) -> str | Environment:
+    async def _split(self, shown: ShownMember, new: NewMemberPane, agents: Sequence[str]) -> str | Environment:
         [made] = await asyncio.to_thread(
             splits.create_agents,
             shown.socket,
@@ -156,7 +156,7 @@ class Showing:
         failpoints.passed("member:shown")
         return made
 
-    def _run_in(self, window_id: str, server: tmux_server.Identity) -> Run | None:
+    def _run_in(self, window_id: str, server: tmux_server.ServerIdentity) -> TeamRun | None:
         here = {"window_id": window_id, "server_pid": server.pid, "server_start": server.start_time}
         return next(
             (run for run in self._roster.runs.values() if run.live and here.items() <= run.file.items()), None
@@ -175,12 +175,12 @@ class Showing:
             if await asyncio.to_thread(path.exists):
                 try:
                     said = await asyncio.to_thread(read_json, path)
-                    self._shown |= {mark: Shown(**one) for mark, one in said.items()}
+                    self._shown |= {mark: ShownMember(**one) for mark, one in said.items()}
                 except (OrchestratorError, TypeError, AttributeError) as error:
                     log.warning("what members' panes there were is not known", path=str(path), reason=str(error))
         await self._close({mark: shown for mark, shown in self._shown.items() if mark not in living})
 
-    async def _close(self, found: dict[str, Shown]) -> None:
+    async def _close(self, found: dict[str, ShownMember]) -> None:
         """Close these members' panes, window by window, and forget them; raises when a tmux server refuses."""
         trouble: OrchestratorError | None = None
         for server in {(one.socket, one.server_pid, one.server_start) for one in found.values()}:
@@ -191,7 +191,7 @@ class Showing:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
                     for window_id, beside in touched.items():
-                        await self._put_right(server[0], tmux_server.Identity(*server[1:]), window_id, beside)
+                        await self._put_right(server[0], tmux_server.ServerIdentity(*server[1:]), window_id, beside)
             except OrchestratorError as error:
                 trouble = error
                 continue
@@ -202,7 +202,9 @@ class Showing:
         if trouble is not None:
             raise trouble
 
-    async def _put_right(self, socket: Socket, server: tmux_server.Identity, window_id: str, beside: str) -> None:
+    async def _put_right(
+        self, socket: TmuxSocket, server: tmux_server.ServerIdentity, window_id: str, beside: str
+    ) -> None:
         """Even out what is left of ours in the window; after the last, put it back as the user had it."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -217,7 +219,7 @@ class Showing:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
 
-    async def _leave_to(self, run: Run, socket: Socket, window_id: str) -> None:
+    async def _leave_to(self, run: TeamRun, socket: TmuxSocket, window_id: str) -> None:
         """The run puts the window back when it ends, also what was changed for members."""
         if run.file["changed"] is None:
             with contextlib.suppress(Environment):
@@ -257,7 +259,7 @@ class Showing:
                 raise failure(one, error) from error
 
 
-def _lives(socket: Socket, pid: int, start: int) -> bool:
+def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
     try:
         return tmux_server.server_identity(socket) == (pid, start)
     except Environment as error:
@@ -266,7 +268,7 @@ def _lives(socket: Socket, pid: int, start: int) -> bool:
         raise
 
 
-def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
+def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str, str]:
     """Close the panes of these members on one server; their windows, each with the pane they are beside."""
     windows = {shown.window_id: shown.beside for shown in found.values()}
     tagged = member_tags.list_members(socket)
@@ -283,7 +285,7 @@ def _close_panes(socket: Socket, found: dict[str, Shown]) -> dict[str, str]:
     return windows
 
 
-def _is_ours(socket: Socket, window_id: str) -> bool:
+def _is_ours(socket: TmuxSocket, window_id: str) -> bool:
     """Whether a pane of an agent or a member is left in the window, of whatever project."""
     if member_tags.list_members(socket, window_id):
         return True

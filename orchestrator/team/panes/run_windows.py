@@ -22,11 +22,11 @@ from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
 from orchestrator.team.panes import master_pane
-from orchestrator.team.roster.broadcast import Run, new_run
+from orchestrator.team.roster.broadcast import TeamRun, new_run
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
 from orchestrator.tmux.panes import PaneInfo
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.tmux_server import TmuxSocket
 
 log = structlog.get_logger()
 
@@ -34,15 +34,15 @@ SAVED_AGAIN_S = 2.0
 
 
 @dataclass(frozen=True)
-class Place:
+class MasterWindow:
     """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux."""
 
-    socket: Socket
+    socket: TmuxSocket
     pane: PaneInfo
     detached: bool
 
 
-class Places:
+class RunWindows:
     """The windows of a roster's runs."""
 
     def __init__(self, roster: Roster) -> None:
@@ -54,31 +54,31 @@ class Places:
 
     # -- finding the window -------------------------------------------------------------------------------------
 
-    async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> Place | None:
+    async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> MasterWindow | None:
         """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
 
         With ``make`` the detached session is created once when there is none; else None.
         """
         return await asyncio.to_thread(self._place_of, origin, make)
 
-    def _place_of(self, origin: ConnectionOrigin, make: bool) -> Place | None:
+    def _place_of(self, origin: ConnectionOrigin, make: bool) -> MasterWindow | None:
         socket = master_pane.socket_of(origin)
         if socket is not None:
             pane = master_pane.pane_of(socket, origin)
             if pane is not None:
-                return Place(socket, pane, detached=False)
+                return MasterWindow(socket, pane, detached=False)
         return self._detached(make)
 
-    def _detached(self, make: bool) -> Place | None:
+    def _detached(self, make: bool) -> MasterWindow | None:
         config = self._roster.config()
-        socket = Socket(name=config.tmux_socket or None)
+        socket = TmuxSocket(name=config.tmux_socket or None)
         name = self.session_name()
         if not make:
             try:
                 pane = splits.find_detached(socket, name)
             except Environment:
                 return None
-            return Place(socket, pane, detached=True) if pane is not None else None
+            return MasterWindow(socket, pane, detached=True) if pane is not None else None
         pane = splits.make_detached(
             socket,
             name,
@@ -87,7 +87,7 @@ class Places:
             width=config.session_width,
             height=config.session_height,
         )
-        return Place(socket, pane, detached=True)
+        return MasterWindow(socket, pane, detached=True)
 
     def session_name(self) -> str:
         """The name of the one session outside tmux: the project's name and a hash of its path."""
@@ -99,24 +99,24 @@ class Places:
             name = "project"
         return f"orchestrator-{name}-{digest}"
 
-    def attach_command(self, run: Run) -> str | None:
+    def attach_command(self, run: TeamRun) -> str | None:
         """How a human sees a detached run; None inside tmux."""
         if not run.file.get("detached"):
             return None
         name = run.file.get("tmux_name")
         return f"tmux {'-L ' + name + ' ' if name else ''}attach -t {run.file['session']}"
 
-    async def run_at(self, place: Place) -> Run | None:
+    async def run_at(self, place: MasterWindow) -> TeamRun | None:
         """The live run of that window, on that life of the tmux server."""
         return next((run for run in await self.runs_at(place) if run.live), None)
 
-    async def runs_at(self, place: Place) -> list[Run]:
+    async def runs_at(self, place: MasterWindow) -> list[TeamRun]:
         """All runs that window has had: a restarted tmux server numbers its windows anew."""
         server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
         return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
 
-    async def run_for(self, place: Place, master: dict[str, Any] | None) -> Run:
+    async def run_for(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
         """The live run of that window, or a new one; the caller's pane, and its CLI if it is one, lead it now."""
         async with self._making:
             found = await self.run_at(place)
@@ -125,7 +125,7 @@ class Places:
             await self.led_from(found, place, master)
             return found
 
-    async def led_from(self, run: Run, place: Place, master: dict[str, Any] | None) -> None:
+    async def led_from(self, run: TeamRun, place: MasterWindow, master: dict[str, Any] | None) -> None:
         """Enter into run.json from which pane, and by which CLI (`masters.master_of`), the run is led from now on.
 
         Without a CLI only the pane changes. Written when something has changed; another CLI than before has been told
@@ -150,7 +150,7 @@ class Places:
             log.info("a master leads", run=run.run_id, **now)
             run.new_master()
 
-    async def _new_run(self, place: Place, master: dict[str, Any] | None) -> Run:
+    async def _new_run(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
         roster = self._roster
         version = await asyncio.to_thread(tmux_server.version, place.socket)
         if not tmux_server.supported(version):
@@ -185,7 +185,7 @@ class Places:
         roster.runs[run_id] = run
         return run
 
-    async def save(self, run: Run) -> None:
+    async def save(self, run: TeamRun) -> None:
         """Write run.json, which tells of what tmux has done already; what the disk refuses now is written later."""
         try:
             await asyncio.to_thread(run.save)
@@ -194,7 +194,7 @@ class Places:
             if run.run_id not in self._late:
                 self._late[run.run_id] = asyncio.get_running_loop().create_task(self._save_late(run))
 
-    async def _save_late(self, run: Run) -> None:
+    async def _save_late(self, run: TeamRun) -> None:
         saved = False
         while not saved:
             await elapse(SAVED_AGAIN_S, self._roster.clock)
@@ -205,10 +205,10 @@ class Places:
         del self._late[run.run_id]
 
     @staticmethod
-    def socket_of(run: Run) -> Socket:
-        return Socket(path=run.file["tmux_socket"])
+    def socket_of(run: TeamRun) -> TmuxSocket:
+        return TmuxSocket(path=run.file["tmux_socket"])
 
-    async def same_server(self, run: Run) -> bool:
+    async def same_server(self, run: TeamRun) -> bool:
         """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
         try:
             server = await asyncio.to_thread(tmux_server.server_identity, self.socket_of(run))
@@ -216,13 +216,13 @@ class Places:
             return False
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
 
-    def lock(self, run: Run) -> asyncio.Lock:
+    def lock(self, run: TeamRun) -> asyncio.Lock:
         """Held while the run's panes or what we changed of its window are looked at and changed."""
         return self._locks.setdefault(run.run_id, asyncio.Lock())
 
     # -- a window that is gone ----------------------------------------------------------------------------------
 
-    async def ready_for(self, run: Run, agent_id: str) -> str:
+    async def ready_for(self, run: TeamRun, agent_id: str) -> str:
         """Make ready to give the agent a new pane, its old one being gone; "" or why none can be made.
 
         A session of our own outside tmux is made again when its server has ended; a window of the user's is not.
@@ -239,7 +239,7 @@ class Places:
                 await asyncio.to_thread(run.save)
         return ""
 
-    async def _gone(self, run: Run) -> str:
+    async def _gone(self, run: TeamRun) -> str:
         if not await self.same_server(run):
             return "the tmux server is gone"
         try:
@@ -250,7 +250,7 @@ class Places:
             raise
         return ""
 
-    async def go_on_at(self, run: Run, origin: ConnectionOrigin) -> None:
+    async def go_on_at(self, run: TeamRun, origin: ConnectionOrigin) -> None:
         """See that the run has a window: its own, else the caller's; Conflict when another team works in that."""
         async with self._making:
             if not await self._gone(run):
@@ -263,7 +263,7 @@ class Places:
             async with self.lock(run):
                 await self._move(run, place)
 
-    async def _move(self, run: Run, place: Place) -> None:
+    async def _move(self, run: TeamRun, place: MasterWindow) -> None:
         server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
         shown = ("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
         run.file |= {
@@ -285,12 +285,12 @@ class Places:
 
     # -- the end of a run ---------------------------------------------------------------------------------------
 
-    async def end_if_empty(self, run: Run) -> None:
+    async def end_if_empty(self, run: TeamRun) -> None:
         """End the run when its last agent has left; no agent enters it meanwhile."""
         async with self.placing:
             await self.end_run_of_nobody(run)
 
-    async def end_run_of_nobody(self, run: Run) -> None:
+    async def end_run_of_nobody(self, run: TeamRun) -> None:
         """As `end_if_empty`, for a caller that holds ``placing``.
 
         What we changed of the window is put back, our own session ended (design §6, §7).

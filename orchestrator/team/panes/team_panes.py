@@ -16,20 +16,20 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.screens import Screen, readable
-from orchestrator.team.panes.run_windows import Place, Places
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.panes.run_windows import MasterWindow, RunWindows
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits
 from orchestrator.tmux.panes import NewPane, TaggedPane
-from orchestrator.tmux.tmux_server import Socket
-from orchestrator.tmux.window_layout import Limits
+from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.window_layout import LayoutLimits
 
 log = structlog.get_logger()
 
 LOOKED_BACK = 60  # rows, blank ones among them
 
 
-def lines_wanted(mode: Literal["auto"] | bool, socket: Socket, window_id: str, own: Sequence[str]) -> bool:
+def lines_wanted(mode: Literal["auto"] | bool, socket: TmuxSocket, window_id: str, own: Sequence[str]) -> bool:
     """Whether the window gets border lines; ``own`` are the panes in it that are ours, but for the members'."""
     there = [info.pane_id for info in panes.list_panes(socket, window_id)]
     if borders.borders_wanted(mode, there, own):
@@ -38,34 +38,34 @@ def lines_wanted(mode: Literal["auto"] | bool, socket: Socket, window_id: str, o
     return bool(shown) and borders.borders_wanted(mode, there, [*own, *shown])
 
 
-class Windows(Places):
+class TeamPanes(RunWindows):
     """The tmux side of a roster: its runs' places, and the panes in them."""
 
     # -- panes --------------------------------------------------------------------------------------------------
 
-    def limits(self) -> Limits:
+    def limits(self) -> LayoutLimits:
         config = self._roster.config()
-        return Limits(config.min_pane_width, config.min_pane_height, config.master_share)
+        return LayoutLimits(config.min_pane_width, config.min_pane_height, config.master_share)
 
-    def agents_of(self, run: Run) -> list[str]:
+    def agents_of(self, run: TeamRun) -> list[str]:
         """The panes of the run's agents, as far as it has any."""
         return [pane_id for pane_id in run.file["agents"].values() if pane_id]
 
-    async def let_go(self, run: Run, agent_id: str, pane_id: str) -> None:
+    async def let_go(self, run: TeamRun, agent_id: str, pane_id: str) -> None:
         """The pane is the agent's no more: somebody started another program in it."""
         async with self.lock(run):
             await asyncio.to_thread(panes.untag, self.socket_of(run), pane_id, agent_id, run.run_id)
             run.file["agents"].pop(agent_id, None)
             await asyncio.to_thread(run.save)
 
-    async def room(self, place: Place, run: Run | None, count: int) -> tuple[int, str]:
+    async def room(self, place: MasterWindow, run: TeamRun | None, count: int) -> tuple[int, str]:
         """How many of ``count`` more agents fit now, and why not more; asked before anything is written."""
         if self._roster.config().overflow == "window":
             return count, ""
         agents = self.agents_of(run) if run is not None else []
         return await asyncio.to_thread(splits.room, place.socket, place.pane.pane_id, agents, count, self.limits())
 
-    async def make(self, run: Run, wanted: Sequence[NewPane]) -> list[str | Environment]:
+    async def make(self, run: TeamRun, wanted: Sequence[NewPane]) -> list[str | Environment]:
         """Panes for new agents, tagged and with their final size; a pane id or the error for each."""
         async with self.lock(run):
             socket = self.socket_of(run)
@@ -86,7 +86,7 @@ class Windows(Places):
             await self.save(run)
             return outcome
 
-    async def borders_on(self, run: Run, count: int) -> None:
+    async def borders_on(self, run: TeamRun, count: int) -> None:
         """Turn the window's border lines on where they are wanted for so many new panes. The caller holds `lock`."""
         mode = self._roster.config().border
         socket, window = self.socket_of(run), run.file["window_id"]
@@ -98,7 +98,7 @@ class Windows(Places):
         run.file["changed"] = await asyncio.to_thread(borders.set_borders, socket, window)
         await self.save(run)
 
-    async def tagged(self, run: Run) -> dict[str, TaggedPane]:
+    async def tagged(self, run: TeamRun) -> dict[str, TaggedPane]:
         """The run's panes by agent; empty when its tmux server is gone."""
         try:
             if not await self.same_server(run):
@@ -110,7 +110,7 @@ class Windows(Places):
             raise
         return {pane.agent_id: pane for pane in found if pane.run_id == run.run_id}
 
-    async def adopt_stub(self, run: Run, entry: Entry, argv: Sequence[str]) -> str | None:
+    async def adopt_stub(self, run: TeamRun, entry: AgentEntry, argv: Sequence[str]) -> str | None:
         """Tag the pane that was split for this launch by a daemon that died before it could tag it."""
         socket = self.socket_of(run)
         info = await asyncio.to_thread(panes.find_stub, socket, argv)
@@ -123,7 +123,7 @@ class Windows(Places):
             await self.arrange(run)
         return info.pane_id
 
-    async def note(self, run: Run, agent_id: str, pane_id: str) -> None:
+    async def note(self, run: TeamRun, agent_id: str, pane_id: str) -> None:
         """Enter a pane into run.json that was tagged by a daemon which died before it could."""
         if run.file["agents"].get(agent_id) == pane_id:
             return
@@ -132,13 +132,13 @@ class Windows(Places):
             await self.save(run)
             await self.arrange(run)
 
-    async def respawn(self, run: Run, pane_id: str, new: NewPane) -> bool:
+    async def respawn(self, run: TeamRun, pane_id: str, new: NewPane) -> bool:
         """Start the next life of an agent in its dead pane."""
         done = await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
         failpoints.passed("tmux:respawn-pane")
         return done
 
-    async def last_lines(self, run: Run, pane_id: str) -> list[str]:
+    async def last_lines(self, run: TeamRun, pane_id: str) -> list[str]:
         """What the pane shows at its end, as `readable`; nothing when it is gone."""
         try:
             lines = await asyncio.to_thread(panes.capture, self.socket_of(run), pane_id, LOOKED_BACK)
@@ -146,10 +146,10 @@ class Windows(Places):
             return []
         return readable(lines)
 
-    async def look(self, run: Run, entries: Sequence[Entry]) -> dict[str, Screen]:
+    async def look(self, run: TeamRun, entries: Sequence[AgentEntry]) -> dict[str, Screen]:
         """The screens of these agents of one run by agent id, in one look; those whose pane is gone are absent."""
         wanted = {
-            entry.pane_id: screen_capture.Whose(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
+            entry.pane_id: screen_capture.PaneTag(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
         }
         try:
             found = await asyncio.to_thread(screen_capture.look, self.socket_of(run), wanted)
@@ -158,34 +158,36 @@ class Windows(Places):
             return {}
         return {wanted[pane_id].agent_id: screen for pane_id, screen in found.items()}
 
-    async def look_at_agent(self, entry: Entry) -> Screen | None:
+    async def look_at_agent(self, entry: AgentEntry) -> Screen | None:
         """The screen of one agent; None when it cannot be seen."""
         run = self._roster.runs.get(entry.run_id)
         return (await self.look(run, [entry])).get(entry.agent_id) if run is not None else None
 
-    async def paste(self, entry: Entry, line: str) -> bool:
+    async def paste(self, entry: AgentEntry, line: str) -> bool:
         """Paste a line into the agent's pane, unsubmitted; False when that could not be done."""
         return await self._at_pane(entry, partial(paste.paste, line=line))
 
-    async def submit(self, entry: Entry) -> bool:
+    async def submit(self, entry: AgentEntry) -> bool:
         """Submit what stands in the composer of the agent's pane; False when that could not be done."""
         return await self._at_pane(entry, paste.submit)
 
-    async def _at_pane(self, entry: Entry, act: Callable[[Socket, str, screen_capture.Whose], bool]) -> bool:
+    async def _at_pane(
+        self, entry: AgentEntry, act: Callable[[TmuxSocket, str, screen_capture.PaneTag], bool]
+    ) -> bool:
         run = self._roster.runs.get(entry.run_id)
         if run is None or entry.pane_id is None:
             return False
-        whose = screen_capture.Whose(entry.agent_id, run.run_id)
+        whose = screen_capture.PaneTag(entry.agent_id, run.run_id)
         return await asyncio.to_thread(act, self.socket_of(run), entry.pane_id, whose)
 
-    async def look_at_master(self, run: Run) -> Screen | None:
+    async def look_at_master(self, run: TeamRun) -> Screen | None:
         """The screen of the pane the run's master works in; None when it cannot be seen."""
         try:
             return await asyncio.to_thread(screen_capture.look_at, self.socket_of(run), run.file["master_pane"])
         except OrchestratorError:
             return None
 
-    async def remove(self, run: Run, agent_id: str) -> None:
+    async def remove(self, run: TeamRun, agent_id: str) -> None:
         """Close the agent's pane, even out the others, and put the window back when it was the last."""
         async with self.lock(run):
             pane = (await self.tagged(run)).get(agent_id)
@@ -200,7 +202,7 @@ class Windows(Places):
                 await self.arrange(run)
             await self.save(run)
 
-    async def arrange(self, run: Run) -> None:
+    async def arrange(self, run: TeamRun) -> None:
         """Even out our panes in the run's window; harmless when that is gone. The caller holds `lock`."""
         try:
             await asyncio.to_thread(

@@ -32,7 +32,7 @@ _WHOLE = re.compile(rb'\{"v":1,"seq":\d+,[^\x00]*,"crc":"[^"]{8}"\}')
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedLog:
     """What a log's files hold: ``lines`` without their newlines, the name they are kept under, the first bad one."""
 
     lines: list[bytes]
@@ -41,7 +41,7 @@ class Damaged:
 
 
 @dataclass
-class Salvaged:
+class RepairedLogs:
     """The two new logs, and what became of the tasks, for whoever is told."""
 
     at: str  # of all that is new in them
@@ -53,7 +53,7 @@ class Salvaged:
 
 
 @dataclass(frozen=True)
-class Beside:
+class OutsideFacts:
     """What is known of the agent outside its logs.
 
     ``told`` are the broadcast's intact records of it; ``spec`` the fields of a `starting` record, for when that is
@@ -65,7 +65,7 @@ class Beside:
     epoch: int = 1
 
 
-def salvage(agent_id: str, inbox: Damaged, outbox: Damaged, beside: Beside, at: str) -> Salvaged:
+def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, beside: OutsideFacts, at: str) -> RepairedLogs:
     """The logs of the agent as far as they can be saved.
 
     Raises ``Corrupt("unknown_version")`` when a newer version has written a line.
@@ -76,14 +76,14 @@ def salvage(agent_id: str, inbox: Damaged, outbox: Damaged, beside: Beside, at: 
     if 1 not in happenings or happenings[1]["type"] != "starting":
         blank = state.Agent(agent_id)
         happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **beside.spec).fields
-    made = Salvaged(at)
+    made = RepairedLogs(at)
     agent = state.Agent(agent_id)
     _mend_inbox(agent, inbox, acts, made)
     _Outbox(agent, outbox, (happenings, known), made).mend(beside.epoch)
     return made
 
 
-def _intact(log: Damaged, types: frozenset[str]) -> dict[int, Record]:
+def _intact(log: DamagedLog, types: frozenset[str]) -> dict[int, Record]:
     """The log's intact records by number; the first of a number counts, and what is far away is not this log's."""
     found: dict[int, Record] = {}
     for line in log.lines:
@@ -98,7 +98,7 @@ def _intact(log: Damaged, types: frozenset[str]) -> dict[int, Record]:
     return found
 
 
-def _bad_end(log: Damaged, found: dict[int, Record]) -> list[bytes]:
+def _bad_end(log: DamagedLog, found: dict[int, Record]) -> list[bytes]:
     """The lines behind the last intact one."""
     whole = {record["line"] for record in found.values() if "line" in record}
     behind = list(reversed(log.lines))
@@ -106,7 +106,7 @@ def _bad_end(log: Damaged, found: dict[int, Record]) -> list[bytes]:
     return [line for line in behind[:at] if line]
 
 
-def _length(log: Damaged, found: dict[int, Record]) -> int:
+def _length(log: DamagedLog, found: dict[int, Record]) -> int:
     """How many numbers the log had, as far as can be seen: readers know them, so none is given away again."""
     return max((seq for seq, record in found.items() if "line" in record), default=0) + len(_bad_end(log, found))
 
@@ -114,7 +114,7 @@ def _length(log: Damaged, found: dict[int, Record]) -> int:
 # -- the inbox --------------------------------------------------------------------------------------------------
 
 
-def _mend_inbox(agent: state.Agent, log: Damaged, acts: list[Record], made: Salvaged) -> None:
+def _mend_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: RepairedLogs) -> None:
     """Every task that was asked for stands once, in an order in which it can have been handed out."""
     found = _intact(log, INBOX_TYPES)
     slots: list[Record | None] = [found.get(seq) for seq in range(1, _length(log, found) + 1)]
@@ -161,9 +161,9 @@ class _Outbox:
     def __init__(
         self,
         agent: state.Agent,
-        log: Damaged,
+        log: DamagedLog,
         records: tuple[dict[int, Record], dict[int, Record]],
-        made: Salvaged,
+        made: RepairedLogs,
     ) -> None:
         self.agent, self.log, self.made, self.at = agent, log, made, made.at
         self.found, self.told = found, told = records

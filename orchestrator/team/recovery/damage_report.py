@@ -18,7 +18,7 @@ from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
 from orchestrator.journal.project_files import Paths, read_json
 from orchestrator.journal.segments import sealed_path
 from orchestrator.team.recovery import orphans
-from orchestrator.team.recovery.agent_repair import Beside, Damaged, Salvaged, salvage
+from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, RepairedLogs, salvage
 from orchestrator.team.recovery.broadcast_repair import retell
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import run_file
@@ -72,7 +72,7 @@ def check_run(root: Path, run_id: str) -> None:
         raise Corrupt(error.code, error.message, step, **error.facts)
 
 
-def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Salvaged:
+def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> RepairedLogs:
     """What the agent's two new logs would be; reads only."""
     file = error.facts.get("file")
     where = f"{Path(str(file)).name}, line {error.facts.get('line')}" if file else "its logs"
@@ -81,7 +81,7 @@ def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Salva
     for path, types, seal in (
         (paths.inbox(agent_id), INBOX_TYPES, seals[0]), (paths.outbox(agent_id), OUTBOX_TYPES, seals[1])
     ):  # fmt: skip
-        logs.append(Damaged(own_lines(path, types, seal), quarantine_name(path, at).name, where))
+        logs.append(DamagedLog(own_lines(path, types, seal), quarantine_name(path, at).name, where))
     made = salvage(agent_id, logs[0], logs[1], beside(paths, agent_id), rfc3339(at))
     if seals[0] is not None and seals[1] is not None:
         made.inbox, made.outbox = resealed(made.inbox, seals[0]), resealed(made.outbox, seals[1])
@@ -100,7 +100,7 @@ def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[byte
     return [line if is_sealed(line, seal) or intact(line, types, path) is None else FOREIGN_LINE for line in lines]
 
 
-def told_of(made: Salvaged) -> str:
+def told_of(made: RepairedLogs) -> str:
     """What became of the agent, in one sentence."""
     parts = [f"{len(made.inbox) + len(made.outbox) - made.lost} records kept, {made.lost} lost"]
     if made.rebuilt:
@@ -110,7 +110,7 @@ def told_of(made: Salvaged) -> str:
     return "; ".join([*parts, "the agent is failed, or ends as it was asked to"])
 
 
-def beside(paths: Paths, agent_id: str) -> Beside:
+def beside(paths: Paths, agent_id: str) -> OutsideFacts:
     """What the project's other files say of the agent; those that were not written here say nothing."""
     told: list[Record] = []
     for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:
@@ -134,7 +134,7 @@ def beside(paths: Paths, agent_id: str) -> Beside:
     process = orphans.recorded(paths, agent_id)
     if process is not None:
         epochs.append(process.epoch)
-    return Beside(told, spec, max(epochs))
+    return OutsideFacts(told, spec, max(epochs))
 
 
 def intact_of(path: Path, types: frozenset[str], seal: Seal | None) -> list[Record]:

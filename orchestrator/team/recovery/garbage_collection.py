@@ -25,9 +25,9 @@ from orchestrator.journal.project_files import replace
 from orchestrator.journal.removal import measure, remove
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.recovery import orphans
-from orchestrator.team.recovery.orphans import Proven
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.recovery.orphans import ProvenProcess
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.worktrees import inspection, worktrees
 
@@ -37,7 +37,7 @@ OVER = "its agent was deleted"
 
 
 @dataclass(frozen=True)
-class Data:
+class GarbageData:
     """The directory of an agent or a run: what it was, when it ended, how much there is.
 
     ``ended_at`` is None while it has not; ``collected``: gc has begun with it; ``rest``: files but for
@@ -55,7 +55,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Life:
+class AgentLaunch:
     """Where an agent is: its life and its epoch."""
 
     life: str
@@ -63,7 +63,7 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Item:
+class GarbageItem:
     """One thing to remove: ``kind`` is process, pane, agent, artifacts or run."""
 
     kind: str
@@ -72,7 +72,7 @@ class Item:
     files: int = 0
     bytes: int = 0
     note: str = ""
-    proven: Proven | None = field(default=None, repr=False)
+    proven: ProvenProcess | None = field(default=None, repr=False)
     pane: tuple[str, str] = ("", "")  # run id, agent id
 
     def row(self) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class Item:
 # -- the plan -------------------------------------------------------------------------------------------------------
 
 
-def plan_data(found: Iterable[Data], now: str, age_s: float, *, artifacts: bool) -> list[Item]:
+def plan_data(found: Iterable[GarbageData], now: str, age_s: float, *, artifacts: bool) -> list[GarbageItem]:
     """What of the agents' and runs' data is old enough; a run goes only when all of its agents have gone.
 
     Nothing that ended in the future is touched: then a clock was wrong, and no age is known.
     """
-    items: list[Item] = []
+    items: list[GarbageItem] = []
     gone: set[str] = set()
     data = list(found)
     for one in (one for one in data if one.kind == "agent"):
@@ -101,16 +101,18 @@ def plan_data(found: Iterable[Data], now: str, age_s: float, *, artifacts: bool)
                 kept = f"{count} files in artifacts/ stay ({held} bytes); --artifacts removes them"
                 note = f"{note}; {kept}" if note else kept
             why = "its removal was interrupted" if one.collected else f"deleted at {one.ended_at}"
-            items.append(Item("agent", one.name, why, files, size, note))
+            items.append(GarbageItem("agent", one.name, why, files, size, note))
         if due and artifacts and one.artifacts[0]:
-            items.append(Item("artifacts", one.name, "asked for", *one.artifacts))
+            items.append(GarbageItem("artifacts", one.name, "asked for", *one.artifacts))
         if due:
             gone.add(one.name)
     for one in (one for one in data if one.kind == "run"):
         if one.collected:
-            items.append(Item("run", one.name, "its removal was interrupted", *one.rest))
+            items.append(GarbageItem("run", one.name, "its removal was interrupted", *one.rest))
         elif _old(one.ended_at, now, age_s) and one.members <= gone:
-            items.append(Item("run", one.name, f"ended at {one.ended_at}, all its agents are collected", *one.rest))
+            items.append(
+                GarbageItem("run", one.name, f"ended at {one.ended_at}, all its agents are collected", *one.rest)
+            )
     return items
 
 
@@ -121,13 +123,15 @@ def _old(at: str | None, now: str, age_s: float) -> bool:
     return passed >= max(0.0, age_s)
 
 
-def plan_processes(recorded: Iterable[Proven], inherited: Iterable[Proven], lives: Mapping[str, Life]) -> list[Item]:
+def plan_processes(
+    recorded: Iterable[ProvenProcess], inherited: Iterable[ProvenProcess], lives: Mapping[str, AgentLaunch]
+) -> list[GarbageItem]:
     """Processes whose agent has ended, or has gone on to another life; what nothing proves is not there.
 
     ``recorded`` are proven by the agents' own files, ``inherited`` by their environment: those may be anything that
     an agent has started, and are ended with a deleted agent only.
     """
-    items: dict[tuple[int, int], Item] = {}
+    items: dict[tuple[int, int], GarbageItem] = {}
     for found in recorded:
         now = lives.get(found.agent_id)
         if now is None:
@@ -138,11 +142,11 @@ def plan_processes(recorded: Iterable[Proven], inherited: Iterable[Proven], live
             why = f"it is of life {found.epoch} of its agent, which is in life {now.epoch}"
         else:
             continue
-        items[found.pid, found.began] = Item("process", f"{found.pid} of {found.agent_id}", why, proven=found)
+        items[found.pid, found.began] = GarbageItem("process", f"{found.pid} of {found.agent_id}", why, proven=found)
     for found in inherited:
         now = lives.get(found.agent_id)
         if now is not None and now.life == "deleted":
-            item = Item("process", f"{found.pid} of {found.agent_id}", OVER, proven=found)
+            item = GarbageItem("process", f"{found.pid} of {found.agent_id}", OVER, proven=found)
             items.setdefault((found.pid, found.began), item)
     return [items[key] for key in sorted(items)]
 
@@ -150,7 +154,7 @@ def plan_processes(recorded: Iterable[Proven], inherited: Iterable[Proven], live
 # -- the facts and the acts -----------------------------------------------------------------------------------------
 
 
-class Collecting:
+class GarbageCollection:
     """gc over the team that a supervisor tends."""
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -173,7 +177,7 @@ class Collecting:
                 rows.append(await self._one(item, apply=apply))
         return {"applied": apply, "older_than_s": age_s, "items": rows, "bytes": sum(row["bytes"] for row in rows)}
 
-    async def _one(self, item: Item, *, apply: bool) -> dict[str, Any]:
+    async def _one(self, item: GarbageItem, *, apply: bool) -> dict[str, Any]:
         row = {**item.row(), "done": False}
         if not apply:
             return row
@@ -199,13 +203,15 @@ class Collecting:
         paths = self._roster.paths
         return {path.name for path in self._directories(paths.agents) if paths.is_collected(path)}
 
-    def _lives(self) -> dict[str, Life]:
-        lives = {name: Life(entry.state.life, entry.state.epoch) for name, entry in self._roster.agents.items()}
-        return {**{name: Life("deleted", 0) for name in self._collected()}, **lives}
+    def _lives(self) -> dict[str, AgentLaunch]:
+        lives = {
+            name: AgentLaunch(entry.state.life, entry.state.epoch) for name, entry in self._roster.agents.items()
+        }
+        return {**{name: AgentLaunch("deleted", 0) for name in self._collected()}, **lives}
 
-    def _data(self) -> list[Data]:
+    def _data(self) -> list[GarbageData]:
         roster, paths = self._roster, self._roster.paths
-        found: list[Data] = []
+        found: list[GarbageData] = []
         for path in self._directories(paths.agents):
             collected, entry = paths.is_collected(path), roster.agents.get(path.name)
             ended = entry is not None and entry.state.life == "deleted" and entry.agent_id not in roster.corrupt
@@ -214,7 +220,7 @@ class Collecting:
             ended_at = _deleted_at(entry) if entry is not None and ended else None
             note = _worktree_note(roster.root, entry) if entry is not None else ""
             artifacts = measure(paths.artifacts(path.name))
-            found.append(Data("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
+            found.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
             collected = paths.is_collected(path)
@@ -222,7 +228,7 @@ class Collecting:
                 continue  # a corrupt agent may be one of this run: nobody knows
             members = frozenset(name for name, entry in roster.agents.items() if entry.run_id == path.name)
             ended_at = str(run.file["ended_at"]) if run is not None else None
-            found.append(Data("run", path.name, ended_at, collected, self._rest(path), members=members))
+            found.append(GarbageData("run", path.name, ended_at, collected, self._rest(path), members=members))
         return found
 
     def _rest(self, directory: Path) -> tuple[int, int]:
@@ -235,13 +241,13 @@ class Collecting:
 
     # -- processes and panes ------------------------------------------------------------------------------------
 
-    async def _processes(self) -> list[Item]:
+    async def _processes(self) -> list[GarbageItem]:
         roster = self._roster
         recorded = [one for name in roster.agents for one in orphans.by_record(roster.paths, name)]
         inherited = await asyncio.to_thread(orphans.by_environment, roster.root)
         return plan_processes(recorded, inherited, self._lives())
 
-    async def _end_process(self, item: Item) -> None:
+    async def _end_process(self, item: GarbageItem) -> None:
         assert item.proven is not None
         roster, found = self._roster, item.proven
         now = self._lives().get(found.agent_id)
@@ -252,26 +258,28 @@ class Collecting:
         if processes.alive(found.pid, found.began):
             raise Environment("io_failed", f"process {found.pid} of agent {found.agent_id} does not end")
 
-    async def _panes(self) -> list[Item]:
+    async def _panes(self) -> list[GarbageItem]:
         """Panes that carry both of our tags, on the very server their run was made on, of agents that are no more."""
         lives = self._lives()
-        items: list[Item] = []
+        items: list[GarbageItem] = []
         for run in self._roster.runs.values():
             for agent_id, pane in sorted((await self._supervisor.windows.tagged(run)).items()):
-                if lives.get(agent_id, Life("", 0)).life == "deleted":
-                    items.append(Item("pane", f"{pane.pane_id} of {agent_id}", OVER, pane=(run.run_id, agent_id)))
+                if lives.get(agent_id, AgentLaunch("", 0)).life == "deleted":
+                    items.append(
+                        GarbageItem("pane", f"{pane.pane_id} of {agent_id}", OVER, pane=(run.run_id, agent_id))
+                    )
         return items
 
-    async def _close_pane(self, item: Item) -> None:
+    async def _close_pane(self, item: GarbageItem) -> None:
         run_id, agent_id = item.pane
         run = self._roster.runs.get(run_id)
-        if run is not None and self._lives().get(agent_id, Life("", 0)).life == "deleted":
+        if run is not None and self._lives().get(agent_id, AgentLaunch("", 0)).life == "deleted":
             await self._supervisor.windows.remove(run, agent_id)
             failpoints.passed("gc:pane-closed")
 
     # -- data ---------------------------------------------------------------------------------------------------
 
-    async def _collect_agent(self, item: Item) -> None:
+    async def _collect_agent(self, item: GarbageItem) -> None:
         roster, directory = self._roster, self._roster.paths.agent_dir(item.name)
         entry = roster.agents.get(item.name)
         if entry is not None:
@@ -291,11 +299,11 @@ class Collecting:
             await asyncio.to_thread(remove, path)
             failpoints.passed("gc:agent-file")
 
-    async def _remove_artifacts(self, item: Item) -> None:
+    async def _remove_artifacts(self, item: GarbageItem) -> None:
         await asyncio.to_thread(remove, self._roster.paths.artifacts(item.name))
         failpoints.passed("gc:artifacts")
 
-    async def _collect_run(self, item: Item) -> None:
+    async def _collect_run(self, item: GarbageItem) -> None:
         roster, directory = self._roster, self._roster.paths.run_dir(item.name)
         async with self._supervisor.windows.placing:  # no agent enters it meanwhile
             run = roster.runs.get(item.name)
@@ -320,25 +328,25 @@ class Collecting:
             replace(paths.collected(directory), data, mode=0o600)
 
 
-def remove_worktree(root: Path, entry: Entry) -> None:
+def remove_worktree(root: Path, entry: AgentEntry) -> None:
     """Remove the worktree that the agent was given, if it still has it; raises when that holds work."""
     if entry.state.spec.get("worktree") and inspection.place_of(root, entry.agent_id) is not None:
         worktrees.remove(root, entry.agent_id)
 
 
-def _worktree_note(root: Path, entry: Entry) -> str:
+def _worktree_note(root: Path, entry: AgentEntry) -> str:
     if not entry.state.spec.get("worktree") or inspection.place_of(root, entry.agent_id) is None:
         return ""
     free, why = worktrees.removable(root, entry.agent_id)
     return "its worktree goes too" if free else f"its worktree is kept, and with it the agent: {why}"
 
 
-def _deleted_at(entry: Entry) -> str | None:
+def _deleted_at(entry: AgentEntry) -> str | None:
     last = entry.outbox.tail(1, 1 << 20)
     return str(last[-1]["at"]) if last and last[-1]["type"] == "deleted" else None
 
 
-def _agent_note(entry: Entry, at: str) -> dict[str, Any]:
+def _agent_note(entry: AgentEntry, at: str) -> dict[str, Any]:
     spec = entry.state.spec
     return {
         "agent_id": entry.agent_id,
@@ -353,7 +361,7 @@ def _agent_note(entry: Entry, at: str) -> dict[str, Any]:
     }
 
 
-def _run_note(run: Run, at: str) -> dict[str, Any]:
+def _run_note(run: TeamRun, at: str) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "created_at": run.file["created_at"],

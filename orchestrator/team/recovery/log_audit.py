@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.base.errors import Environment
 from orchestrator.core.file_models import SCHEMAS
-from orchestrator.core.invariants import Line, Log, Violation
+from orchestrator.core.invariants import AuditedLog, AuditedRecord, Violation
 from orchestrator.core.records import BROADCAST_TYPES
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
@@ -39,7 +39,9 @@ class Evidence:
     notes: list[str] = field(default_factory=list)
     records: int = 0
 
-    def read(self, directory: Path, name: str, *, agent: str | None = None, run: str | None = None) -> Log | None:
+    def read(
+        self, directory: Path, name: str, *, agent: str | None = None, run: str | None = None
+    ) -> AuditedLog | None:
         """The log ``name`` (inbox, outbox, broadcast) of a directory; None when it has no file at all.
 
         Segments and the live file are read as one log. A last line without its end is left out: it was never
@@ -53,7 +55,7 @@ class Evidence:
                 return None
             for path, file in files:
                 reading.file(path, file, last=path is files[-1][0])
-        return Log(str(place), reading.lines, reading.whole)
+        return AuditedLog(str(place), reading.lines, reading.whole)
 
     def set_aside(self, directory: Path) -> set[str]:
         """The names of logs that doctor has moved out of the way, with a note for each; and for each torn line."""
@@ -104,7 +106,7 @@ class _Reading:
         self, into: Evidence, place: Path, model: TypeAdapter[Any], agent: str | None, run: str | None
     ) -> None:
         self.into, self.place, self.model, self.agent, self.run = into, place, model, agent, run
-        self.lines: list[Line] = []
+        self.lines: list[AuditedRecord] = []
         self.whole = True
         self.due = 1
 
@@ -189,10 +191,10 @@ class _Reading:
         )
 
 
-def _line(path: Path, number: int, record: dict[str, Any]) -> Line:
+def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
     kind, payload = record["type"], record.get("payload")
     digested = kind in BROADCAST_TYPES  # only what is repeated in the broadcast is compared
-    return Line(
+    return AuditedRecord(
         file=str(path),
         line=number,
         seq=record["seq"],

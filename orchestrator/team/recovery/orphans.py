@@ -22,7 +22,7 @@ SPARED = ("tmux",)
 """Programs that hold other people's work: an agent's child may have started one."""
 
 
-class Proven(NamedTuple):
+class ProvenProcess(NamedTuple):
     """One living process of an agent: ``epoch`` is the life it was started in, 0 when that is not known."""
 
     pid: int
@@ -32,7 +32,7 @@ class Proven(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedProcess:
     """What engine/process.json says."""
 
     pid: int
@@ -49,7 +49,7 @@ def boot_id() -> str:
         return ""
 
 
-def recorded(paths: Paths, agent_id: str) -> Recorded | None:
+def recorded(paths: Paths, agent_id: str) -> RecordedProcess | None:
     """The process that the agent's files name; None when they name none, not in our form, or not written here."""
     try:
         found = read_json(paths.process(agent_id))
@@ -59,18 +59,18 @@ def recorded(paths: Paths, agent_id: str) -> Recorded | None:
     except (OrchestratorError, KeyError, TypeError):
         return None
     numbers = all(type(one) is int and one > 0 for one in (pid, start, epoch))
-    return Recorded(pid, start, boot, epoch) if numbers and isinstance(boot, str) and boot else None
+    return RecordedProcess(pid, start, boot, epoch) if numbers and isinstance(boot, str) and boot else None
 
 
-def by_record(paths: Paths, agent_id: str) -> list[Proven]:
+def by_record(paths: Paths, agent_id: str) -> list[ProvenProcess]:
     """The agent's recorded process, if just that one still runs."""
     found = recorded(paths, agent_id)
     if found is None or found.boot_id != boot_id() or not processes.alive(found.pid, found.start):
         return []
-    return [Proven(found.pid, found.start, agent_id, found.epoch)]
+    return [ProvenProcess(found.pid, found.start, agent_id, found.epoch)]
 
 
-def by_environment(root: Path) -> list[Proven]:
+def by_environment(root: Path) -> list[ProvenProcess]:
     """Every living process of this user that was started in an agent of this project."""
     found = []
     for item in processes.PROC.iterdir():
@@ -90,10 +90,10 @@ def by_environment(root: Path) -> list[Proven]:
         if not ours or name.startswith(SPARED) or not processes.alive(pid, began):
             continue
         epoch = env.get("ORCHESTRATOR_AGENT_EPOCH", "")
-        found.append(Proven(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))
+        found.append(ProvenProcess(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))
     return sorted(found)
 
 
-async def end(found: Proven, grace_s: float, clock: Clock) -> str:
+async def end(found: ProvenProcess, grace_s: float, clock: Clock) -> str:
     """End that very process and its descendants; how it ended, ``gone already`` when another has its pid."""
     return await processes.end_tree(found.pid, grace_s, clock, found.began)

@@ -36,7 +36,7 @@ from orchestrator.team.roster.roster import Roster
 SETTLED_S = 60.0
 
 
-class Repairing:
+class TeamRepair:
     """The repairs of one team; one at a time."""
 
     def __init__(self, supervisor: Supervisor) -> None:

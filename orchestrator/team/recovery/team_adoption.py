@@ -32,7 +32,7 @@ from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import open_run, own_run_file, run_file, write_run_file
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import panes
-from orchestrator.tmux.tmux_server import Socket
+from orchestrator.tmux.tmux_server import TmuxSocket
 from orchestrator.trust.seals import Seal
 
 log = structlog.get_logger()
@@ -284,7 +284,7 @@ def _window_proven(paths: Paths, file: dict[str, Any]) -> bool:
     """Whether the run's panes are there and run agents of this very project, and none runs something else."""
     wanted = {str(pane): str(name) for name, pane in (file.get("agents") or {}).items() if pane}
     try:
-        tagged = panes.list_tagged(Socket(path=str(file["tmux_socket"])))
+        tagged = panes.list_tagged(TmuxSocket(path=str(file["tmux_socket"])))
     except (OrchestratorError, KeyError):
         return False
     ours = [pane for pane in tagged if pane.run_id == file["run_id"] and wanted.get(pane.pane_id) == pane.agent_id]
@@ -323,7 +323,7 @@ def _seal_squad(paths: Paths, path: Path) -> None:
 # -- in the daemon --------------------------------------------------------------------------------------------------
 
 
-class Adoption:
+class TeamAdoption:
     """The adoption of a project's foreign data by the daemon that supervises its team; one at a time."""
 
     def __init__(self, supervisor: Supervisor) -> None:

@@ -15,7 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.core.file_models import SCHEMAS
-from orchestrator.core.invariants import NEEDS_ALL, Line, Log, Violation, agent_faults, at_line, digest_faults, untold
+from orchestrator.core.invariants import (
+    NEEDS_ALL,
+    AuditedLog,
+    AuditedRecord,
+    Violation,
+    agent_faults,
+    at_line,
+    digest_faults,
+    untold,
+)
 from orchestrator.core.records import TERMINAL
 from orchestrator.team.recovery.log_audit import COLLECTED, Evidence, directories
 
@@ -41,7 +50,7 @@ class Report:
         return not self.violations
 
 
-class Answer(BaseModel):
+class AnsweredLine(BaseModel):
     """One line of an answered file: a task accepted, a terminal event seen, or a record read."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -81,13 +90,13 @@ class _Check:
         self.closed = settled and not live
         self.only = run
         self.found = Evidence(live)
-        self.said: dict[str, list[Answer]] = {}
+        self.said: dict[str, list[AnsweredLine]] = {}
         self.answered = ""
-        self.digests: dict[str, tuple[Log, dict[str, list[Line]]]] = {}
+        self.digests: dict[str, tuple[AuditedLog, dict[str, list[AuditedRecord]]]] = {}
         self.damaged: set[str] = set()  # runs whose broadcast was set aside
         self.collected: set[str] = set()
         self.homes: dict[str, str] = {}  # agent -> its run; "" when its intent cannot be read
-        self.calls: dict[str, Line] = {}
+        self.calls: dict[str, AuditedRecord] = {}
         self.late = 0
         self.left_out: list[str] = []
         self.counts = {"agents": 0, "runs": 0, "tasks": 0, "ended": 0, "answers": 0}
@@ -126,16 +135,16 @@ class _Check:
             raise Environment("io_failed", f"{path}: {error.strerror}", file=str(path)) from error
         for number, line in enumerate(lines, 1):
             try:
-                answer = Answer.model_validate({**json.loads(line), "line": number})
+                answer = AnsweredLine.model_validate({**json.loads(line), "line": number})
             except (ValueError, TypeError, ValidationError):
-                answer = Answer()
+                answer = AnsweredLine()
             if not answer.sensible:
                 step = 'a line is {"agent_id", "task_id", "outcome"?} or {"log", "agent_id" or "run_id", "seq"}'
                 raise BadRequest("bad_argument", f"{path}, line {number}: not an answer", step)
             self.said.setdefault(answer.run_id if answer.log == "broadcast" else answer.agent_id, []).append(answer)  # type: ignore[arg-type]
             self.counts["answers"] += 1
 
-    def _heard(self, name: str, kind: str, inbox: Log, outbox: Log) -> None:
+    def _heard(self, name: str, kind: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """What callers were told of an agent, or of a run (then ``inbox`` is empty), must be there."""
         answers = [one for one in self.said.get(name, ()) if (one.log == "broadcast") == (kind == "broadcast")]
         if not answers:
@@ -151,7 +160,7 @@ class _Check:
             elif one.outcome is not None and (one.task_id, one.outcome) not in ends:
                 self._missing(one, f"the {one.outcome} of task {one.task_id} of {name} was seen and is not there")
 
-    def _missing(self, one: Answer, text: str) -> None:
+    def _missing(self, one: AnsweredLine, text: str) -> None:
         self.found.violations.append(
             Violation(
                 "answered_missing", text, self.answered, one.line, one.seq, one.agent_id, one.task_id, one.run_id
@@ -184,7 +193,7 @@ class _Check:
             return  # made for a run that never began
         self.counts["runs"] += 1
         if log is None:
-            log = Log(str(directory / "broadcast.jsonl"), [], whole=False)
+            log = AuditedLog(str(directory / "broadcast.jsonl"), [], whole=False)
             if not self.found.live:
                 self._lacks(log.file, "the run has no broadcast", run=run)
         try:
@@ -195,11 +204,11 @@ class _Check:
         except ValueError as error:
             text = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
             self.found.violations.append(Violation("schema", text, str(place), 1, run=run))
-        told: dict[str, list[Line]] = {}
+        told: dict[str, list[AuditedRecord]] = {}
         for one in log.lines:
             told.setdefault(one.agent_id or "", []).append(one)
         self.digests[run] = (log, told)
-        self._heard(run, "broadcast", Log("", []), log)
+        self._heard(run, "broadcast", AuditedLog("", []), log)
 
     def _lacks(self, file: str, text: str, **whose: str) -> None:
         self.found.violations.append(Violation("missing_log", text, file, **whose))  # type: ignore[arg-type]
@@ -222,18 +231,18 @@ class _Check:
         if aside:
             whole = {"inbox": inbox, "outbox": outbox}
             inbox, outbox = (
-                Log(str(directory / f"{name}.jsonl"), log.lines if log else [], whole=False)
+                AuditedLog(str(directory / f"{name}.jsonl"), log.lines if log else [], whole=False)
                 for name, log in whole.items()
             )
         if not (inbox and inbox.lines) and not (outbox and outbox.lines) and not aside:
-            self._heard(agent, "outbox", Log("", []), Log("", []))
+            self._heard(agent, "outbox", AuditedLog("", []), AuditedLog("", []))
             return  # its intent never became durable, and no call was answered
         self.counts["agents"] += 1
         for name, log in (("inbox", inbox), ("outbox", outbox)):
             if log is None and not self.found.live:
                 self._lacks(str(directory / f"{name}.jsonl"), f"the agent has no {name}", agent=agent)
-        inbox = inbox or Log(str(directory / "inbox.jsonl"), [], whole=False)
-        outbox = outbox or Log(str(directory / "outbox.jsonl"), [], whole=False)
+        inbox = inbox or AuditedLog(str(directory / "inbox.jsonl"), [], whole=False)
+        outbox = outbox or AuditedLog(str(directory / "outbox.jsonl"), [], whole=False)
         for fault in agent_faults(agent, inbox, outbox):
             if fault.kind == "undelivered_result" and not self.closed:
                 text = f"{fault.file}, line {fault.line}: {fault.message}: the power may have taken that record"
@@ -249,7 +258,7 @@ class _Check:
         self.counts["tasks"] += sum(one.type == "task" for one in inbox.lines)
         self.counts["ended"] += sum(one.type in TERMINAL for one in outbox.lines)
 
-    def _calls(self, agent: str, inbox: Log, outbox: Log) -> None:
+    def _calls(self, agent: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """One call makes one agent, or one task of one agent."""
         causes = [*(one for one in inbox.lines if one.type == "task"), *outbox.lines[:1]]
         for one in causes:
@@ -260,7 +269,7 @@ class _Check:
                 text = f"call {one.req} was carried out before: {before.file}, line {before.line}"
                 self.found.violations.append(at_line("call_twice", one, agent, text))
 
-    def _digest(self, agent: str, run: str, outbox: Log, aside: set[str]) -> None:
+    def _digest(self, agent: str, run: str, outbox: AuditedLog, aside: set[str]) -> None:
         if not run:
             return  # its intent cannot be read, and was told of
         if run not in self.digests:

@@ -15,18 +15,18 @@ from orchestrator.base.clock import Clock, Signal
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
-from orchestrator.core.screens import Finding
+from orchestrator.core.screens import ScreenFinding
 from orchestrator.journal.log import Journal
 
 
 @dataclass(eq=False)
-class Waiting:
+class WaitUnderWay:
     """One wait_for_command call under way."""
 
     superseded: bool = False
 
 
-class Entry:
+class AgentEntry:
     """One agent as the daemon holds it. ``changed`` is notified on every change of records or presence."""
 
     def __init__(self, agent_id: str) -> None:
@@ -34,7 +34,7 @@ class Entry:
         self.state = state.Agent(agent_id)
         self.changed = Signal()
         self.unpublished: deque[dict[str, Any]] = deque()
-        self.waiting: Waiting | None = None
+        self.waiting: WaitUnderWay | None = None
         self.last_call: float | None = None
         self.last_call_wall: datetime | None = None
         self.told: tuple[tuple[int, str, bool], int] | None = None
@@ -53,8 +53,8 @@ class Entry:
         self.calls = 0  # of this daemon's life; a wake is heeded when one follows
         self.trouble: OrchestratorError | None = None  # what keeps its next step from being taken
         self.told_stop = False  # a wait has handed out the stop
-        self.finding: Finding | None = None  # what blocks the CLI right now, as a hook of it told
-        self.seen: Finding | None = None  # what the last look at its screen explains
+        self.finding: ScreenFinding | None = None  # what blocks the CLI right now, as a hook of it told
+        self.seen: ScreenFinding | None = None  # what the last look at its screen explains
         self.client = ("", "")  # name and version by which the CLI introduced itself to our server
         self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = None  # at its worktree, and when
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable

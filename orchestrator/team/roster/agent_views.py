@@ -13,7 +13,7 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
 from orchestrator.journal.segments import sealed
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 SHOWN_TASKS = 50
@@ -122,17 +122,17 @@ def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
     }
 
 
-def status_of(entry: Entry, clock: Clock) -> tuple[str, str]:
+def status_of(entry: AgentEntry, clock: Clock) -> tuple[str, str]:
     """The derived (status, reason) right now."""
     return derived.status(entry.state, entry.presence(clock))
 
 
-def row(roster: Roster, entry: Entry) -> dict[str, Any]:
+def row(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The agent's row with its status now."""
     return row_of(entry.state, status_of(entry, roster.clock), entry.pane_id, entry.outbox.visible_seq)
 
 
-def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
+def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The agent's meta with its status now, its process and its last call."""
     status = status_of(entry, roster.clock)
     meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
@@ -145,17 +145,17 @@ def meta_of(roster: Roster, entry: Entry) -> dict[str, Any]:
     return meta
 
 
-def _version(entry: Entry) -> str | None:
+def _version(entry: AgentEntry) -> str | None:
     """The CLI's version as it told it to our server; clients that are no CLI of the table tell something else."""
     row, (name, version) = ENGINES.get(str(entry.state.spec.get("engine"))), entry.client
     return version if row is not None and version and name in row.clients else None
 
 
-def artifacts(roster: Roster, entry: Entry) -> list[dict[str, Any]]:
+def artifacts(roster: Roster, entry: AgentEntry) -> list[dict[str, Any]]:
     """The files the agent left behind: ``[{name, bytes, modified_at}]``."""
     return list_artifacts(roster.paths.artifacts(entry.agent_id))
 
 
-def artifact(roster: Roster, entry: Entry, name: str, limit: int) -> bytes:
+def artifact(roster: Roster, entry: AgentEntry, name: str, limit: int) -> bytes:
     """The first ``limit`` bytes of one of them; BadRequest ``path_escape`` for anything outside."""
     return read_artifact(roster.paths.artifacts(entry.agent_id), name, limit)

@@ -18,7 +18,7 @@ from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.core import decisions
 from orchestrator.journal.project_files import confine, make_dir, read_artifact, replace
 from orchestrator.team.roster import delivery
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster, payload_bytes
 
 ANSWER = (
@@ -71,7 +71,7 @@ async def outcome(roster: Roster, agent_id: str, task_id: str, deadline: float) 
     while True:
         entry = roster.entry(agent_id)
 
-        def look(entry: Entry = entry) -> tuple[bool, dict[str, Any] | None] | None:
+        def look(entry: AgentEntry = entry) -> tuple[bool, dict[str, Any] | None] | None:
             # doctor --fix loads an agent anew, and nobody notifies the old one any more.
             if roster.agents.get(agent_id) is not entry:
                 return False, None
@@ -119,7 +119,7 @@ def trouble_of(payload: Any) -> str:
     return _words(payload, TROUBLE_KEYS)
 
 
-def _written(roster: Roster, entry: Entry, name: str, text: str) -> str:
+def _written(roster: Roster, entry: AgentEntry, name: str, text: str) -> str:
     place = confine(roster.root, entry.artifacts, what="artifacts")
     path = confine(place, name, what="artifact")
     make_dir(place)
@@ -127,7 +127,7 @@ def _written(roster: Roster, entry: Entry, name: str, text: str) -> str:
     return str(path)
 
 
-def _end_of(entry: Entry, task_id: str) -> dict[str, Any] | None:
+def _end_of(entry: AgentEntry, task_id: str) -> dict[str, Any] | None:
     agent = entry.state
     if task_id in agent.unfinished:
         if agent.life == "failed" and not agent.restart_due:

@@ -19,7 +19,7 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import place
-from orchestrator.journal.positions import Mark, WrongMark
+from orchestrator.journal.positions import Position, WrongPosition
 from orchestrator.journal.project_files import Paths, check_id, make_dir, read_json, replace
 from orchestrator.journal.syncer import Syncer
 from orchestrator.trust.provenance import Provenance
@@ -27,7 +27,7 @@ from orchestrator.trust.seals import KEY
 
 
 @dataclass(eq=False)
-class Run:
+class TeamRun:
     """One team run: ``file`` is run.json as a dict, ``refs`` the last outbox seq told of each agent."""
 
     run_id: str
@@ -91,7 +91,7 @@ class KnownRun(NamedTuple):
 
     refs: dict[str, int]
     born: str
-    mark: Mark
+    mark: Position
     lasting: bool
 
 
@@ -127,7 +127,7 @@ def open_run(
     clean: bool,
     segment_bytes: int | None = None,
     known: KnownRun | None = None,
-) -> Run:
+) -> TeamRun:
     """Open the broadcast of a run whose run.json says ``file``, folding the refs behind what is ``known``.
 
     Corrupt when the log has lost records that were on the disk when they became known.
@@ -153,7 +153,7 @@ def open_run(
             start=known.mark if known else None,
             seal=paths.provenance.seal("run", run_id, "broadcast"),
         )
-    except WrongMark:
+    except WrongPosition:
         run = open_run(paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes)
         assert known is not None
         if (
@@ -166,7 +166,7 @@ def open_run(
             raise cut_short(path, run.journal.last_seq, known.mark.seq) from None
         return run
     since = journal.last_seq - (known.mark.seq if known else 0)
-    return Run(run_id, paths.run_json(run_id), file, journal, paths.provenance, refs, "".join(first), since)
+    return TeamRun(run_id, paths.run_json(run_id), file, journal, paths.provenance, refs, "".join(first), since)
 
 
 def cut_short(path: Path, last: int, known: int) -> Corrupt:
@@ -191,7 +191,7 @@ def new_run(
     durability: Literal["fsync", "os"],
     *,
     segment_bytes: int | None = None,
-) -> Run:
+) -> TeamRun:
     """Make the directory and the files of a new run, durably; when that is refused, nothing of it stays."""
     directory = paths.run_dir(run_id)
     run = None
@@ -218,9 +218,9 @@ def open_runs(
     clean: bool,
     segment_bytes: int | None = None,
     known: Callable[[str], KnownRun | None] = lambda _: None,
-) -> dict[str, Run | OrchestratorError]:
+) -> dict[str, TeamRun | OrchestratorError]:
     """Every run of the project, or why it cannot be read."""
-    found: dict[str, Run | OrchestratorError] = {}
+    found: dict[str, TeamRun | OrchestratorError] = {}
     if not paths.runs.is_dir():
         return found
     for directory in sorted(paths.runs.iterdir()):

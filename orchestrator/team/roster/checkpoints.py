@@ -25,13 +25,13 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import records, snapshot, state
 from orchestrator.edge import project_location
 from orchestrator.journal import cache as store_cache
-from orchestrator.journal.cache import BrokenCache, Cache, Item
+from orchestrator.journal.cache import BrokenCache, Cache, CacheItem
 from orchestrator.journal.log import Journal
-from orchestrator.journal.positions import Mark
+from orchestrator.journal.positions import Position
 from orchestrator.journal.project_files import Paths
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_fold import folded
-from orchestrator.team.roster.broadcast import KnownRun, Run
+from orchestrator.team.roster.broadcast import KnownRun, TeamRun
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class KnownAgent(NamedTuple):
     """
 
     agent: state.Agent
-    marks: dict[str, Mark]
+    marks: dict[str, Position]
     lasting: bool
 
 
@@ -60,7 +60,7 @@ class KnownAgent(NamedTuple):
 class _Owner:
     """An agent or run and how far it has gone on since its checkpoint."""
 
-    what: Entry | Run
+    what: AgentEntry | TeamRun
     unsaved: int = 0
     save_after: int = SAVE_AFTER
     quiet_at: float = 0.0
@@ -78,12 +78,12 @@ class _Taken:
     finished: list[tuple[str, state.Finished]] | None
     unsaved: int
 
-    def item(self) -> Item:
+    def item(self) -> CacheItem:
         """What the cache is given; for the thread, because there may be many tasks."""
         archived = None
         if self.finished is not None:
             archived = [(task_id, orjson.dumps(snapshot.plain_finished(task))) for task_id, task in self.finished]
-        return Item(self.name, self.body, archived, self.anew)
+        return CacheItem(self.name, self.body, archived, self.anew)
 
 
 class Checkpoints:
@@ -131,13 +131,15 @@ class Checkpoints:
             return None
         agent = snapshot.made(body["state"])
         agent.archive = self._archive(agent)
-        marks = {name: Mark(*mark) for name, mark in body["marks"].items()}
+        marks = {name: Position(*mark) for name, mark in body["marks"].items()}
         return KnownAgent(agent, marks, body["lasting"])
 
     def run(self, run_id: str) -> KnownRun | None:
         """The run's checkpoint; None when there is none that can be trusted."""
         body = self._body(_run(run_id))
-        return None if body is None else KnownRun(body["refs"], body["born"], Mark(*body["mark"]), body["lasting"])
+        return (
+            None if body is None else KnownRun(body["refs"], body["born"], Position(*body["mark"]), body["lasting"])
+        )
 
     def _body(self, owner: str) -> dict[str, Any] | None:
         if self._cache is None:
@@ -173,11 +175,11 @@ class Checkpoints:
 
     # -- what has to be saved -----------------------------------------------------------------------------------
 
-    def went_on(self, what: Entry | Run, records: int = 1) -> None:
+    def went_on(self, what: AgentEntry | TeamRun, records: int = 1) -> None:
         """Records of the agent or run were written; its checkpoint follows, now or when it is quiet."""
         if not records:
             return
-        name = _run(what.run_id) if isinstance(what, Run) else _agent(what.agent_id)
+        name = _run(what.run_id) if isinstance(what, TeamRun) else _agent(what.agent_id)
         owner = self._owners.get(name)
         if owner is None or owner.what is not what:
             owner = self._owners[name] = _Owner(what)
@@ -308,7 +310,7 @@ class Checkpoints:
     def _take(self, name: str) -> _Taken | None:
         owner = self._owners[name]
         what, lasting = owner.what, self._durability() == "fsync"
-        if isinstance(what, Run):
+        if isinstance(what, TeamRun):
             logs = {"broadcast": what.journal}
             about: dict[str, Any] = {"refs": what.refs, "born": what.born, "mark": what.journal.end()}
             finished: list[tuple[str, state.Finished]] | None = None
@@ -322,7 +324,7 @@ class Checkpoints:
         except orjson.JSONEncodeError as error:  # a payload nested as deep as a line of the log just allows
             log.info("no checkpoint", owner=name, reason=str(error))
             return None
-        anew = isinstance(what, Entry) and what.state.archive is None
+        anew = isinstance(what, AgentEntry) and what.state.archive is None
         ends = [(journal, journal.last_seq) for journal in logs.values()]
         return _Taken(name, owner, body, anew, ends, finished, owner.unsaved)
 
@@ -330,7 +332,7 @@ class Checkpoints:
         owner, what = one.owner, one.owner.what
         owner.unsaved -= one.unsaved
         owner.save_after = max(SAVE_AFTER, len(one.body) // BYTES_PER_RECORD)
-        if isinstance(what, Entry) and self._cache is not None:
+        if isinstance(what, AgentEntry) and self._cache is not None:
             agent = what.state
             for task_id, _ in one.finished or ():
                 agent.finished.pop(task_id, None)
@@ -369,7 +371,7 @@ def _run(run_id: str) -> str:
 
 def _rest(owner: _Owner) -> None:
     what = owner.what
-    if isinstance(what, Entry) and what.state.life == "deleted" and not owner.unsaved:
+    if isinstance(what, AgentEntry) and what.state.life == "deleted" and not owner.unsaved:
         what.rest()
 
 

@@ -21,8 +21,8 @@ from orchestrator.core.prompts import reminder
 from orchestrator.core.records import TERMINAL, Draft
 from orchestrator.journal.log import Journal
 from orchestrator.journal.project_files import check_id, list_artifacts
-from orchestrator.team.roster.agent_entry import Entry, Waiting
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.agent_entry import AgentEntry, WaitUnderWay
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster, payload_bytes
 
 log = structlog.get_logger()
@@ -43,10 +43,10 @@ def fresh_cursor() -> str:
     return f"{_NONCE}{next(_COUNT):x}"
 
 
-def limits(roster: Roster) -> decisions.Limits:
+def limits(roster: Roster) -> decisions.QueueLimits:
     """The bounds of the current configuration."""
     config = roster.config()
-    return decisions.Limits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
+    return decisions.QueueLimits(config.max_unfinished_tasks, config.redeliver_after_s, config.max_redeliveries)
 
 
 def _now(roster: Roster) -> str:
@@ -80,7 +80,7 @@ async def enqueue(
     return decision.answer
 
 
-def _stored(entry: Entry, task_id: str) -> Any:
+def _stored(entry: AgentEntry, task_id: str) -> Any:
     task = entry.state.unfinished.get(task_id)
     if task is not None:
         return task.payload
@@ -113,7 +113,7 @@ async def events_read(
 
 
 async def broadcast_read(
-    roster: Roster, run: Run, *, since_seq: int, max_events: int, wait_s: float
+    roster: Roster, run: TeamRun, *, since_seq: int, max_events: int, wait_s: float
 ) -> dict[str, Any]:
     """The broadcast records of a run behind ``since_seq`` (R-E2)."""
     return {"run_id": run.run_id, **await _page(roster, run.journal, since_seq, max_events, wait_s)}
@@ -170,7 +170,7 @@ async def wait_for_command(
     began = clock.monotonic() - age_s
     if entry.waiting is not None:
         entry.waiting.superseded = True
-    call = entry.waiting = Waiting()
+    call = entry.waiting = WaitUnderWay()
     entry.called(clock)
     try:
         at = _now(roster)
@@ -198,7 +198,7 @@ async def wait_for_command(
     return {"status": "command", "command": command, "cursor": cursor, "reminder": _reminder(entry)}
 
 
-def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None) -> None:
+def _check_life(entry: AgentEntry, epoch: int, what: str, task_id: str | None = None) -> None:
     """Refuse the call of a life that is over; it leaves a note in the log and no record (design §5)."""
     try:
         decisions.check_epoch(entry.state, epoch)
@@ -208,14 +208,14 @@ def _check_life(entry: Entry, epoch: int, what: str, task_id: str | None = None)
         raise
 
 
-def _goes_on(entry: Entry, at: str) -> list[Draft]:
+def _goes_on(entry: AgentEntry, at: str) -> list[Draft]:
     """What a call shows: nothing blocks the agent, it is not parked and not stalled."""
     agent, why = entry.state, "it called"
     drafts = [*blocked.called(agent, at=at), *turn_end.woken(agent, at=at, reason=why)]
     return [*drafts, *supervision.recovered(agent, at=at, reason=why)]
 
 
-async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> dict[str, Any]:
+async def _handed_out(roster: Roster, entry: AgentEntry, command: dict[str, Any]) -> dict[str, Any]:
     """The task's command with where its files go; a later attempt is told what the lost one has left."""
     command = {**command, "artifacts": entry.artifacts}
     task = entry.state.lease
@@ -239,7 +239,7 @@ async def _handed_out(roster: Roster, entry: Entry, command: dict[str, Any]) -> 
     return {**command, "previous": lost, "note": note}
 
 
-def _may_park(roster: Roster, entry: Entry) -> bool:
+def _may_park(roster: Roster, entry: AgentEntry) -> bool:
     """Whether the agent may end its turn: it can be woken, and nothing is there for it."""
     proven = max(entry.hook_epoch, entry.state.wake_epoch)  # the second survives a restart of the daemon
     return proven == entry.state.epoch and turn_end.may_park(
@@ -251,7 +251,7 @@ def _may_park(roster: Roster, entry: Entry) -> bool:
 
 
 async def _next(
-    roster: Roster, entry: Entry, call: Waiting, epoch: int, *, began: float, deadline: float, req: str
+    roster: Roster, entry: AgentEntry, call: WaitUnderWay, epoch: int, *, began: float, deadline: float, req: str
 ) -> dict[str, Any] | None:
     clock = roster.clock
     look_at = deadline
@@ -295,7 +295,7 @@ async def _next(
             return None
 
 
-def _lease_key(entry: Entry) -> tuple[int, str, bool] | None:
+def _lease_key(entry: AgentEntry) -> tuple[int, str, bool] | None:
     lease = entry.state.lease
     return None if lease is None else (entry.state.epoch, lease.task_id, lease.cancel_requested)
 
@@ -345,7 +345,7 @@ async def emit_event(
     return answer
 
 
-def query(roster: Roster, agent_id: str, epoch: int, what: str) -> Entry:
+def query(roster: Roster, agent_id: str, epoch: int, what: str) -> AgentEntry:
     """Let the living agent ask a tool that only reads, and note that it works on; its entry.
 
     BadRequest and Conflict as for the agent's own tools. The only record is `recovered`, where it was called stalled;
@@ -363,14 +363,14 @@ def query(roster: Roster, agent_id: str, epoch: int, what: str) -> Entry:
     return entry
 
 
-def _reminder(entry: Entry) -> str:
+def _reminder(entry: AgentEntry) -> str:
     lease = entry.state.lease
     if lease is None:
         return reminder(entry.agent_id, None, False)
     return reminder(entry.agent_id, lease.task_id, lease.cancel_requested)
 
 
-def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) -> Entry:
+def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) -> AgentEntry:
     """The agent a connection speaks for: its id must be the connection's, proven by the secret of its epoch."""
     check_id(agent_id, "agent_id")
     if agent_id != claimed:

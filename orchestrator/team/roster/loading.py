@@ -18,13 +18,13 @@ from orchestrator.core import state
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import page
-from orchestrator.journal.positions import Mark, WrongMark
+from orchestrator.journal.positions import Position, WrongPosition
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.journal.segments import log_files
 from orchestrator.journal.syncer import Syncer
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_fold import located
-from orchestrator.team.roster.broadcast import Run, cut_short, open_runs
+from orchestrator.team.roster.broadcast import TeamRun, cut_short, open_runs
 from orchestrator.team.roster.checkpoints import Checkpoints, KnownAgent
 from orchestrator.trust.seals import Seal
 
@@ -34,7 +34,7 @@ TYPES = {"inbox": INBOX_TYPES, "outbox": OUTBOX_TYPES}
 
 
 @dataclass
-class Loading:
+class TeamLoading:
     """How the logs of a project are opened; ``notes`` collects what was repaired, for the log and for status."""
 
     paths: Paths
@@ -43,7 +43,7 @@ class Loading:
     checkpoints: Checkpoints
     notes: list[str] = field(default_factory=list)
 
-    def runs(self, *, clean: bool) -> dict[str, Run | OrchestratorError]:
+    def runs(self, *, clean: bool) -> dict[str, TeamRun | OrchestratorError]:
         """Every run of the project, or why it cannot be read."""
         config = self.config()
         return open_runs(
@@ -55,7 +55,7 @@ class Loading:
             known=self.checkpoints.run,
         )
 
-    def agent(self, agent_id: str, runs: dict[str, Run], *, clean: bool) -> Entry:
+    def agent(self, agent_id: str, runs: dict[str, TeamRun], *, clean: bool) -> AgentEntry:
         """The agent with its logs open; raises why they cannot be trusted, with none open.
 
         ``Environment`` foreign_data where a record was not written on this machine: then nothing is changed. An agent
@@ -70,7 +70,7 @@ class Loading:
         if known is not None and entry is not None:
             behind = sum(journal.last_seq - known.marks[name].seq for name, journal in entry.logs.items())
         else:
-            entry = Entry(agent_id)
+            entry = AgentEntry(agent_id)
             self._open(entry, clean=clean)
         try:
             if known is not None:
@@ -98,25 +98,25 @@ class Loading:
             raise Environment("foreign_data", f"{where} was not written on this machine", file=str(where))
         return seal
 
-    def born(self, agent_id: str) -> Entry:
+    def born(self, agent_id: str) -> AgentEntry:
         """A new agent, with logs that hold nothing yet."""
-        entry = Entry(agent_id)
+        entry = AgentEntry(agent_id)
         self._open(entry, clean=True)
         return entry
 
-    def _from(self, known: KnownAgent, *, clean: bool) -> Entry | None:
+    def _from(self, known: KnownAgent, *, clean: bool) -> AgentEntry | None:
         """The agent of a checkpoint; None when the logs do not go on where it ends, or not as it says."""
-        entry = Entry(known.agent.agent_id)
+        entry = AgentEntry(known.agent.agent_id)
         entry.state = known.agent
         try:
             self._open(entry, clean=clean, marks=known.marks)
-        except (WrongMark, Corrupt) as error:
+        except (WrongPosition, Corrupt) as error:
             # Whether the log or the checkpoint is wrong, the whole log tells.
             log.warning("checkpoint not used", agent=entry.agent_id, reason=str(error))
             return None
         return entry
 
-    def _open(self, entry: Entry, *, clean: bool, marks: dict[str, Mark] | None = None) -> None:
+    def _open(self, entry: AgentEntry, *, clean: bool, marks: dict[str, Position] | None = None) -> None:
         config, directory = self.config(), self.paths.agent_dir(entry.agent_id)
         for name, types in TYPES.items():
             path = directory / f"{name}.jsonl"
@@ -143,7 +143,7 @@ class Loading:
                 log.warning("torn tail cut off", path=str(journal.path), repair=str(journal.repaired))
             entry.logs[name] = journal
 
-    def _check_known(self, entry: Entry, known: KnownAgent) -> None:
+    def _check_known(self, entry: AgentEntry, known: KnownAgent) -> None:
         """Corrupt when these are the logs of the checkpoint, and end before what was on the disk then."""
         same = entry.state.spec.get("crc") == known.agent.spec.get("crc")
         if not (same and known.lasting and self.config().durability == "fsync"):
@@ -152,7 +152,7 @@ class Loading:
             if journal.last_seq < known.marks[name].seq:
                 raise cut_short(journal.path, journal.last_seq, known.marks[name].seq)
 
-    def _check_ref(self, entry: Entry, runs: dict[str, Run]) -> None:
+    def _check_ref(self, entry: AgentEntry, runs: dict[str, TeamRun]) -> None:
         run = runs.get(entry.run_id)
         ref, outbox = run.refs.get(entry.agent_id, 0) if run else 0, entry.outbox
         if ref > outbox.last_seq:
@@ -164,13 +164,13 @@ class Loading:
             )
 
 
-def close(entry: Entry) -> None:
+def close(entry: AgentEntry) -> None:
     """Close the logs of an agent that is not taken in."""
     for journal in entry.logs.values():
         journal.close()
 
 
-def unpublished(entry: Entry, run: Run) -> list[dict[str, Any]]:
+def unpublished(entry: AgentEntry, run: TeamRun) -> list[dict[str, Any]]:
     """The agent's records that the broadcast must tell and does not, in order."""
     missing: list[dict[str, Any]] = []
     seq = run.refs.get(entry.agent_id, 0)

@@ -11,7 +11,7 @@ import orjson
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.journal.project_files import read_json, replace
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import meta_of
 from orchestrator.team.roster.roster import Roster
 
@@ -20,7 +20,7 @@ REFUSED_S = 5.0
 """What the disk refused is tried again this much later."""
 
 
-class Metas:
+class MetaFiles:
     """Keeps the meta files of a roster up to date."""
 
     def __init__(self, roster: Roster) -> None:
@@ -31,13 +31,13 @@ class Metas:
         self._closing = False
         self._pause_s = EVERY_S
 
-    def changed(self, entry: Entry) -> None:
+    def changed(self, entry: AgentEntry) -> None:
         """The agent's meta is old now; it is written soon."""
         self._stale.add(entry.agent_id)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write_when_due())
 
-    def behind(self, entry: Entry) -> bool:
+    def behind(self, entry: AgentEntry) -> bool:
         """Whether the file does not know the agent's last record."""
         try:
             found = read_json(self._roster.paths.meta(entry.agent_id))

@@ -29,13 +29,13 @@ from orchestrator.journal.project_files import (
     make_dir,
     of_the_machine,
 )
-from orchestrator.journal.project_lock import Claim, claim, taken
+from orchestrator.journal.project_lock import ProjectClaim, claim, taken
 from orchestrator.journal.segments import log_exists
 from orchestrator.journal.syncer import Syncer
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.checkpoints import Checkpoints
-from orchestrator.team.roster.loading import Loading, close, remove_unborn, unpublished
+from orchestrator.team.roster.loading import TeamLoading, close, remove_unborn, unpublished
 from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
@@ -64,18 +64,18 @@ class Roster:
     on_refused: Callable[[], None] = lambda: None
     # What the project's configuration file says that does not count, because nobody has allowed its content.
     withheld: Callable[[], Mapping[str, Any]] = dict
-    agents: dict[str, Entry] = field(default_factory=dict)
-    runs: dict[str, Run] = field(default_factory=dict)
+    agents: dict[str, AgentEntry] = field(default_factory=dict)
+    runs: dict[str, TeamRun] = field(default_factory=dict)
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
     by_req: dict[str, str] = field(default_factory=dict)
-    listeners: list[Callable[[Entry], None]] = field(default_factory=list)
+    listeners: list[Callable[[AgentEntry], None]] = field(default_factory=list)
     checkpoints: Checkpoints = field(init=False)
-    loading: Loading = field(init=False)
-    _lock: Claim | None = None
+    loading: TeamLoading = field(init=False)
+    _lock: ProjectClaim | None = None
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.paths, self.clock, lambda: self.config().durability)
-        self.loading = Loading(self.paths, self.syncer, self.config, self.checkpoints)
+        self.loading = TeamLoading(self.paths, self.syncer, self.config, self.checkpoints)
 
     @property
     def notes(self) -> list[str]:
@@ -95,7 +95,7 @@ class Roster:
         self._lock = claim(self.paths, self.place)
         self.checkpoints.open()
         for run_id, found in self.loading.runs(clean=clean).items():
-            if isinstance(found, Run):
+            if isinstance(found, TeamRun):
                 self.runs[run_id] = found
                 self.checkpoints.went_on(found, min(found.since, 1))
             elif of_the_machine(found):
@@ -142,7 +142,7 @@ class Roster:
 
         Where the clock went back, an agent's records keep their order: a later one counts as no earlier.
         """
-        missing: list[tuple[str, str, int, dict[str, Any], Run]] = []
+        missing: list[tuple[str, str, int, dict[str, Any], TeamRun]] = []
         for entry in self.agents.values():
             run, at = self.runs.get(entry.run_id), ""
             if run is None:
@@ -175,7 +175,7 @@ class Roster:
         self.forget_collected(agent_id)
         self.corrupt[agent_id] = error
 
-    def take_up(self, agent_id: str) -> Entry | None:
+    def take_up(self, agent_id: str) -> AgentEntry | None:
         """Load the agent from its files, as at a start; None, and why in ``corrupt``, when they cannot be trusted."""
         self.corrupt.pop(agent_id, None)
         self._load_agent(agent_id, clean=False)
@@ -183,7 +183,7 @@ class Roster:
 
     # -- the agents ---------------------------------------------------------------------------------------------
 
-    def entry(self, agent_id: str) -> Entry:
+    def entry(self, agent_id: str) -> AgentEntry:
         """The agent of that id; BadRequest ``unknown_agent``, or why its files cannot be trusted."""
         check_id(agent_id, "agent_id")
         if agent_id in self.corrupt:
@@ -195,7 +195,7 @@ class Roster:
             raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
         return found
 
-    def adopt(self, entry: Entry) -> None:
+    def adopt(self, entry: AgentEntry) -> None:
         """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""
         self.agents[entry.agent_id] = entry
         entry.artifacts = str(self.paths.artifacts(entry.agent_id))
@@ -219,13 +219,15 @@ class Roster:
             candidate = f"{base[: 62 - len(str(n))]}-{n}"
         return candidate
 
-    async def create(self, agent_id: str, starting: Draft, prepare: Callable[[Entry], None] | None = None) -> Entry:
+    async def create(
+        self, agent_id: str, starting: Draft, prepare: Callable[[AgentEntry], None] | None = None
+    ) -> AgentEntry:
         """Make the agent's directory and write its intent; returns once that is durable.
 
         ``prepare`` writes what the intent relies on: a crash behind the intent must find it.
         """
         self.begin_writing()
-        entry: Entry | None = None
+        entry: AgentEntry | None = None
         try:
             for made in (
                 self.paths.agent_dir(agent_id), self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)
@@ -285,7 +287,7 @@ class Roster:
                 self.on_refused()
                 raise
 
-    def _forget(self, agent_id: str, entry: Entry | None) -> None:
+    def _forget(self, agent_id: str, entry: AgentEntry | None) -> None:
         """Undo an agent whose intent was not stored: nothing of it may be seen."""
         if entry is not None:
             self.agents.pop(agent_id, None)
@@ -297,7 +299,7 @@ class Roster:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def write(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+    def write(self, entry: AgentEntry, drafts: list[Draft]) -> list[dict[str, Any]]:
         """Append the drafts and all that follows from them, fold them, and return the drafts' records.
 
         Synchronous, so nothing comes between a decision and its records. A failed append raises Environment and
@@ -314,7 +316,7 @@ class Roster:
         entry.changed.notify()
         return written
 
-    def _append(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+    def _append(self, entry: AgentEntry, drafts: list[Draft]) -> list[dict[str, Any]]:
         written: list[dict[str, Any]] = []
         for draft in drafts:
             sync = draft.type not in UNSYNCED
@@ -332,19 +334,19 @@ class Roster:
         self.checkpoints.went_on(entry, len(written))
         return written
 
-    async def commit(self, entry: Entry, drafts: list[Draft]) -> list[dict[str, Any]]:
+    async def commit(self, entry: AgentEntry, drafts: list[Draft]) -> list[dict[str, Any]]:
         """`write`, then wait until everything decided about this agent so far is durable."""
         written = self.write(entry, drafts)
         await self.durable(entry)
         return written
 
-    async def durable(self, entry: Entry) -> None:
+    async def durable(self, entry: AgentEntry) -> None:
         """Wait for the syncs of what was written; nothing is answered before (design §4)."""
         due = entry.due
         await entry.inbox.synced(due["inbox"])
         await entry.outbox.synced(due["outbox"])
 
-    def _seen(self, entry: Entry) -> None:
+    def _seen(self, entry: AgentEntry) -> None:
         """Records of the agent became visible: tell the broadcast, then whoever waits."""
         visible = entry.outbox.visible_seq
         run = self.runs.get(entry.run_id)
@@ -358,7 +360,7 @@ class Roster:
         for listener in self.listeners:
             listener(entry)
 
-    def _publish(self, run: Run) -> None:
+    def _publish(self, run: TeamRun) -> None:
         try:
             self.checkpoints.went_on(run, run.flush())
         except OrchestratorError as error:
@@ -370,7 +372,7 @@ class Roster:
         else:
             run.delayed = False
 
-    def untold(self, run: Run) -> bool:
+    def untold(self, run: TeamRun) -> bool:
         """Whether records of the run's agents are still on their way into what its broadcast shows."""
         agents = (entry for entry in self.agents.values() if entry.run_id == run.run_id)
         written = run.journal.visible_seq < run.journal.last_seq

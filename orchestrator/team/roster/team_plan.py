@@ -14,7 +14,7 @@ Do = Literal["keep", "create", "restart", "recreate", "leave", "end", "refuse"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TeamStep:
     """What one agent needs. ``agent_id`` is the one there is; ``differs`` how it differs from its description.
 
     `create` with an ``agent_id`` waits for the end of that one first. `leave` is for an agent that is not described.
@@ -36,14 +36,14 @@ def plan(
     recreate: bool = False,
     prune: bool = False,
     force: bool = False,
-) -> list[Step]:
+) -> list[TeamStep]:
     """What brings the living agents of a window to the described state, in the order of the file, then the others.
 
     Pure. ``living`` are metas as agent_get shows them; an agent whose files cannot be trusted is ``{"agent_id",
     "name", "unreadable": why}``. An agent is the described one when its name is that key: ids have suffixes. Nothing
     that has unfinished tasks is ended without ``force``.
     """
-    steps: list[Step] = []
+    steps: list[TeamStep] = []
     taken: set[str] = set()
     for wanted in described:
         named = sorted((meta for meta in living if meta["name"] == wanted.name), key=_fitness)
@@ -65,31 +65,31 @@ def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, str, str]:
 
 def _for_described(
     wanted: Wanted, meta: Mapping[str, Any] | None, root: Path, *, recreate: bool, force: bool
-) -> Step:
+) -> TeamStep:
     if meta is None:
-        return Step(wanted.name, "create")
+        return TeamStep(wanted.name, "create")
     agent_id = str(meta["agent_id"])
     if "unreadable" in meta:
-        return Step(wanted.name, "refuse", agent_id, why=str(meta["unreadable"]))
+        return TeamStep(wanted.name, "refuse", agent_id, why=str(meta["unreadable"]))
     if meta["status"] == "stopping":
-        return Step(wanted.name, "create", agent_id)
+        return TeamStep(wanted.name, "create", agent_id)
     differs = tuple(_differences(wanted, meta, root))
     if differs and recreate:
         if _unfinished(meta) and not force:
-            return Step(wanted.name, "refuse", agent_id, differs, f"{_holds(meta)}: wait, or add --force")
-        return Step(wanted.name, "recreate", agent_id, differs)
-    return Step(wanted.name, "restart" if meta["status"] in ("failed", "exited") else "keep", agent_id, differs)
+            return TeamStep(wanted.name, "refuse", agent_id, differs, f"{_holds(meta)}: wait, or add --force")
+        return TeamStep(wanted.name, "recreate", agent_id, differs)
+    return TeamStep(wanted.name, "restart" if meta["status"] in ("failed", "exited") else "keep", agent_id, differs)
 
 
-def _for_other(meta: Mapping[str, Any], *, prune: bool, force: bool) -> Step:
+def _for_other(meta: Mapping[str, Any], *, prune: bool, force: bool) -> TeamStep:
     name, agent_id = str(meta["name"]), str(meta["agent_id"])
     if not prune or meta.get("status") == "stopping":
-        return Step(name, "leave", agent_id)
+        return TeamStep(name, "leave", agent_id)
     if "unreadable" in meta:
-        return Step(name, "refuse", agent_id, why=str(meta["unreadable"]))
+        return TeamStep(name, "refuse", agent_id, why=str(meta["unreadable"]))
     if _unfinished(meta) and not force:
-        return Step(name, "refuse", agent_id, why=f"{_holds(meta)}: wait, or add --force")
-    return Step(name, "end", agent_id)
+        return TeamStep(name, "refuse", agent_id, why=f"{_holds(meta)}: wait, or add --force")
+    return TeamStep(name, "end", agent_id)
 
 
 def _unfinished(meta: Mapping[str, Any]) -> int:

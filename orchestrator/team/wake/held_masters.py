@@ -21,11 +21,11 @@ from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import Screen
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
-from orchestrator.team.wake.masters import Leader, master_of
-from orchestrator.team.wake.parking import Channel, Heard
+from orchestrator.team.wake.masters import MasterConnection, master_of
+from orchestrator.team.wake.parking import HookChannel, HookEvent
 
 log = structlog.get_logger()
 
@@ -36,21 +36,21 @@ HOLD_S = 12 * 3600.0
 
 
 @dataclass(eq=False)
-class _Held:
-    run: Run
-    channel: Channel
+class _HeldMaster:
+    run: TeamRun
+    channel: HookChannel
     row: Engine | None
     task: asyncio.Task[None] | None = None
 
 
-class Leading:
+class HeldMasters:
     """The held masters of a roster. ``leaders`` lists the connections of masters right now."""
 
-    def __init__(self, roster: Roster, windows: Windows, leaders: Callable[[], Iterable[Leader]]) -> None:
+    def __init__(self, roster: Roster, windows: TeamPanes, leaders: Callable[[], Iterable[MasterConnection]]) -> None:
         self._roster = roster
         self._windows = windows
         self._leaders = leaders
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldMaster] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -59,7 +59,7 @@ class Leading:
         self._closed = True
         await call_off(self._tasks)
 
-    async def heard(self, origin: ConnectionOrigin, channel: Channel, heard: Heard) -> None:
+    async def heard(self, origin: ConnectionOrigin, channel: HookChannel, heard: HookEvent) -> None:
         """Take one event of a CLI that is no agent's; answered at once unless it leads a live run that is at work."""
         if self._closed:
             return
@@ -77,7 +77,7 @@ class Leading:
         else:
             self._turn_ended(run, leader, channel)
 
-    def gone(self, channel: Channel) -> None:
+    def gone(self, channel: HookChannel) -> None:
         """The connection ended."""
         channel.answered = True
         if self._closed:
@@ -88,11 +88,11 @@ class Leading:
 
     # -- who leads ----------------------------------------------------------------------------------------------
 
-    def _leader(self, origin: ConnectionOrigin) -> Leader | None:
+    def _leader(self, origin: ConnectionOrigin) -> MasterConnection | None:
         """The master whose CLI has started this hook; at most a shell stands between it and one of the two."""
         return next((one for one in self._leaders() if _same_cli(origin.pids, one.origin.pids)), None)
 
-    async def _run_of(self, leader: Leader) -> Run | None:
+    async def _run_of(self, leader: MasterConnection) -> TeamRun | None:
         try:
             place = await self._windows.place_of(leader.origin, make=False)
             run = await self._windows.run_at(place) if place is not None else None
@@ -105,7 +105,7 @@ class Leading:
 
     # -- the end of a turn --------------------------------------------------------------------------------------
 
-    def _turn_ended(self, run: Run, leader: Leader, channel: Channel) -> None:
+    def _turn_ended(self, run: TeamRun, leader: MasterConnection, channel: HookChannel) -> None:
         self._let_go(run)
         news = self._news(run)
         if news is not None:
@@ -116,18 +116,18 @@ class Leading:
         else:
             log.info("a master's turn has ended: held until its team has news", run=run.run_id)
             row = next((row for row in ENGINES.values() if leader.name in row.clients), None)
-            held = self._held[run.run_id] = _Held(run, channel, row)
+            held = self._held[run.run_id] = _HeldMaster(run, channel, row)
             held.task = asyncio.get_running_loop().create_task(self._hold(held))
             self._tasks.add(held.task)
             held.task.add_done_callback(self._tasks.discard)
 
-    def _expects(self, run: Run) -> bool:
+    def _expects(self, run: TeamRun) -> bool:
         """Whether news may come: an agent is at work, or what it ended is not in the broadcast yet."""
         entries = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id]
         at_work = any(entry.live and entry.state.unfinished for entry in entries)
         return run.live and (at_work or self._roster.untold(run))
 
-    def _news(self, run: Run) -> dict[str, Any] | None:
+    def _news(self, run: TeamRun) -> dict[str, Any] | None:
         """The first record behind what the master knows that is worth a turn."""
         seq = max(run.read, run.woken)
         while True:
@@ -140,7 +140,7 @@ class Leading:
                 return None
             seq = records[-1]["seq"]
 
-    async def _hold(self, held: _Held) -> None:
+    async def _hold(self, held: _HeldMaster) -> None:
         run, clock = held.run, self._roster.clock
         until = clock.monotonic() + HOLD_S
 
@@ -161,7 +161,7 @@ class Leading:
                 held.channel.release()
                 return
 
-    async def _human(self, held: _Held) -> bool:
+    async def _human(self, held: _HeldMaster) -> bool:
         """Whether a human's message waits in the queue of the master's CLI, or its turn is over already (Esc)."""
         row = held.row
         if row is None:
@@ -169,12 +169,12 @@ class Leading:
         screen = await self._windows.look_at_master(held.run)
         return screen is not None and wants_out(row, screen)
 
-    def _wake(self, run: Run, channel: Channel, news: dict[str, Any]) -> None:
+    def _wake(self, run: TeamRun, channel: HookChannel, news: dict[str, Any]) -> None:
         run.woken = run.journal.visible_seq  # once for it: a model that will not read must not spin
         log.info("a master is woken", run=run.run_id, seq=news["seq"])
         channel.wake(news_message(run.run_id, run.read, news))
 
-    def _let_go(self, run: Run) -> None:
+    def _let_go(self, run: TeamRun) -> None:
         held = self._held.pop(run.run_id, None)
         if held is not None:
             if held.task is not None:

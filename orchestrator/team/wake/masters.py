@@ -18,10 +18,10 @@ from orchestrator.base.clock import call_off, elapse
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.team.panes.run_windows import Place
-from orchestrator.team.panes.team_panes import Windows
-from orchestrator.team.roster.agent_entry import Entry
-from orchestrator.team.roster.broadcast import Run
+from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -33,7 +33,7 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
 
 
 @dataclass(frozen=True)
-class Leader:
+class MasterConnection:
     """A master's connection: the name of its CLI and where it comes from."""
 
     name: str
@@ -80,7 +80,7 @@ def judge(
 
 
 @dataclass
-class _Gone:
+class _LostMaster:
     """A master that is gone: which one, since when (monotonic), and the policy under which that was told."""
 
     master: tuple[int, int]
@@ -94,16 +94,16 @@ class Masters:
     def __init__(
         self,
         roster: Roster,
-        windows: Windows,
-        leaders: Callable[[], Iterable[Leader]],
-        stop: Callable[[Entry], Awaitable[None]],
+        windows: TeamPanes,
+        leaders: Callable[[], Iterable[MasterConnection]],
+        stop: Callable[[AgentEntry], Awaitable[None]],
     ) -> None:
         self._roster = roster
         self._windows = windows
         self._leaders = leaders
         self._stop = stop
         self._used: dict[str, set[str]] = {}  # connection -> the runs it is known to use
-        self._gone: dict[str, _Gone] = {}
+        self._gone: dict[str, _LostMaster] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
@@ -114,7 +114,7 @@ class Masters:
         """Look no more."""
         await call_off(self._tasks)
 
-    async def used(self, leader: Leader, run: Run | None) -> None:
+    async def used(self, leader: MasterConnection, run: TeamRun | None) -> None:
         """A connection uses a run: if it is a master's of the run's own window, that CLI leads the run from now on.
 
         Asked of tmux once per connection and run; what cannot be found out or written changes nothing.
@@ -131,7 +131,7 @@ class Masters:
             self._used[conn].discard(run.run_id)
             log.warning("a run's master was not noted", run=run.run_id, **error.as_dict())
 
-    async def _place_in(self, run: Run, origin: ConnectionOrigin) -> Place | None:
+    async def _place_in(self, run: TeamRun, origin: ConnectionOrigin) -> MasterWindow | None:
         """The connection's pane if it is in the run's window."""
         place = await self._windows.place_of(origin, make=False)
         return place if place is not None and await self._windows.run_at(place) is run else None
@@ -158,7 +158,7 @@ class Masters:
         for run_id in sorted(live):
             await self._look_at(self._roster.runs[run_id])
 
-    async def _look_at(self, run: Run) -> None:
+    async def _look_at(self, run: TeamRun) -> None:
         config, now = self._roster.config(), self._roster.clock.monotonic()
         master = (int(run.file["master"]["pid"]), int(run.file["master"]["start"]))
         if processes.alive(*master):
@@ -166,7 +166,7 @@ class Masters:
             return
         gone = self._gone.get(run.run_id)
         if gone is None or gone.master != master:
-            gone = self._gone[run.run_id] = _Gone(master, now)
+            gone = self._gone[run.run_id] = _LostMaster(master, now)
         if gone.policy == config.on_master_exit == "keep":
             return  # told already; the next master is noted when it uses the run
         follower = await self._follower(run)
@@ -186,7 +186,7 @@ class Masters:
         if verdict == "stop":
             await self._end_team(run)
 
-    async def _follower(self, run: Run) -> tuple[Place, dict[str, Any]] | None:
+    async def _follower(self, run: TeamRun) -> tuple[MasterWindow, dict[str, Any]] | None:
         """Another living CLI in the run's window, the newest connection first."""
         for leader in reversed(list(self._leaders())):
             master = master_of(leader.origin, leader.name)
@@ -200,7 +200,7 @@ class Masters:
                 return place, master
         return None
 
-    async def _end_team(self, run: Run) -> None:
+    async def _end_team(self, run: TeamRun) -> None:
         agents = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id and entry.live]
         for entry in agents:
             if not entry.state.stop_asked:

@@ -1,7 +1,7 @@
 """Parked agents: what the hooks of their CLIs tell, which of them are held, and when one is woken or let go.
 
 Carries out `core.parking`. A held hook is a connection somebody keeps open for us; this module knows it as a
-`Channel`, writes `parked` and `woken`, and never touches a pane. All methods are synchronous: a word of a hook is
+`HookChannel`, writes `parked` and `woken`, and never touches a pane. All methods are synchronous: a word of a hook is
 judged before the next one is read.
 """
 
@@ -20,10 +20,10 @@ from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import Finding, Kind
+from orchestrator.core.screens import Kind, ScreenFinding
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ STILL_HOLDS = (
 
 
 @dataclass(eq=False)
-class Channel:
+class HookChannel:
     """One connection of a hook or a plugin. ``say`` sends one word, and does nothing once the connection ended.
 
     ``keeps``: it lives as long as its CLI (a plugin); a hook's ends with its first answer. ``depth``: how many
@@ -72,7 +72,7 @@ class Channel:
 
 
 @dataclass
-class Heard:
+class HookEvent:
     """One event of a CLI: its own name for it, its session, and the small facts it told."""
 
     event: str
@@ -85,15 +85,15 @@ class Heard:
 
 
 @dataclass
-class _Life:
+class _ParkedLaunch:
     """What this daemon remembers of one epoch of an agent's CLI."""
 
     epoch: int
     unheeded: int = 0  # wakes in a row that no call followed
     calls: int = -1  # the agent's calls when it was last woken
     depth: int | None = None  # of its own hooks, the least that was seen
-    channel: Channel | None = None  # held
-    plugin: Channel | None = None  # connected, held or not
+    channel: HookChannel | None = None  # held
+    plugin: HookChannel | None = None  # connected, held or not
     holding: asyncio.Task[None] | None = None
 
 
@@ -103,11 +103,11 @@ class Parking:
     ``rested`` is told of an agent whose turn is over, or not known to run, and that no hook of ours holds.
     """
 
-    def __init__(self, roster: Roster, rested: Callable[[Entry], None] = lambda _entry: None) -> None:
+    def __init__(self, roster: Roster, rested: Callable[[AgentEntry], None] = lambda _entry: None) -> None:
         self._roster = roster
         self._rested = rested
         self._clock = roster.clock
-        self._lives: dict[str, _Life] = {}
+        self._lives: dict[str, _ParkedLaunch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -118,7 +118,7 @@ class Parking:
 
     # -- what hooks tell ----------------------------------------------------------------------------------------
 
-    def heard(self, entry: Entry, channel: Channel, heard: Heard) -> None:
+    def heard(self, entry: AgentEntry, channel: HookChannel, heard: HookEvent) -> None:
         """Take one event of an agent's CLI; ``channel`` is answered now or later, exactly once for a hook."""
         row = _row(entry)
         if self._closed:
@@ -152,45 +152,45 @@ class Parking:
         self._rested(entry)
 
     @staticmethod
-    def _stranger(life: _Life, channel: Channel) -> bool:
+    def _stranger(life: _ParkedLaunch, channel: HookChannel) -> bool:
         """Whether the hook is of another CLI, which the agent has started from its own, with its environment."""
         if channel.depth is None:
             return False
         life.depth = channel.depth if life.depth is None else min(life.depth, channel.depth)
         return channel.depth > life.depth + 1  # a shell more or less is no other CLI
 
-    def _told(self, entry: Entry, life: _Life, kind: str, heard: Heard) -> None:
+    def _told(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, heard: HookEvent) -> None:
         if kind == "interrupt":
             self._let_go(entry, life, "human", "a human has interrupted it")
             entry.turn = "human"
         elif kind == "permission":
             tool = heard.text("tool_name")
-            entry.finding = Finding("permission", f"asks to use {tool}" if tool else "asks for a permission")
+            entry.finding = ScreenFinding("permission", f"asks to use {tool}" if tool else "asks for a permission")
         elif kind == "notice":
             said = heard.text("message")
             if heard.text("notification_type") == "idle_prompt" and entry.turn == "working":
                 entry.turn = "ended"
             known = next((kind for kind in get_args(Kind) if kind == heard.text("kind")), None)
             if known is not None:  # a plugin knows what it tells
-                entry.finding = Finding(known, said, heard.text("until") or None)
+                entry.finding = ScreenFinding(known, said, heard.text("until") or None)
             elif "permission" in f"{heard.text('notification_type')} {said}".lower():
-                entry.finding = Finding("permission", said or "asks for a permission")
+                entry.finding = ScreenFinding("permission", said or "asks for a permission")
         elif kind == "end":
             self._let_go(entry, life, "ended", "its session has ended")
             entry.turn = "ended"
 
-    def _prompted(self, entry: Entry, life: _Life, channel: Channel) -> None:
+    def _prompted(self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel) -> None:
         self._let_go(entry, life, "working", "a message was typed")
         entry.turn = "working"
         self._first(entry, channel)
 
-    def _first(self, entry: Entry, channel: Channel) -> None:
+    def _first(self, entry: AgentEntry, channel: HookChannel) -> None:
         if entry.state.life == "starting" and entry.listed_epoch < entry.state.epoch and not channel.keeps:
             self._start(self._until_listed(entry, channel))
         else:
             channel.none()
 
-    async def _until_listed(self, entry: Entry, channel: Channel) -> None:
+    async def _until_listed(self, entry: AgentEntry, channel: HookChannel) -> None:
         """Hold a first prompt back until the CLI has our tools: its first request must offer them to the model."""
         clock, epoch = self._clock, entry.state.epoch
 
@@ -203,7 +203,7 @@ class Parking:
 
     # -- the end of a turn --------------------------------------------------------------------------------------
 
-    def _turn_ended(self, entry: Entry, life: _Life, channel: Channel, row: Engine) -> None:
+    def _turn_ended(self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, row: Engine) -> None:
         if life.channel is not None and life.channel is not channel:
             life.channel.release()  # the newest hook wins
         self._drop(life)
@@ -223,7 +223,7 @@ class Parking:
             self._note(entry, rules.woken(entry.state, at=self._at(), reason="its turn ends"))
             self._unheeded(entry, row, verdict.cause)
 
-    def _due(self, entry: Entry, known_cancel: str | None = None) -> rules.Cause:
+    def _due(self, entry: AgentEntry, known_cancel: str | None = None) -> rules.Cause:
         return rules.due(
             entry.state,
             visible_inbox=entry.inbox.visible_seq,
@@ -231,7 +231,7 @@ class Parking:
             known_cancel=known_cancel,
         )
 
-    def _unheeded(self, entry: Entry, row: Engine, cause: rules.Cause) -> None:
+    def _unheeded(self, entry: AgentEntry, row: Engine, cause: rules.Cause) -> None:
         """It was woken again and again and calls nothing: say so, where no other way to reach it is left."""
         if cause in ("lease", "start", "cancel"):
             reason = "ends its turns without reporting" if cause != "start" else "ends its turns without a call"
@@ -240,7 +240,7 @@ class Parking:
             reason = "does not call wait_for_command"
             self._note(entry, blocked.block(entry.state, "deaf", reason, at=self._at()))
 
-    def _park(self, entry: Entry, life: _Life, channel: Channel, row: Engine) -> None:
+    def _park(self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, row: Engine) -> None:
         life.channel = channel
         entry.turn = "parked"
         self._note(entry, rules.parked(entry.state, at=self._at()))
@@ -249,7 +249,9 @@ class Parking:
         limit_s = FOR_EVER_S if channel.keeps else row.park_limit_s
         life.holding = self._start(self._hold(entry, life, channel, limit_s, known))
 
-    async def _hold(self, entry: Entry, life: _Life, channel: Channel, limit_s: float, known: str | None) -> None:
+    async def _hold(
+        self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, limit_s: float, known: str | None
+    ) -> None:
         """Wait until there is something to call for, the agent calls by itself, or the park's time is over."""
 
         def look() -> str | None:
@@ -271,7 +273,7 @@ class Parking:
             self._wake(entry, life, channel, self._due(entry, known))
         entry.changed.notify()
 
-    def _wake(self, entry: Entry, life: _Life, channel: Channel, cause: rules.Cause) -> None:
+    def _wake(self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, cause: rules.Cause) -> None:
         life.unheeded = 1 if entry.calls > life.calls else life.unheeded + 1
         life.calls = entry.calls
         entry.turn, entry.last_word = "working", self._clock.monotonic()
@@ -284,7 +286,7 @@ class Parking:
         self._note(entry, rules.woken(entry.state, at=self._at(), reason=rules.BECAUSE[cause]))
         self._start(self._heeded(entry, life, life.unheeded))
 
-    async def _heeded(self, entry: Entry, life: _Life, wake: int) -> None:
+    async def _heeded(self, entry: AgentEntry, life: _ParkedLaunch, wake: int) -> None:
         """Say that we do not know what its CLI does when nothing follows a wake: another way is taken then."""
         clock, calls = self._clock, entry.calls
 
@@ -299,15 +301,15 @@ class Parking:
 
     # -- the end of a park --------------------------------------------------------------------------------------
 
-    def human(self, entry: Entry) -> None:
+    def human(self, entry: AgentEntry) -> None:
         """A human's message waits in the queue of the parked CLI: let the turn end, so that it is sent."""
         self._let_go(entry, self._life(entry), "working", "a human has typed a message")
 
-    def stale(self, entry: Entry) -> None:
+    def stale(self, entry: AgentEntry) -> None:
         """The CLI has ended its turn and left the hook running (Esc): a wake would be swallowed."""
         self._let_go(entry, self._life(entry), "human", "a human has interrupted it")
 
-    def gone(self, entry: Entry, channel: Channel) -> None:
+    def gone(self, entry: AgentEntry, channel: HookChannel) -> None:
         """The connection ended. A held hook that ends by itself was ended by its CLI: a human pressed Esc."""
         life = self._lives.get(entry.agent_id)
         channel.answered = True
@@ -319,7 +321,7 @@ class Parking:
             turn = "unknown" if channel.keeps or entry.process == "gone" else "human"
             self._let_go(entry, life, turn, "its CLI has ended the hook")
 
-    def _let_go(self, entry: Entry, life: _Life, turn: str, reason: str) -> None:
+    def _let_go(self, entry: AgentEntry, life: _ParkedLaunch, turn: str, reason: str) -> None:
         """Release a held hook, if there is one."""
         channel = life.channel
         self._drop(life)
@@ -332,23 +334,23 @@ class Parking:
         self._rested(entry)
 
     @staticmethod
-    def _drop(life: _Life) -> None:
+    def _drop(life: _ParkedLaunch) -> None:
         if life.holding is not None:
             life.holding.cancel()
         life.holding = life.channel = None
 
     # -- small things -------------------------------------------------------------------------------------------
 
-    def _life(self, entry: Entry) -> _Life:
+    def _life(self, entry: AgentEntry) -> _ParkedLaunch:
         life, epoch = self._lives.get(entry.agent_id), entry.state.epoch
         if life is None or life.epoch != epoch:
             if life is not None:
                 self._drop(life)
                 entry.turn, entry.empty_waits = "unknown", 0
-            life = self._lives[entry.agent_id] = _Life(epoch)
+            life = self._lives[entry.agent_id] = _ParkedLaunch(epoch)
         return life
 
-    def _note(self, entry: Entry, drafts: list[Draft]) -> None:
+    def _note(self, entry: AgentEntry, drafts: list[Draft]) -> None:
         try:
             self._roster.write(entry, drafts)
         except OrchestratorError as error:
@@ -365,5 +367,5 @@ class Parking:
         return rfc3339(self._clock.now())
 
 
-def _row(entry: Entry) -> Engine | None:
+def _row(entry: AgentEntry) -> Engine | None:
     return ENGINES.get(str(entry.state.spec.get("engine")))

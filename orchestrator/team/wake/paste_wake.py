@@ -29,7 +29,7 @@ from orchestrator.core.screens import Screen, explain, stands
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import read_json, replace
-from orchestrator.team.roster.agent_entry import Entry
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -53,12 +53,12 @@ CAUSE = "deaf"
 TROUBLES = ("api_error", "rate_limit")
 
 
-class Panes(Protocol):
+class PastePanes(Protocol):
     """What is done to panes; `team.windows` does it on tmux."""
 
-    async def look_at_agent(self, entry: Entry) -> Screen | None: ...
-    async def paste(self, entry: Entry, line: str) -> bool: ...
-    async def submit(self, entry: Entry) -> bool: ...
+    async def look_at_agent(self, entry: AgentEntry) -> Screen | None: ...
+    async def paste(self, entry: AgentEntry, line: str) -> bool: ...
+    async def submit(self, entry: AgentEntry) -> bool: ...
 
 
 @dataclass
@@ -70,10 +70,10 @@ class _Tried:
     turn: str
 
 
-class Waker:
+class PasteWake:
     """The agents of one roster that must be woken by a paste. ``seen`` may be called at any time."""
 
-    def __init__(self, roster: Roster, panes: Panes) -> None:
+    def __init__(self, roster: Roster, panes: PastePanes) -> None:
         self._roster = roster
         self._panes = panes
         self._clock = roster.clock
@@ -81,12 +81,12 @@ class Waker:
         self._given_up: dict[str, _Tried] = {}
         self._closed = False
 
-    def seen(self, entry: Entry) -> None:
+    def seen(self, entry: AgentEntry) -> None:
         """Something changed about the agent: take care of it, if it needs any."""
         # Soon, not now: a record may be told durable before it is folded into the agent's state.
         asyncio.get_running_loop().call_soon(self._consider, entry)
 
-    def _consider(self, entry: Entry) -> None:
+    def _consider(self, entry: AgentEntry) -> None:
         if self._closed or entry.agent_id in self._tasks or not self._wanted(entry):
             return
         task = asyncio.get_running_loop().create_task(self._care(entry))
@@ -100,7 +100,7 @@ class Waker:
 
     # -- who needs it -------------------------------------------------------------------------------------------
 
-    def _wanted(self, entry: Entry) -> bool:
+    def _wanted(self, entry: AgentEntry) -> bool:
         """Whether the agent has a reason to call and does not, and this way of telling it is open."""
         agent, row = entry.state, _row(entry)
         if row is None or row.composer is None or agent.life != "ready" or entry.process == "gone":
@@ -118,12 +118,12 @@ class Waker:
         over = entry.turn == "ended" or unheard or _in_trouble(entry)
         return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
 
-    def _silent_s(self, entry: Entry) -> float:
+    def _silent_s(self, entry: AgentEntry) -> float:
         return WORKING_SILENT_S if entry.turn == "working" else SILENT_S
 
     # -- the ladder ---------------------------------------------------------------------------------------------
 
-    async def _care(self, entry: Entry) -> None:
+    async def _care(self, entry: AgentEntry) -> None:
         try:
             row = _row(entry)
             if row is not None and await self._silent(entry):
@@ -133,7 +133,7 @@ class Waker:
         except Exception:
             log.exception("bug while waking", agent=entry.agent_id)
 
-    async def _silent(self, entry: Entry) -> bool:
+    async def _silent(self, entry: AgentEntry) -> bool:
         """Wait until the agent has been silent long enough; False when it needs no wake any more."""
         signs = [sign for sign in (entry.last_call, entry.last_word) if sign is not None]
         since = max(signs, default=self._clock.monotonic())
@@ -149,7 +149,7 @@ class Waker:
             since = self._clock.monotonic()
         return False
 
-    async def _try(self, entry: Entry, row: Engine) -> None:
+    async def _try(self, entry: AgentEntry, row: Engine) -> None:
         key = self._command(entry)
         # One that was given up is tried anew, for something has changed; else the ladder goes on where it was left,
         # also by a daemon that died between a paste and the call.
@@ -181,7 +181,7 @@ class Waker:
                     break
         self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
 
-    def _command(self, entry: Entry) -> str:
+    def _command(self, entry: AgentEntry) -> str:
         """What the agent is woken for, as long as it is the same."""
         agent = entry.state
         cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
@@ -189,7 +189,7 @@ class Waker:
         task = agent.lease.task_id if agent.lease is not None else head.task_id if head is not None else ""
         return f"{agent.epoch} {cause} {'' if cause == 'stop' else task}"
 
-    def _tries(self, entry: Entry, key: str) -> int:
+    def _tries(self, entry: AgentEntry, key: str) -> int:
         """How often a line was pasted for this command and no call has followed."""
         try:
             found = read_json(self._roster.paths.nudges(entry.agent_id))
@@ -197,11 +197,11 @@ class Waker:
         except (OrchestratorError, LookupError, TypeError, ValueError):
             return 0
 
-    def _count(self, entry: Entry, key: str, tries: int) -> None:
+    def _count(self, entry: AgentEntry, key: str, tries: int) -> None:
         data = orjson.dumps({"command": key, "tries": tries}) + b"\n"
         replace(self._roster.paths.nudges(entry.agent_id), data, mode=0o600)
 
-    async def _settled(self, entry: Entry, row: Engine) -> Screen | None:
+    async def _settled(self, entry: AgentEntry, row: Engine) -> Screen | None:
         """Look until the composer is empty, or holds our line, and nothing moves; None when no wake is needed."""
         clock, line = self._clock, wake_message(entry.agent_id)
         began = clock.monotonic()
@@ -226,12 +226,12 @@ class Waker:
             await self._still(entry, SETTLED_S if last is not None else LOOK_AGAIN_S)
         return None
 
-    async def _still(self, entry: Entry, seconds: float) -> bool:
+    async def _still(self, entry: AgentEntry, seconds: float) -> bool:
         """Wait so long; whether the agent still needs a wake."""
         wanted: Callable[[], bool | None] = lambda: None if self._wanted(entry) else True  # noqa: E731 - the look
         return not await wait_until(wanted, entry.changed, self._clock.monotonic() + seconds, self._clock)
 
-    async def _called(self, entry: Entry, calls: int) -> bool:
+    async def _called(self, entry: AgentEntry, calls: int) -> bool:
         """Wait for the call that must follow a paste."""
 
         def moved() -> bool | None:
@@ -240,7 +240,7 @@ class Waker:
         until = self._clock.monotonic() + CALLS_WITHIN_S
         return bool(await wait_until(moved, entry.changed, until, self._clock))
 
-    async def _lost(self, entry: Entry, row: Engine, line: str) -> bool:
+    async def _lost(self, entry: AgentEntry, row: Engine, line: str) -> bool:
         """Whether what was just pasted still stands in the composer, also of a CLI that seems to work."""
         screen = await self._panes.look_at_agent(entry)
         return screen is not None and (_holds(row, screen, line) or _holds(row, screen, row.pasted))
@@ -248,7 +248,7 @@ class Waker:
     async def _pause(self, seconds: float) -> None:
         await wait_until(lambda: None, Signal(), self._clock.monotonic() + seconds, self._clock)
 
-    def _note(self, entry: Entry, drafts: list[Draft]) -> None:
+    def _note(self, entry: AgentEntry, drafts: list[Draft]) -> None:
         try:
             self._roster.write(entry, drafts)
         except OrchestratorError as error:
@@ -283,10 +283,10 @@ def _rests(row: Engine, screen: Screen) -> bool:
     return not row.title_idle or re.search(row.title_idle, screen.title) is not None
 
 
-def _in_trouble(entry: Entry) -> bool:
+def _in_trouble(entry: AgentEntry) -> bool:
     """Whether its screen tells of a trouble of the model's API. Its turn ended with it, and no hook has said so."""
     return entry.seen is not None and entry.seen.kind in TROUBLES
 
 
-def _row(entry: Entry) -> Engine | None:
+def _row(entry: AgentEntry) -> Engine | None:
     return ENGINES.get(str(entry.state.spec.get("engine")))

@@ -46,7 +46,7 @@ _OPERATIONS = {
 
 
 @dataclass(frozen=True)
-class Said:
+class GitAnswer:
     """What git answered; ``cut``: it had more to say than ``LIMIT``, and was ended."""
 
     code: int
@@ -60,7 +60,7 @@ class Said:
         return os.fsdecode(self.out.removesuffix(b"\n"))
 
 
-def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> Said:
+def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> GitAnswer:
     """What ``git -C where words…`` says, whatever its status; after ``seconds`` it is killed with all it started.
 
     ``held`` is the descriptor of a lock that git keeps even when we die (`turn`). Raises Environment ``git_failed``
@@ -88,10 +88,10 @@ def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
             raise Environment("git_failed", f"git {words[0]} took longer than {seconds:g} s in {where}")
         told.seek(0)
         err = told.read(4096).decode(errors="replace").strip()
-    return Said(process.returncode, out, err, cut)
+    return GitAnswer(process.returncode, out, err, cut)
 
 
-def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> Said:
+def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> GitAnswer:
     """As `run`, for what must succeed: Environment ``git_failed`` with git's own last words otherwise."""
     said = run(where, *words, seconds=seconds, held=held)
     if said.code and not said.cut:
@@ -99,7 +99,7 @@ def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
     return said
 
 
-def refused(what: str, said: Said) -> Environment:
+def refused(what: str, said: GitAnswer) -> Environment:
     """The error that says what git said."""
     return Environment("git_failed", f"git {what} failed: {said.err or f'status {said.code}'}")
 
@@ -132,7 +132,7 @@ def turn(place: Path, seconds: float = WRITE_S) -> Iterator[int]:
         os.close(lock)
 
 
-def names(said: Said) -> list[str]:
+def names(said: GitAnswer) -> list[str]:
     """The names that a ``-z`` answer lists, as paths take them; a last one that was cut is left out."""
     return [os.fsdecode(name) for name in said.out.split(b"\0")[:-1]]
 

@@ -26,7 +26,7 @@ _BRANCH = "ref: refs/heads/"
 
 
 @dataclass(frozen=True)
-class Place:
+class WorktreeLocation:
     """One worktree as records and directory tell it; ``branch`` and ``base`` are empty when no record is left."""
 
     agent_id: str
@@ -47,7 +47,7 @@ def home(root: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class State:
+class WorktreeStatus:
     """What git status says: the commit, the branch (None: detached), what is not committed, what is only a copy."""
 
     head: str
@@ -62,13 +62,13 @@ class State:
         return [git.shown(name) for name in self.dirt[:NAMED]]
 
 
-def place_of(root: Path, agent_id: str) -> Place | None:
+def place_of(root: Path, agent_id: str) -> WorktreeLocation | None:
     """The agent's worktree as its record tells it, else a leftover of that name; None when there is neither."""
     path = home(root) / check_id(agent_id, "agent_id")
     record = _recorded(root, agent_id)
     if record is not None:
-        return Place(agent_id, path, Path(record["tree"]), record["branch"], record["base"])
-    place = Place(agent_id, path, root, "", "")
+        return WorktreeLocation(agent_id, path, Path(record["tree"]), record["branch"], record["base"])
+    place = WorktreeLocation(agent_id, path, root, "", "")
     git_dir = place.git_dir
     if git_dir is None:
         return None
@@ -78,10 +78,10 @@ def place_of(root: Path, agent_id: str) -> Place | None:
     except OSError as error:
         raise failure(git_dir, error) from None
     branch = head.removeprefix(_BRANCH) if head.startswith(f"{_BRANCH}orchestrator/") else ""
-    return Place(agent_id, path, common.parent if common.name == ".git" else root, branch, "")
+    return WorktreeLocation(agent_id, path, common.parent if common.name == ".git" else root, branch, "")
 
 
-def known(root: Path, agent_id: str) -> Place:
+def known(root: Path, agent_id: str) -> WorktreeLocation:
     """As `place_of`; BadRequest ``no_worktree`` when there is none."""
     found = place_of(root, agent_id)
     if found is None:
@@ -110,8 +110,8 @@ def look(root: Path, agent_id: str, seconds: float = LOOK_S) -> dict[str, Any] |
         return row | {"error": error.message}
 
 
-def _measured(place: Place, deadline: float) -> dict[str, Any]:
-    def ask(where: Path, *words: str) -> git.Said:
+def _measured(place: WorktreeLocation, deadline: float) -> dict[str, Any]:
+    def ask(where: Path, *words: str) -> git.GitAnswer:
         return git.ask(where, *words, seconds=max(0.1, deadline - time.monotonic()))
 
     state = state_of(place, max(0.1, deadline - time.monotonic()))
@@ -133,7 +133,7 @@ def _measured(place: Place, deadline: float) -> dict[str, Any]:
     }
 
 
-def state_of(place: Place, seconds: float = git.READ_S, *, exact: bool = False) -> State:
+def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: bool = False) -> WorktreeStatus:
     """Ask git for the state of a worktree that is there (``git_dir``); takes no lock that its agent would miss.
 
     ``exact``: compare copies byte by byte before they are called copies.
@@ -159,7 +159,7 @@ def state_of(place: Place, seconds: float = git.READ_S, *, exact: bool = False) 
             dirt.append(rest.split(" ", 7 if kind == "1" else 9)[-1])
     if said.cut:
         dirt.append("more than can be listed")
-    return State(head, None if branch == "(detached)" else branch, dirt, copies, untracked)
+    return WorktreeStatus(head, None if branch == "(detached)" else branch, dirt, copies, untracked)
 
 
 def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:

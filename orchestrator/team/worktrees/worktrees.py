@@ -20,11 +20,11 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.journal.project_files import check_id, make_dir
 from orchestrator.team.worktrees import git, include
-from orchestrator.team.worktrees.inspection import Place, home, known, place_of, state_of
+from orchestrator.team.worktrees.inspection import WorktreeLocation, home, known, place_of, state_of
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorktreePlan:
     """Where a new worktree comes from: the main tree, its commit, and the agent's directory below it."""
 
     tree: Path
@@ -33,7 +33,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptReason:
     """Why a worktree stays: the code of the error, a reason, the first files that are meant."""
 
     code: str
@@ -44,7 +44,7 @@ class _Kept:
 # -- making ---------------------------------------------------------------------------------------------------------
 
 
-def plan(root: Path, cwd: Path) -> Plan:
+def plan(root: Path, cwd: Path) -> WorktreePlan:
     """What a worktree for an agent in ``cwd`` would be made of; writes nothing.
 
     The tree is the one that holds ``cwd``, the commit its HEAD now, on a branch or not. BadRequest
@@ -73,10 +73,10 @@ def plan(root: Path, cwd: Path) -> Plan:
             f"{cwd} is not part of the last commit, so a worktree would not have it",
             "commit it first",
         )
-    return Plan(tree, head.line, below)
+    return WorktreePlan(tree, head.line, below)
 
 
-def make(root: Path, agent_id: str, given: Plan) -> dict[str, Any]:
+def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
     """Make the agent's worktree; what its `starting` record keeps of it.
 
     The branch is new: `orchestrator/<agent_id>`, with -2, -3 … when taken. Files of `.worktreeinclude` are copied;
@@ -89,7 +89,7 @@ def make(root: Path, agent_id: str, given: Plan) -> dict[str, Any]:
         failpoints.passed("worktree:begin")
         _clear_way(root, agent_id, given, held)
         branch = _free_branch(given.tree, agent_id)
-        place = Place(agent_id, path, given.tree, branch, given.base)
+        place = WorktreeLocation(agent_id, path, given.tree, branch, given.base)
         failpoints.passed("worktree:chosen")
         try:
             git.ask(
@@ -125,7 +125,7 @@ def undo(root: Path, made: dict[str, Any]) -> None:
     """Take back a worktree whose agent could not be recorded; what git refuses is left for `listed`."""
     with contextlib.suppress(OrchestratorError), git.turn(home(root)) as held:
         path = Path(made["path"])
-        _discard(Place(path.name, path, Path(made["tree"]), made["branch"], made["base"]), held)
+        _discard(WorktreeLocation(path.name, path, Path(made["tree"]), made["branch"], made["base"]), held)
 
 
 def _free_branch(tree: Path, agent_id: str) -> str:
@@ -139,7 +139,7 @@ def _free_branch(tree: Path, agent_id: str) -> str:
     return name
 
 
-def _discard(place: Place, held: int) -> None:
+def _discard(place: WorktreeLocation, held: int) -> None:
     """Remove what was being made and nobody has worked in, whatever state it is in."""
     words = ("worktree", "remove", "--force", "--force", str(place.path))
     git.run(place.tree, *words, seconds=git.WRITE_S, held=held)
@@ -148,7 +148,7 @@ def _discard(place: Place, held: int) -> None:
     _drop_branch(place, held)
 
 
-def _clear_way(root: Path, agent_id: str, given: Plan, held: int) -> None:
+def _clear_way(root: Path, agent_id: str, given: WorktreePlan, held: int) -> None:
     """Remove the leftover of a daemon that was killed; Conflict ``worktree_taken`` if it might be anybody's work."""
     place = place_of(root, agent_id)
     if place is not None:
@@ -215,30 +215,32 @@ def remove(root: Path, agent_id: str) -> dict[str, Any]:
     }
 
 
-def _kept(place: Place) -> _Kept | None:
+def _kept(place: WorktreeLocation) -> _KeptReason | None:
     """Why the worktree may not be removed; None when nothing would be lost."""
     if not os.path.lexists(place.path):
         return None
     git_dir = place.git_dir
     if git_dir is None:
-        return _Kept("worktree_dirty", "it is no worktree of git any more, so nobody knows what it holds", [])
+        return _KeptReason("worktree_dirty", "it is no worktree of git any more, so nobody knows what it holds", [])
     operation, lock = git.under_way(git_dir), git.locked(git_dir)
     if operation:
-        return _Kept("worktree_busy", f"a {operation} is under way in it", [])
+        return _KeptReason("worktree_busy", f"a {operation} is under way in it", [])
     if (git_dir / "index.lock").exists():
-        return _Kept("worktree_busy", "a git is at work in it, or died there (index.lock)", [])
+        return _KeptReason("worktree_busy", "a git is at work in it, or died there (index.lock)", [])
     if lock:
-        return _Kept("worktree_busy", f"it is locked: {lock}", [])
+        return _KeptReason("worktree_busy", f"it is locked: {lock}", [])
     state = state_of(place, exact=True)
     if state.dirt:
         count = len(state.dirt)
-        return _Kept("worktree_dirty", f"{count} file{'s are' if count > 1 else ' is'} not committed", state.named)
+        return _KeptReason(
+            "worktree_dirty", f"{count} file{'s are' if count > 1 else ' is'} not committed", state.named
+        )
     if git.run(place.path, "rev-list", "-n", "1", "HEAD", "--not", "--branches", "--tags", "--remotes").out:
-        return _Kept("worktree_dirty", "its HEAD has commits that no branch holds", [])
+        return _KeptReason("worktree_dirty", "its HEAD has commits that no branch holds", [])
     return None
 
 
-def _remove(place: Place, held: int) -> None:
+def _remove(place: WorktreeLocation, held: int) -> None:
     """Remove what `_kept` has nothing against; git itself looks once more."""
     if not os.path.lexists(place.path):
         git.run(place.tree, "worktree", "remove", str(place.path), held=held)  # gone by hand: git forgets it too
@@ -248,7 +250,7 @@ def _remove(place: Place, held: int) -> None:
     git.ask(place.tree, "worktree", "remove", str(place.path), seconds=git.WRITE_S, held=held)
 
 
-def _drop_branch(place: Place, held: int) -> str:
+def _drop_branch(place: WorktreeLocation, held: int) -> str:
     """Delete the branch if that loses no commit; else why it is kept."""
     ref = f"refs/heads/{place.branch}"
     if not place.branch:
