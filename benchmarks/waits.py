@@ -21,10 +21,10 @@ SWITCH = """\
 import signal, sys
 if sys.orig_argv[-1:] != ["worker"] and "daemon" in sys.orig_argv:
     def switch(number, frame):
-        from orchestrator.protocol.wait_turns import Turns
+        from orchestrator.protocol.wait_turns import WaitTurns
         async def at_once(self):
             pass
-        Turns.turn, Turns.other = getattr(Turns, "other", at_once), Turns.turn
+        WaitTurns.turn, WaitTurns.other = getattr(WaitTurns, "other", at_once), WaitTurns.turn
     signal.signal(signal.SIGUSR2, switch)
 """
 

@@ -29,7 +29,7 @@ IMPATIENT = """
 import sys
 from orchestrator.__main__ import take_wire
 wire = take_wire()
-from orchestrator import relay
+from orchestrator.edge import relay
 relay.INIT_AFTER, relay.ERR_AFTER, relay.COMING_AFTER = 3600.0, 0.3, 0.3
 sys.exit(relay.main([], *wire))
 """

@@ -509,7 +509,7 @@ async def test_nothing_is_saved_that_is_not_durable(tmp_path):
 
 async def delete(team, name):
     entry = team.roster.agents[name]
-    team.roster.write(entry, agent_commands.decide.stop(entry.state, force=False, req=f"d:{name}", at=AT))
+    team.roster.write(entry, agent_commands.decisions.stop(entry.state, force=False, req=f"d:{name}", at=AT))
     await team.roster.commit(entry, supervision.stopped(entry.state, at=AT, rungs=[]))
     await team.roster.commit(entry, supervision.deleted(entry.state, at=AT))
 
@@ -595,7 +595,7 @@ def reachable(root):
             todo += one
         elif is_dataclass(one):
             todo += [getattr(one, field.name) for field in fields(one) if field.name != "archive"]
-        elif type(one).__module__.startswith(("orchestrator.team", "orchestrator.store")):
+        elif type(one).__module__.startswith(("orchestrator.team", "orchestrator.journal")):
             todo += vars(one).values()
     return len(seen)
 

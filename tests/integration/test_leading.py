@@ -9,7 +9,8 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.screens import Screen
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
-from orchestrator.team.wake.held_masters import LOOK_EVERY_S, HeldMasters, Leader
+from orchestrator.team.wake.held_masters import LOOK_EVERY_S, HeldMasters
+from orchestrator.team.wake.masters import MasterConnection
 from orchestrator.team.wake.parking import HookEvent
 from tests.parked import ROW, Line
 from tests.team import Team, settle
@@ -47,7 +48,7 @@ class FakeWindows:
 class Scene:
     def __init__(self, team):
         self.team, self.windows = team, FakeWindows(team)
-        self.leaders = [Leader(LEADS, ConnectionOrigin("c1", "/", pids=(CLI, 300, 200)))]
+        self.leaders = [MasterConnection(LEADS, ConnectionOrigin("c1", "/", pids=(CLI, 300, 200)))]
         self.leading = HeldMasters(team.roster, self.windows, lambda: self.leaders)
 
     async def begin(self):

@@ -416,23 +416,23 @@ async def test_a_disk_that_refuses_the_record_means_no_pane(scene):
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
-from orchestrator import steps
+from orchestrator.base import failpoints
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.team.panes.member_panes import Showing
-from orchestrator.team.panes.team_panes import Windows
+from orchestrator.team.panes.member_panes import MemberPanes
+from orchestrator.team.panes.team_panes import TeamPanes
 from tests.team import Team
 
 root, config, origin, words = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:]
 
 async def main():
     roster = Team(Path(root), **config).roster
-    showing = Showing(roster, Windows(roster))
+    showing = MemberPanes(roster, TeamPanes(roster))
     for word in words:
         if word.startswith("hide "):
             await showing.hide("", word[5:])
         else:
             await showing.show(ConnectionOrigin(**origin), word, word, ["env", "cat"])
-    steps.passed("done")
+    failpoints.passed("done")
 
 asyncio.run(main())
 """

@@ -20,10 +20,10 @@ from tests.stage import until
 HERE = Path(__file__).parent
 LIMIT_S = 40
 START = (
-    "import json, sys; from orchestrator import worker, worker_link; "
+    "import json, sys; from orchestrator.worker import relay_client, task_loop; "
     "[setattr(place, name, value) for name, value in json.loads(sys.argv[3]).items() "
-    "for place in (worker, worker_link) if hasattr(place, name)]; "
-    "sys.exit(worker.main([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2]]))"
+    "for place in (task_loop, relay_client) if hasattr(place, name)]; "
+    "sys.exit(task_loop.main([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2]]))"
 )
 NEVER_S = 10 * LIMIT_S
 

@@ -111,8 +111,8 @@ def test_a_pipe_in_the_place_of_a_small_file_is_not_waited_for(victim, where):
     del files[where]
     at = unpacked(victim, {**files, "keep": ""}, [(where, None)])
     program = (
-        "import sys; from pathlib import Path; from orchestrator import hook, project;"
-        "print(project.find_project(Path(sys.argv[1])).root, hook.main_tree(sys.argv[1]))"
+        "import sys; from pathlib import Path; from orchestrator import hook; from orchestrator.edge import project_location;"
+        "print(project_location.find_project(Path(sys.argv[1])).root, hook.main_tree(sys.argv[1]))"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, str(at)],

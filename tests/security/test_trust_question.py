@@ -285,9 +285,9 @@ if how != "kill":
 # What a hostile program says to the daemon itself, past the command line's own look.
 PAST = """
 import json, sys
-from orchestrator.cli.daemon_client import Link, project_here
+from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.base.errors import OrchestratorError
-with Link(project_here(), start=True) as link:
+with DaemonClient(project_here(), start=True) as link:
     digest = link.ask("orchestrator/trust_preview", {})["digest"]
     for expect in (True, False):
         try:

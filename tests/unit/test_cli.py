@@ -199,7 +199,7 @@ def test_the_refusal_names_whether_it_is_an_agent_or_a_squad_member(mark, who, m
 
 def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeypatch, capsys) -> None:
     monkeypatch.setenv("ORCHESTRATOR_AGENT_ID", "builder")
-    monkeypatch.setattr(facts, "Link", lambda *_, **__: pytest.fail("the daemon was asked"))
+    monkeypatch.setattr(facts, "DaemonClient", lambda *_, **__: pytest.fail("the daemon was asked"))
     assert app.main(["agent", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"live": False, "agents": []}
 
@@ -333,8 +333,8 @@ def asked(monkeypatch) -> list:
             calls.append((name, given))
             raise BadRequest("unknown_agent", "as far as this test goes")
 
-    monkeypatch.setattr(agents, "Link", Told)
-    monkeypatch.setattr(tasks, "Link", Told)
+    monkeypatch.setattr(agents, "DaemonClient", Told)
+    monkeypatch.setattr(tasks, "DaemonClient", Told)
     return calls
 
 
@@ -412,7 +412,7 @@ def test_a_waiting_add_exits_by_how_the_task_ended(monkeypatch, capsys, end, sta
             return {"task_id": "t-1", "state": "queued", "position": 1}
 
     pages = [[record(5, "result", "t-0")], [], [record(6, "ack", "t-1"), record(7, end, "t-1", payload={"x": 1})]]
-    monkeypatch.setattr(tasks, "Link", Told)
+    monkeypatch.setattr(tasks, "DaemonClient", Told)
     monkeypatch.setattr(tasks, "FromDaemon", lambda _: Scripted(pages))
     assert app.main(["task", "add", "b", "--command", "x", "--wait", "--json"]) == status
     assert json.loads(capsys.readouterr().out)["terminal"]["seq"] == 7

@@ -78,7 +78,7 @@ def ended(status="completed", **more):
 @pytest.fixture
 def daemon(monkeypatch, tmp_path):
     told = Told()
-    monkeypatch.setattr(spawn, "Link", told)
+    monkeypatch.setattr(spawn, "DaemonClient", told)
     for name in ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_MEMBER_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ORCHESTRATOR_PROJECT", str(tmp_path))

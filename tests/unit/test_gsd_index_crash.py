@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from orchestrator.gsd.index import indexing
 from orchestrator.gsd.index import writing as index_writing
-from orchestrator.store import files
+from orchestrator.journal import project_files
 from orchestrator.journal.syscalls import SysIO
 
 def step(name):
@@ -38,7 +38,7 @@ def slowed(name):
 
 for name in ("open", "pwrite", "fsync", "rename", "fsync_dir"):
     slowed(name)
-index_writing.replace = lambda path, data: files.replace(path, data, io=Slow())
+index_writing.replace = lambda path, data: project_files.replace(path, data, io=Slow())
 indexing.index(Path(sys.argv[1]), tell=lambda name, done, total: step(f"{name} {done}"))
 step("end")
 """

@@ -179,10 +179,10 @@ def test_who_has_no_descriptor_left_judges_nobody():
     """A mark that could not be read must not count as one that is not there."""
     code = (
         "import os, resource\n"
-        "from orchestrator.trust import descent\n"
+        "from orchestrator.base.platform import ancestry\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (os.open('/', os.O_RDONLY), 4096))\n"
         "try:\n"
-        "    descent.lines_of(os.getpid())\n"
+        "    ancestry.lines_of(os.getpid())\n"
         "except OSError as error:\n"
         "    print(error.errno)\n"
     )

@@ -407,18 +407,18 @@ def test_a_user_without_a_home_directory_uses_the_first(home, monkeypatch):
 NOBODY = """
 import os, sys
 from pathlib import Path
-from orchestrator import project  # while we may still read the installation
+from orchestrator.edge import project_location  # while we may still read the installation
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.environ["HOME"] = "/nonexistent"
 os.environ["ORCHESTRATOR_STATE_DIR"] = "/nonexistent/state"
 for base in sys.argv[1:]:
     os.environ["ORCHESTRATOR_RUN_BASE"] = base
     try:
-        project.run_dir(Path("/x"))
+        project_location.run_dir(Path("/x"))
         print("ok")
-    except project.RunDirUnsafe as error:
+    except project_location.RunDirUnsafe as error:
         print(error)
-print(project.find_project(Path(os.environ["CLOSED"])).kind)
+print(project_location.find_project(Path(os.environ["CLOSED"])).kind)
 """
 
 

@@ -361,7 +361,7 @@ def up(root, monkeypatch, capsys):
     monkeypatch.delenv("ORCHESTRATOR_AGENT_ID", raising=False)
 
     def run(link, *options):
-        monkeypatch.setattr(cli, "Link", lambda *_, **__: link)
+        monkeypatch.setattr(cli, "DaemonClient", lambda *_, **__: link)
         link.calls.clear()
         code = app.main(["up", "--file", str(root / "team.toml"), "--json", *options])
         return code, json.loads(capsys.readouterr().out)

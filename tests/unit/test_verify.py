@@ -721,7 +721,7 @@ def test_the_command_knows_a_daemon_by_its_locks_and_takes_none(here, capsys):
     place_here = command.project_here()
     lock = claim(Paths(here.root), "tmp")
     lock.release()
-    left = command.project.run_dir(place_here.root) / "clean"
+    left = command.project_location.run_dir(place_here.root) / "clean"
     left.write_text("of another daemon")
     assert app.main(["verify"]) == 0, "it was left by a daemon before the last one"
     left.write_text(lock.token)
