@@ -21,7 +21,7 @@ from typing import Any
 from orchestrator.base.clock import SystemClock
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import delivery
-from tests.team import Team
+from tests.support.team import Team
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
 

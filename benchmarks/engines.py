@@ -24,7 +24,7 @@ from tests.e2e.agent import schema_bytes
 from tests.e2e.models.server import ModelServer, Request
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import START_S, World
-from tests.stage import MARK, Stage, until
+from tests.support.stage import MARK, Stage, until
 
 WAKES = 30
 IDLE_S = 60.0

@@ -22,7 +22,7 @@ from benchmarks.relays import Project, percentile
 from benchmarks.wire import Wire
 from orchestrator.team.life.deadlines import Deadlines
 from orchestrator.team.roster import delivery
-from tests.team import Team
+from tests.support.team import Team
 
 BOUND_S = 60.0
 FULL = 8

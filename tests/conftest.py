@@ -15,9 +15,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.stage import MARK, Stage, processes_with
+from tests.support.stage import MARK, Stage, processes_with
 
-pytest_plugins = ["tests.faults", "tests.spawn_stage"]
+pytest_plugins = ["tests.support.faults", "tests.support.spawn_stage"]
 _COUNT = itertools.count(1)
 # How long one example takes is the machine's matter.
 hypothesis.settings.register_profile("any machine", deadline=None)

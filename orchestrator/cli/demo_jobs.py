@@ -56,12 +56,12 @@ def jobs(python: str) -> list[DemoJob]:
     )
     add("types", "count definitions", f"{py} -c {shlex.quote(_COUNT)}")
 
-    add("tests", "pytest state", f"{pytest}tests/unit/test_state.py")
-    add("tests", "pytest prompts", f"{pytest}tests/unit/test_prompts.py")
+    add("tests", "pytest state", f"{pytest}tests/unit/core/test_state.py")
+    add("tests", "pytest prompts", f"{pytest}tests/unit/core/test_prompts.py")
     add("tests", "count until canceled", LONG, "canceled")
-    add("tests", "pytest layout", f"{pytest}tests/unit/test_layout.py")
+    add("tests", "pytest layout", f"{pytest}tests/unit/tmux/test_window_layout.py")
     add("tests", "fail on purpose", FAILING, "error")
-    add("tests", "pytest worker payload", f"{pytest}tests/unit/test_worker_payload.py")
+    add("tests", "pytest worker payload", f"{pytest}tests/unit/worker/test_shell_command.py")
     add("tests", "pytest architecture", f"{pytest}tests/unit/test_architecture.py")
     add("tests", "count the tests", "grep -rc 'def test_' --include='test_*.py' tests | sort -t: -k2 -n | tail -n 15")
     add(

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tests.integration.tmux_server import PrivateServer
-from tests.stage import gone, tree, until, user_panes
+from tests.support.stage import gone, tree, until, user_panes
+from tests.support.tmux_server import PrivateServer
 
 TEAM = [{"name": f"w{n}", "role": "tester"} for n in (1, 2, 3)]
 

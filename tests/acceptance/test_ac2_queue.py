@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.stage import TERMINAL, lines_of
+from tests.support.stage import TERMINAL, lines_of
 
 
 def overlaps(records):

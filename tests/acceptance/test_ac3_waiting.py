@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.stage import TERMINAL, until
+from tests.support.stage import TERMINAL, until
 
 PAYLOAD = {"any": ["json", 1, None]}
 

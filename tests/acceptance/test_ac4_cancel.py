@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stage import TERMINAL, alive, until
+from tests.support.stage import TERMINAL, alive, until
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tests.stage import BOUND_S, Wire, until
+from tests.support.stage import BOUND_S, Wire, until
 
 NOISE = """
 import atexit, sys

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.stage import lines_of, tree, until
+from tests.support.stage import lines_of, tree, until
 
 A = {"agent_id": "a"}
 TASK = {"payload": 1}

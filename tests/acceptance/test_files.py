@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.core.file_models import SCHEMAS
-from tests.stage import TERMINAL, lines_of, until
+from tests.support.stage import TERMINAL, lines_of, until
 
 FOREIGN = "---\nname: reviewer\n---\nWritten by another tool.\n"
 

@@ -5,8 +5,8 @@ import json
 import jsonschema
 import pytest
 
-from tests.gsd_trees import TREES, unpack, write
-from tests.stage import alive, processes_with, tree, until
+from tests.support.gsd_trees import TREES, unpack, write
+from tests.support.stage import alive, processes_with, tree, until
 
 TOOLS = [
     "gsd_query_intel", "gsd_blast_radius", "gsd_phase_relevant_files", "gsd_codebase_patterns",

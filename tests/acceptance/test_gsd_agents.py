@@ -5,8 +5,8 @@ import json
 import pytest
 
 from orchestrator.core.toolsets import GSD
-from tests.gsd_trees import write
-from tests.stage import until
+from tests.support.gsd_trees import write
+from tests.support.stage import until
 
 OWN = ["wait_for_command", "emit_event"]
 ROLE = "---\nname: asker\ntoolsets: [gsd, team]\n---\nYou ask before you act.\n"

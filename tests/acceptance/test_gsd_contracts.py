@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests.gsd_trees import write
-from tests.stage import tree
+from tests.support.gsd_trees import write
+from tests.support.stage import tree
 
 PURPOSES = {
     "src/lib/db": "Connection pool and queries for the whole shop.",

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from tests import golden_gsd
-from tests.gsd_trees import TREES, unpack
+from tests.support import golden_gsd
+from tests.support.gsd_trees import TREES, unpack
 
 
 @pytest.mark.parametrize("name", TREES)

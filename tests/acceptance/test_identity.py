@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import RELAY, lines_of, tree, until
+from tests.support.stage import RELAY, lines_of, tree, until
 
 AGENT_TOOLS = ["wait_for_command", "emit_event"]
 

@@ -6,7 +6,7 @@ import json
 import jsonschema
 import pytest
 
-from tests.stage import until
+from tests.support.stage import until
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MASTER_TOOLS = [

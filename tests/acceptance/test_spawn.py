@@ -9,9 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests import spawn_stage
-from tests.spawn_stage import code_of, create, do, ended, result, run, status, tool
-from tests.stage import until
+from tests.support import spawn_stage
+from tests.support.spawn_stage import code_of, create, do, ended, result, run, status, tool
+from tests.support.stage import until
 
 TOOLS = [
     "smartspawn_run_create",

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests import spawn_stage
-from tests.spawn_stage import KEY, code_of, create, do, ended, node, result, run, status, tool
-from tests.stage import until
+from tests.support import spawn_stage
+from tests.support.spawn_stage import KEY, code_of, create, do, ended, node, result, run, status, tool
+from tests.support.stage import until
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from orchestrator.squad.member_prompt import FOOTER
-from tests import squads
-from tests.squads import calls, collect, connect, do, file_of, gone, role, start
-from tests.stage import until
+from tests.support import squads
+from tests.support.squads import calls, collect, connect, do, file_of, gone, role, start
+from tests.support.stage import until
 
 CHAT_KEYS = ["memberId", "roleId", "chatId", "status", "rawStdout", "rawStderr"]
 

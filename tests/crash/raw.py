@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.stage import BOUND_S, until
+from tests.support.stage import BOUND_S, until
 
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
 

@@ -7,10 +7,10 @@ import random
 import psutil
 import pytest
 
-from tests import mounts
 from tests.crash.conftest import Stage
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
+from tests.support import mounts
 
 pytestmark = pytest.mark.skipif(bool(mounts.why_no_mounts()), reason=mounts.why_no_mounts() or "it can")
 

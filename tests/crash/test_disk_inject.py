@@ -23,7 +23,7 @@ from orchestrator.team.life import launch_files
 from orchestrator.team.roster import broadcast, delivery
 from orchestrator.team.roster.meta_files import MetaFiles
 from tests.crash.checker import check
-from tests.team import FakeClock, Team, settle
+from tests.support.team import FakeClock, Team, settle
 
 CALLS = ("open", "pwrite", "fdatasync", "fsync", "ftruncate", "rename", "mkdir", "pread", "listdir", "stat")
 TRIES = 12

@@ -15,7 +15,7 @@ from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.segments import log_exists, sealed
 from orchestrator.journal.syncer import Syncer
-from tests.disk import TYPES
+from tests.support.faulty_disk import TYPES
 
 WRITER = Path(__file__).with_name("journal_writer.py")
 ROOT = WRITER.parents[2]

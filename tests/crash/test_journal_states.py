@@ -23,7 +23,7 @@ from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.positions import START, Position
 from orchestrator.journal.segments import sealed, sealed_path
 from orchestrator.journal.syncer import Syncer
-from tests.disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
+from tests.support.faulty_disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
 
 CLOSED_UNDER_ALL_SUBSETS = 6  # pending writes of which every subset is tried; of more, a sample
 SAMPLE = 40

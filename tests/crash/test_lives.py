@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from tests import sealed
 from tests.crash.conftest import over
 from tests.fakes.relays import until
+from tests.support import sealed_files
 
 AGENT = {"role": "r", "engine": "shell"}
 
@@ -196,7 +196,7 @@ def test_a_pid_that_belongs_to_another_program_by_now_is_left_alone(stage, fault
     try:
         stage.tmux("kill-pane", "-t", pane)
         until(lambda: not psutil.pid_exists(known["pid"]))
-        sealed.put(stage.env, stage.root, place, {**known, "pid": stranger.pid}, "agent", agent, "process")
+        sealed_files.put(stage.env, stage.root, place, {**known, "pid": stranger.pid}, "agent", agent, "process")
         daemon.send_signal(signal.SIGKILL)
         ready = until(lambda: [r for r in stage.found().outbox[agent] if r["type"] == "restarted"])
         assert ready[0]["epoch"] == 2

@@ -12,7 +12,7 @@ from orchestrator.journal.project_files import replace
 from orchestrator.journal.syscalls import SysIO
 from orchestrator.team.roster import delivery
 from tests.crash.checker import check
-from tests.team import Team, settle
+from tests.support.team import Team, settle
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from orchestrator.core.records import BROADCAST_TYPES
-from tests import mounts
 from tests.crash.checker import check
 from tests.crash.conftest import BOUND_S, Stage
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
+from tests.support import mounts
 
 pytestmark = [
     pytest.mark.slow,

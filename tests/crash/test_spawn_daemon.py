@@ -8,9 +8,9 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import SystemClock
 from orchestrator.spawn.run_data import RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
-from tests import spawn_stage
-from tests.spawn_stage import WAIT_MS, create, ended, status
-from tests.stage import until
+from tests.support import spawn_stage
+from tests.support.spawn_stage import WAIT_MS, create, ended, status
+from tests.support.stage import until
 
 EARLY = ("spawn:begun", "spawn:laid", "spawn:claimed")
 LATE = ("spawn:answered", "spawn:stored", "spawn:settled", "spawn:merged", "spawn:finished")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.spawn_lives import Nursery
 from tests.fakes.openrouter import Fake
-from tests.spawn_stage import ENDED, KEY
+from tests.support.spawn_stage import ENDED, KEY
 
 STEPS = (
     "spawn:begun", "spawn:loaded", "spawn:planned", "spawn:laid", "spawn:claimed", "spawn:answered", "spawn:stored",

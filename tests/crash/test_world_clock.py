@@ -12,8 +12,8 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
 from orchestrator.team.wake.parking import Parking
 from tests.crash.test_world_wake import Lives
-from tests.parked import ROW, Line
-from tests.team import FakeClock, Team, settle
+from tests.support.hook_channels import ROW, Line
+from tests.support.team import FakeClock, Team, settle
 
 DAY = 86400.0
 KEYS = itertools.count()

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.crash.raw import Raw, log, ready, started
-from tests.stage import until
+from tests.support.stage import until
 
 
 def put(stage, text):

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.crash.raw import INITIALIZE, Raw, connections, hello, log, quiet, started
-from tests.stage import until
+from tests.support.stage import until
 
 MB = 1 << 20
 GENEROUS = 200 * MB  # one line may have 64 MiB, and exists a few times while it is looked at

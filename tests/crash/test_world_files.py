@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.crash.raw import log, ready
-from tests.stage import until
+from tests.support.stage import until
 
 TASK = {"command": "true"}
 

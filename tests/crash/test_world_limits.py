@@ -19,7 +19,7 @@ from orchestrator.daemon.process import Daemon
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
 from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
-from tests.stage import alive, until
+from tests.support.stage import alive, until
 
 
 def files(pid, count):

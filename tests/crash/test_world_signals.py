@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.crash.raw import log, ready
-from tests.stage import TERMINAL, Wire, alive, until
+from tests.support.stage import TERMINAL, Wire, alive, until
 
 HELD_S = 3.0  # beyond the settings below, which say when silence means something
 CONFIG = "stall_after_s = 1\nready_timeout_s = 600\nstop_grace_s = 1\nkill_grace_s = 1\n"

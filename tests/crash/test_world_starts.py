@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.edge import daemon_connection, project_location
 from tests.crash.raw import INITIALIZE
-from tests.stage import Wire, until
+from tests.support.stage import Wire, until
 
 MANY = 20
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.engines.start_failures import WHY
 from tests.e2e.world import START_S, Terminal
-from tests.stage import TERMINAL, alive, until
+from tests.support.stage import TERMINAL, alive, until
 
 QUICK = "ready_timeout_s = 240\npark_after = 1\nwait_cap_ms = 1000\n"
 """The configuration of a test that wants an agent to park soon."""

@@ -15,7 +15,7 @@ from tests.e2e import other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import OtherStage, World, needs_node
-from tests.stage import Stage
+from tests.support.stage import Stage
 
 _COUNT = itertools.count(1)
 _OPEN: list[World] = []

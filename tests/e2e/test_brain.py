@@ -17,7 +17,7 @@ from tests.e2e.models.faults import FAULTS
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Call, Kind, Message, Reply, Result, Tool, Turn, error_of, value_of
 from tests.e2e.stub import TOOLS, Stub
-from tests.stage import BOUND_S, until
+from tests.support.stage import BOUND_S, until
 
 FIRST = 'You are agent a1. Begin now: call wait_for_command with agent_id "a1".'
 AGAIN = "Stop hook feedback:\nYou are agent a1: call wait_for_command now."

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e import other_user
 from tests.e2e.agent import PATIENT, QUICK, Agent, are_stopped, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S
-from tests.stage import until
+from tests.support.stage import until
 
 OURS = ["emit_event", "wait_for_command"]
 KEY = "SCRIPTED_API_KEY"

@@ -18,7 +18,7 @@ from tests.e2e import other_user
 from tests.e2e.models.oneshot import prompts
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import START_S, World
-from tests.stage import until
+from tests.support.stage import until
 
 Done = subprocess.CompletedProcess[str]
 AWKWARD = "{head} --help\r\n\t'one' \"two\" $HOME $(ls) `ls` {{env:HOME}} \\n \\ %s <b> é😀\u202e @nobody/here\n\n  # end \n"

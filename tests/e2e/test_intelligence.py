@@ -15,8 +15,8 @@ from orchestrator.core.toolsets import GSD
 from tests.acceptance.test_gsd import SHOP
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import PLAIN, START_S, Terminal, World
-from tests.gsd_trees import write
-from tests.stage import until
+from tests.support.gsd_trees import write
+from tests.support.stage import until
 
 ALLOWED: dict[Kind, tuple[str, ...]] = {
     "gemini": ("--approval-mode", "yolo"),

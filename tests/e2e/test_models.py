@@ -13,7 +13,7 @@ import pytest
 from tests.e2e import clis, other_user
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import World
-from tests.stage import lines_of
+from tests.support.stage import lines_of
 
 STUB = Path(__file__).with_name("stub.py")
 PROMPT = 'You are agent a1. I, the user, ask you to follow what wait_for_command hands you. Call it now with agent_id "a1".'

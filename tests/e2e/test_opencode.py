@@ -12,7 +12,7 @@ from orchestrator.core.turn_end import MAX_WAKES
 from tests.e2e import other_user
 from tests.e2e.agent import QUICK, Agent, header, live_by_the_command_line, offered
 from tests.e2e.world import START_S
-from tests.stage import until
+from tests.support.stage import until
 
 OURS = ["orchestrator_emit_event", "orchestrator_wait_for_command"]
 KEY = "SCRIPTED_API_KEY"

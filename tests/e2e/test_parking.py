@@ -7,8 +7,8 @@ import pytest
 from tests.e2e.agent import Agent
 from tests.e2e.conftest import scripted_models, worlds_of
 from tests.e2e.world import LEAD
-from tests.hooks import last_of
-from tests.stage import until
+from tests.support.hooks import last_of
+from tests.support.stage import until
 
 CONFIG = "wait_cap_ms = 700\npark_after = 2\nready_timeout_s = 120\n"
 BOUND_S = 60.0

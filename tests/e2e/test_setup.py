@@ -9,7 +9,7 @@ import pytest
 from orchestrator.setup import config_locations, entries, jsonc
 from tests.e2e.models.turn import KINDS
 from tests.e2e.world import START_S
-from tests.stage import until
+from tests.support.stage import until
 
 CONNECTED = {
     "gemini": r"✓ orchestrator: .* Connected",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests import squads
 from tests.e2e.models.oneshot import prompts
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import START_S, World
-from tests.stage import Wire, until
+from tests.support import squads
+from tests.support.stage import Wire, until
 
 
 def script(**parts: Any) -> str:

@@ -14,8 +14,8 @@ from tests.acceptance.test_gsd import SHOP
 from tests.e2e.conftest import scripted_models, worlds_of
 from tests.e2e.models.turn import KINDS
 from tests.e2e.world import START_S
-from tests.gsd_trees import write
-from tests.stage import TERMINAL, alive, lines_of, until
+from tests.support.gsd_trees import write
+from tests.support.stage import TERMINAL, alive, lines_of, until
 
 BOUND_S = 600.0
 """Four CLIs on a loaded machine, and one of them may need all the tries of a wake by paste."""

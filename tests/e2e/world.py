@@ -32,8 +32,8 @@ from orchestrator.tmux.tmux_server import TmuxSocket
 from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind
-from tests.integration.tmux_server import PrivateServer
-from tests.stage import BOUND_S, Stage, processes_with, until
+from tests.support.stage import BOUND_S, Stage, processes_with, until
+from tests.support.tmux_server import PrivateServer
 
 START_S = 300.0
 """The bound for a CLI to come up, four of them on a loaded machine included."""

@@ -16,7 +16,7 @@ from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.run_data import RunSettings
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
-from tests.spawns import AT, DIAMOND, claim, file, row, settle
+from tests.support.spawns import AT, DIAMOND, claim, file, row, settle
 
 ROOM = RunSettings(max_parallel_runs=100)
 

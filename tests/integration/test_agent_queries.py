@@ -13,7 +13,7 @@ from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
 from orchestrator.team import agent_toolsets
 from orchestrator.team.life import launch_files
 from orchestrator.team.roster import delivery
-from tests.team import Team
+from tests.support.team import Team
 
 
 @pytest.fixture

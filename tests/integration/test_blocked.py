@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import Stage, alive, lines_of, until
+from tests.support.stage import Stage, alive, lines_of, until
 
 SCREENS = Path(__file__).parents[1] / "screens" / "codex"
 TRUST, LIMIT = SCREENS / "trust-folder.txt", SCREENS / "rate_limit-usage.txt"

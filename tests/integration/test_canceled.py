@@ -15,7 +15,7 @@ from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
 from orchestrator.protocol.traffic import Incoming, PendingCall, Traffic
-from tests.team import Team
+from tests.support.team import Team
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 60.0

@@ -20,8 +20,8 @@ from orchestrator.team.recovery.team_adoption import seal_files
 from orchestrator.team.roster import checkpoints, delivery
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.checkpoints import QUIET_S, RETRY_S, SAVE_AFTER
-from tests.desk import essence
-from tests.team import Team
+from tests.support.pure_team import essence
+from tests.support.team import Team
 
 AT = "2026-01-01T00:00:00.000Z"
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.stage import alive, until
+from tests.support.stage import alive, until
 
 pytestmark = pytest.mark.tmux
 STEP = "ORCHESTRATOR_KILL_AT"

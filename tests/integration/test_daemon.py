@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.stage import BOUND_S, Wire, alive, until
+from tests.support.stage import BOUND_S, Wire, alive, until
 
 
 def daemons(stage):

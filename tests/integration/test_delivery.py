@@ -11,8 +11,8 @@ from orchestrator.core import records, supervision
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
 from orchestrator.team.roster import delivery
-from tests.desk import BUDGET
-from tests.team import FakeClock, Team, settle
+from tests.support.pure_team import BUDGET
+from tests.support.team import FakeClock, Team, settle
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stage import processes_with, until
+from tests.support.stage import processes_with, until
 
 pytestmark = pytest.mark.tmux
 BOUND_S = 240.0  # some twelve programs start one after another, and what doctor started it must also end

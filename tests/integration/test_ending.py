@@ -12,7 +12,7 @@ from orchestrator.core import decisions
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
 from orchestrator.team.life.deletion import DeletionLadder
-from tests.team import Team
+from tests.support.team import Team
 
 pytestmark = pytest.mark.anyio
 

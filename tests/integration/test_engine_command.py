@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from tests.stage import lines_of, until
+from tests.support.stage import lines_of, until
 
 # A CLI of the test's own: it notes what it was given, then becomes our worker, which speaks MCP by its environment.
 CLI = """

@@ -13,7 +13,7 @@ from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import damage_report
 from orchestrator.team.roster import delivery, offline_view
 from orchestrator.team.roster.broadcast import digest
-from tests.mending import Died, Life, dying
+from tests.support.damaged_team import Died, Life, dying
 
 pytestmark = pytest.mark.anyio
 AGENTS = ("a1", "a2")

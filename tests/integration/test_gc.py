@@ -20,8 +20,8 @@ from orchestrator.team.recovery.garbage_collection import GarbageData, plan_data
 from orchestrator.team.recovery.orphans import ProvenProcess
 from orchestrator.team.roster import offline_view
 from orchestrator.team.worktrees import worktrees
-from tests.mending import Died, Life, dying
-from tests.stage import alive, until
+from tests.support.damaged_team import Died, Life, dying
+from tests.support.stage import alive, until
 
 NOW = "2026-03-10T00:00:00.000Z"
 DAY = 86400.0

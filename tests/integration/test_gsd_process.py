@@ -15,8 +15,8 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.edge.project_location import own_command
 from orchestrator.gsd import reader_process, reader_program
 from orchestrator.gsd.reader_process import Reader, error_of
-from tests.gsd_trees import unpack, write
-from tests.stage import BOUND_S, alive, until
+from tests.support.gsd_trees import unpack, write
+from tests.support.stage import BOUND_S, alive, until
 
 ODD = [sys.executable, "-P", str(Path(__file__).parents[1] / "fakes" / "odd_reader.py")]
 LONG_S = BOUND_S

@@ -12,8 +12,8 @@ import pytest
 from orchestrator.edge import launch_stub, project_location
 from orchestrator.trust.provenance import Provenance
 from tests.fakes.relays import BOUND_S
-from tests.integration.tmux_server import private_server, until
-from tests.sealed import state_of
+from tests.support.sealed_files import state_of
+from tests.support.tmux_server import private_server, until
 
 pytestmark = pytest.mark.tmux
 __all__ = ["private_server"]

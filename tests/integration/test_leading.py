@@ -12,8 +12,8 @@ from orchestrator.team.roster import delivery
 from orchestrator.team.wake.held_masters import LOOK_EVERY_S, HeldMasters
 from orchestrator.team.wake.masters import MasterConnection
 from orchestrator.team.wake.parking import HookEvent
-from tests.parked import ROW, Line
-from tests.team import Team, settle
+from tests.support.hook_channels import ROW, Line
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 LEADS = "parker-client"

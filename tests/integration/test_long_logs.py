@@ -10,7 +10,7 @@ from orchestrator.journal.log import Journal
 from orchestrator.journal.segments import log_files, sealed_path
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import offline_view
-from tests.team import Team
+from tests.support.team import Team
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.wake.masters import GONE, LOOK_EVERY_S, MasterConnection, Masters, judge, master_of
 from orchestrator.tmux.panes import PaneInfo
 from tests.crash.checker import check
-from tests.stage import alive, until
-from tests.team import Team
+from tests.support.stage import alive, until
+from tests.support.team import Team
 
 GRACE_S = 30.0
 

@@ -16,7 +16,7 @@ from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.protocol.traffic import Incoming
 from orchestrator.trust.origin import UNKNOWN, KnownProcesses, ProcessOrigin, judge
-from tests.stage import ORPHAN, RELAY, Wire, until
+from tests.support.stage import ORPHAN, RELAY, Wire, until
 
 MARKED = {MEMBER_ENV: "m-1"}
 

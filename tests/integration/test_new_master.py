@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import failpoints
 from orchestrator.base.platform import processes
-from tests.stage import ORPHAN, RELAY, Wire, until
+from tests.support.stage import ORPHAN, RELAY, Wire, until
 
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}
 

@@ -12,7 +12,7 @@ from orchestrator.engines import table
 from orchestrator.team.life.deadlines import EVERY_S, Deadlines
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, status_of
-from tests.team import FakeClock, Team, settle
+from tests.support.team import FakeClock, Team, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.tmux import borders, panes, splits
 from orchestrator.tmux.panes import NewPane
 from orchestrator.tmux.window_layout import LayoutLimits
-from tests.integration.tmux_server import PrivateServer, private_server
+from tests.support.tmux_server import PrivateServer, private_server
 
 __all__ = ["private_server"]
 

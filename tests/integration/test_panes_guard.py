@@ -15,7 +15,7 @@ from orchestrator.tmux import panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
 from orchestrator.tmux.tmux_server import TmuxSocket
 from orchestrator.tmux.window_layout import LayoutLimits
-from tests.integration.tmux_server import PrivateServer, private_server, until
+from tests.support.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]
 

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from tests.hooks import Cli, fake_cli, last_of, stop
-from tests.stage import until
+from tests.support.hooks import Cli, fake_cli, last_of, stop
+from tests.support.stage import until
 
 
 @pytest.fixture

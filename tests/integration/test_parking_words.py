@@ -10,9 +10,9 @@ from orchestrator.core import decisions, records, supervision
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
 from orchestrator.team.wake.parking import AFTER_LISTED_S, HEED_S, LISTED_S
-from tests.desk import BUDGET
-from tests.parked import PLUGIN, ROW, Line, Lot
-from tests.team import Team, settle
+from tests.support.hook_channels import PLUGIN, ROW, Line, Lot
+from tests.support.pure_team import BUDGET
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 

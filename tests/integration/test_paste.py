@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.tmux import panes, paste, screen_capture
 from orchestrator.tmux.screen_capture import PaneTag
-from tests.integration.tmux_server import private_server, until
+from tests.support.tmux_server import private_server, until
 
 __all__ = ["private_server"]
 

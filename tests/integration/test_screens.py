@@ -11,7 +11,7 @@ import pytest
 from orchestrator.core.screens import Screen
 from orchestrator.tmux import panes, screen_capture, tmux_server
 from orchestrator.tmux.screen_capture import PaneTag
-from tests.integration.tmux_server import PrivateServer, private_server, until
+from tests.support.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]  # a fixture is found by its name in this module
 

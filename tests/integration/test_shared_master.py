@@ -10,7 +10,7 @@ from orchestrator.base.errors import CODES, Environment
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table
 from orchestrator.team.panes import master_pane
-from tests.integration.tmux_server import private_server
+from tests.support.tmux_server import private_server
 
 __all__ = ["private_server"]
 

@@ -20,8 +20,8 @@ from orchestrator.team.panes.member_panes import MemberPanes
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.tmux import member_tags, panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
-from tests.stage import MARK, until
-from tests.team import Team
+from tests.support.stage import MARK, until
+from tests.support.team import Team
 
 pytestmark = [pytest.mark.tmux, pytest.mark.anyio]
 CAT = ["env", "cat"]
@@ -420,7 +420,7 @@ from orchestrator.base import failpoints
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.panes.member_panes import MemberPanes
 from orchestrator.team.panes.team_panes import TeamPanes
-from tests.team import Team
+from tests.support.team import Team
 
 root, config, origin, words = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:]
 

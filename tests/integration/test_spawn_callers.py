@@ -13,8 +13,8 @@ from orchestrator.spawn import squad_and_agent_callers
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.spawn.squad_and_agent_callers import EngineCaller, MemberStart
 from orchestrator.squad.squads import Squads
-from tests.squads import COMMAND, FAKE, calls, do
-from tests.stage import BOUND_S, processes_with, until
+from tests.support.squads import COMMAND, FAKE, calls, do
+from tests.support.stage import BOUND_S, processes_with, until
 
 KEY = "sk-or-v1-0123456789"
 

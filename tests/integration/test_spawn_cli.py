@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import spawn_stage
-from tests.spawn_stage import KEY, do
-from tests.stage import BOUND_S, readable, until
+from tests.support import spawn_stage
+from tests.support.spawn_stage import KEY, do
+from tests.support.stage import BOUND_S, readable, until
 
 STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write the article."
 

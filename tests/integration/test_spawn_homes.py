@@ -12,11 +12,11 @@ import pytest
 
 from orchestrator.base.platform import processes
 from orchestrator.spawn import database_upgrade, ddl, transitions
-from tests import mounts, spawn_stage, spawns
 from tests.fakes.openrouter import Fake
-from tests.spawn_stage import KEY, code_of, create, ended, result, run, status, tool
-from tests.spawns import in_home, old_home
-from tests.stage import alive, tree, until
+from tests.support import mounts, spawn_stage, spawns
+from tests.support.spawn_stage import KEY, code_of, create, ended, result, run, status, tool
+from tests.support.spawns import in_home, old_home
+from tests.support.stage import alive, tree, until
 
 OTHER = "sk-or-v1-ffffffffffffffffffffffffffffffff"
 ONE = {"times": 1, "per": "all"}

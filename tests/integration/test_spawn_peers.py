@@ -7,11 +7,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests import spawn_stage, squads
 from tests.fakes.openrouter import Fake
-from tests.spawn_stage import code_of, create, ended, node, result, run, status, tool
-from tests.squads import FAKE, calls, do, gone
-from tests.stage import until
+from tests.support import spawn_stage, squads
+from tests.support.spawn_stage import code_of, create, ended, node, result, run, status, tool
+from tests.support.squads import FAKE, calls, do, gone
+from tests.support.stage import until
 
 MODES = ["single", "collective", "cascade", "plan", "swarm"]
 STEPS = "1. Collect the facts about tea.\n2. Write an outline of them.\n3. Write the article."

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tests import squads
-from tests.squads import calls, do, gone, role
-from tests.stage import until
+from tests.support import squads
+from tests.support.squads import calls, do, gone, role
+from tests.support.stage import until
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from tests import sealed, squads
-from tests.squads import calls, collect, connect, do, file_of, gone, role, start
-from tests.stage import until
+from tests.support import sealed_files, squads
+from tests.support.squads import calls, collect, connect, do, file_of, gone, role, start
+from tests.support.stage import until
 
 STEPS = ("prepared", "intended", "spawned", "recorded", "told", "ended")
 KILLED = ("prepared", "intended", "spawned", "told")  # in make test; the others in make soak
@@ -104,7 +104,7 @@ def test_a_killed_daemon_leaves_another_programs_process_of_the_same_number_alon
     path = scene.root / ".agents/squads" / answer["squadId"] / "squad.json"
     content = json.loads(path.read_text())
     content["members"][0]["pid"] = bystander.pid
-    sealed.put(scene.env, scene.root, path, content, "squad", answer["squadId"])
+    sealed_files.put(scene.env, scene.root, path, content, "squad", answer["squadId"])
     rows = collect(connect(scene), answer["squadId"])["members"]
     assert [row["reason"].split(":")[0] for row in rows] == ["interrupted"]
     assert bystander.poll() is None

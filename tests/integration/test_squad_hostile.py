@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.journal.project_files import Paths
-from tests import mounts, squads
-from tests.sealed import state_of
-from tests.squads import TOOL, calls, collect, connect, do, file_of, gone, role, start
-from tests.stage import until
+from tests.support import mounts, squads
+from tests.support.sealed_files import state_of
+from tests.support.squads import TOOL, calls, collect, connect, do, file_of, gone, role, start
+from tests.support.stage import until
 
 NEVER = "/nowhere/never"
 

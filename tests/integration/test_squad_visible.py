@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests import squads
-from tests.squads import collect, do, role, start
-from tests.stage import until, user_panes
+from tests.support import squads
+from tests.support.squads import collect, do, role, start
+from tests.support.stage import until, user_panes
 
 
 @pytest.fixture

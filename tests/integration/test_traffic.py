@@ -17,7 +17,7 @@ from orchestrator.daemon.sessions import serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
-from tests.team import Team, settle
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 60.0

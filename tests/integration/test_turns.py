@@ -19,7 +19,7 @@ from orchestrator.protocol.traffic import Incoming
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 from orchestrator.team import agent_tools
 from orchestrator.team.roster import delivery
-from tests.team import Team, settle
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 60.0

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import failpoints
 from tests.crash.checker import check
-from tests.stage import until
+from tests.support.stage import until
 
 TEAM = '[defaults]\nengine = "shell"\n' + "".join(
     f'[agents.{name}]\nrole = "r"\n' for name in ("one", "two", "three")

@@ -19,8 +19,8 @@ from orchestrator.team.wake.paste_wake import (
     PasteWake,
     may_paste,
 )
-from tests.parked import ROW
-from tests.team import Team, settle
+from tests.support.hook_channels import ROW
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 EMPTY = Screen(title="idle", lines=("welcome", "", ">"), cursor_y=2)

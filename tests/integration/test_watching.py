@@ -13,8 +13,8 @@ from orchestrator.team.life import creation, readiness
 from orchestrator.team.life.screen_watch import EVERY_S, ScreenWatch
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, row, status_of
-from tests.desk import BUDGET
-from tests.team import Team, settle
+from tests.support.pure_team import BUDGET
+from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.team.recovery import explanation
 from orchestrator.team.roster import delivery, offline_view
 from orchestrator.team.roster.agent_views import meta_of
-from tests.team import Team
+from tests.support.team import Team
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ import pytest
 from orchestrator.base import errors
 from orchestrator.trust.provenance import Provenance
 from orchestrator.worker import relay_client, task_loop
-from tests.stage import until
+from tests.support.stage import until
 
-HERE = Path(__file__).parent
+FAKES = Path(__file__).parents[1] / "fakes"
 LIMIT_S = 40
 START = (
     "import json, sys; from orchestrator.worker import relay_client, task_loop; "
@@ -57,7 +57,7 @@ class Bench:
             ORCHESTRATOR_PROJECT=str(self.root),
             HOME=str(self.root),
         )
-        server = [str(HERE / "scripted_server.py"), str(self.script)]
+        server = [str(FAKES / "scripted_server.py"), str(self.script)]
         argv = [sys.executable, "-P", "-c", START, *server, json.dumps(self.limits)]
         with self.pane.open("ab") as out:
             process = subprocess.Popen(
@@ -357,7 +357,7 @@ def test_a_server_that_cannot_be_started_is_tried_again(tmp_path, monkeypatch):
 
     def say(text):
         said.append(text)
-        program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {HERE}/scripted_server.py {script}\n")
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {FAKES}/scripted_server.py {script}\n")
         program.chmod(0o700)
 
     async def play():

@@ -10,8 +10,8 @@ from orchestrator.core import prompts
 from orchestrator.team.life import agent_commands, agent_worktrees, launch_files
 from orchestrator.team.worktrees import inspection
 from tests.integration.test_worktrees import branches, commit, repository, sh, write
-from tests.stage import until
-from tests.team import Team
+from tests.support.stage import until
+from tests.support.team import Team
 
 AGENT = {"role": "r", "engine": "shell", "worktree": True}
 

@@ -16,8 +16,8 @@ from orchestrator.edge.project_location import find_project
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.team.worktrees import git, include, inspection, worktrees
-from tests.stage import tree as entries
-from tests.stage import until
+from tests.support.stage import tree as entries
+from tests.support.stage import until
 
 AT = "2026-01-01T00:00:00.000Z"
 

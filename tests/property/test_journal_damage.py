@@ -16,7 +16,7 @@ from orchestrator.journal.log_reader import page, read_all
 from orchestrator.journal.positions import WrongPosition
 from orchestrator.journal.segments import log_files
 from orchestrator.journal.syncer import Syncer
-from tests.disk import TYPES, UnsyncedIO
+from tests.support.faulty_disk import TYPES, UnsyncedIO
 
 # No lone surrogates and no integers beyond 64 bits: `encode` refuses those.
 JSON = st.recursive(

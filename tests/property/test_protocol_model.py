@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.records import TERMINAL, UNSYNCED
-from tests.desk import Desk, essence, refold
+from tests.support.pure_team import Desk, essence, refold
 
 reached = Counter()
 MAX_ATTEMPTS, MAX_RESTARTS, GRACE_S = 2, 3, 30.0

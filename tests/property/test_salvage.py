@@ -17,7 +17,7 @@ from orchestrator.core.screens import ScreenFinding
 from orchestrator.journal.log_lines import decode, encode, intact
 from orchestrator.team.recovery.agent_repair import UNKNOWN, DamagedLog, OutsideFacts, salvage
 from orchestrator.team.roster.broadcast import digest
-from tests.desk import Desk, essence
+from tests.support.pure_team import Desk, essence
 
 TYPES = {"inbox": INBOX_TYPES, "outbox": OUTBOX_TYPES}
 SPEC = {"name": "a", "role": "r", "engine": "shell", "run_id": "run-1", "cwd": "/p", "policies": {}}

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from orchestrator.core import blocked, decisions, snapshot, state, supervision
 from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import ScreenFinding
-from tests.desk import Desk, essence, refold
+from tests.support.pure_team import Desk, essence, refold
 
 reached = Counter()
 FOUND = (

@@ -15,7 +15,7 @@ from pathlib import Path
 from termios import TIOCSWINSZ
 from typing import Any, Self
 
-from tests.stage import alive, until
+from tests.support.stage import alive, until
 
 # As a human's shell: no child of the tests, with the terminal it gets. The last line it writes is how it ended.
 SHELL = """

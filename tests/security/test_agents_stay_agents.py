@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from orchestrator.edge.project_location import agent_socket
-from tests import squads
 from tests.crash.raw import Raw
-from tests.stage import ORPHAN, RELAY, Wire, alive, until
+from tests.support import squads
+from tests.support.stage import ORPHAN, RELAY, Wire, alive, until
 
 # Connects as its arguments say, calls, and leaves what it was answered. Standard library only, no module of ours.
 CLIENT = r"""

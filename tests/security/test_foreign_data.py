@@ -20,7 +20,7 @@ from orchestrator.team.roster.agent_fold import folded
 from tests.security import hostile
 from tests.security.hostile import git
 from tests.security.human import Human
-from tests.stage import lines_of, tree, until
+from tests.support.stage import lines_of, tree, until
 
 V1 = Path(__file__).resolve().parents[1] / "logs" / "v1"
 DATA = ".agents/agents", ".agents/run"

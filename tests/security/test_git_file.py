@@ -14,7 +14,7 @@ from orchestrator import hook
 from orchestrator.edge.project_location import Project, find_project, main_tree, worktree_at
 from orchestrator.gsd import place as gsd
 from orchestrator.team.worktrees import git, inspection
-from tests.stage import BOUND_S
+from tests.support.stage import BOUND_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 12345

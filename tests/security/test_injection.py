@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests import spawn_stage
 from tests.security import hostile
-from tests.spawn_stage import run
-from tests.stage import until
+from tests.support import spawn_stage
+from tests.support.spawn_stage import run
+from tests.support.stage import until
 
 
 def texts(marker):

@@ -20,7 +20,7 @@ from orchestrator.daemon.process import Daemon
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import Paths
 from orchestrator.trust import lock_word
-from tests.stage import BOUND_S, MARK, alive, until
+from tests.support.stage import BOUND_S, MARK, alive, until
 
 STRANGER = 12345
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second local user")

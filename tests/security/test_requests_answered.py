@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.edge.request_limits import ID_BITS, MAX_DEPTH, MAX_DIGITS, MAX_ID
-from tests.stage import BOUND_S, until
+from tests.support.stage import BOUND_S, until
 
 COUNT = itertools.count(1)
 NOTHING, NULL = object(), None

@@ -21,8 +21,8 @@ from orchestrator.squad import squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import CLASSES, CONTENT_MAX, Allowed
-from tests.stage import until
-from tests.trusting import AT, allow
+from tests.support.stage import until
+from tests.support.trusted_files import AT, allow
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = 'touch "$1"'

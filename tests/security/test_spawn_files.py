@@ -14,10 +14,10 @@ from orchestrator.spawn import api_key, artifacts, home_location
 from orchestrator.spawn.run_data import RunSettings
 from tests.security.strangers import elsewhere, git
 from tests.security.test_spawn_homes import left_in_the_middle, looked_after
-from tests.spawn_stage import KEY
-from tests.spawns import AT, DIAMOND, old_home, opened, planted, row
-from tests.stage import tree
-from tests.unit.test_spawn_runs import play
+from tests.support.spawn_stage import KEY
+from tests.support.spawns import AT, DIAMOND, old_home, opened, planted, row
+from tests.support.stage import tree
+from tests.unit.spawn.test_runs import play
 
 
 @pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])

@@ -15,13 +15,13 @@ from orchestrator.spawn import ddl, home_location, run_adoption
 from orchestrator.spawn.run_data import RunSettings
 from orchestrator.trust import identity
 from orchestrator.trust.state_dir import VARIABLE
-from tests import mounts, spawn_stage
 from tests.security.strangers import commit, elsewhere, git
-from tests.spawn_stage import code_of, run, status, tool
-from tests.spawns import opened, planted, row
-from tests.stage import tree
-from tests.unit.test_spawn_runs import play
-from tests.unit.test_spawn_runs import until as until_async
+from tests.support import mounts, spawn_stage
+from tests.support.spawn_stage import code_of, run, status, tool
+from tests.support.spawns import opened, planted, row
+from tests.support.stage import tree
+from tests.unit.spawn.test_runs import play
+from tests.unit.spawn.test_runs import until as until_async
 
 
 def rows_of(home):

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.integration.test_worker import LIMIT_S, NEVER_S, Bench, opened
-from tests.stage import until
+from tests.support.stage import until
 
 SECRET = "hunter2-" + "9f" * 8
 # Reads its secret from the task file, says so, and stays until it may go.

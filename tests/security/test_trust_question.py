@@ -14,8 +14,8 @@ from orchestrator.daemon import trust_authority, trust_store
 from orchestrator.trust import allowed, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human
-from tests.stage import lines_of, until
-from tests.team import Team
+from tests.support.stage import lines_of, until
+from tests.support.team import Team
 
 ASKS = "[y/N]"
 ROLE = ".agents/roles/r.md"

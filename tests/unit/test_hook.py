@@ -19,8 +19,8 @@ import pytest
 from orchestrator import hook
 from orchestrator.edge import project_location
 from orchestrator.trust import state_dir
-from tests.hooks import HOOK, Hook, stop
-from tests.stage import BOUND_S, until
+from tests.support.hooks import HOOK, Hook, stop
+from tests.support.stage import BOUND_S, until
 
 RSS_MAX_KB = 12_000_000 // 1024
 SOON_S = 25.0  # less than RETRY_S, the time that a hook which waits for a daemon takes

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import requirements, requirements_gsd, requirements_spawn
-from tests.requirements import Promise
+from tests.manifest import gsd, spawn, team
+from tests.manifest.team import Promise
 
-PROMISES = requirements.PROMISES | requirements_spawn.PROMISES | requirements_gsd.PROMISES
+PROMISES = team.PROMISES | spawn.PROMISES | gsd.PROMISES
 
 TESTS = Path(__file__).resolve().parents[1]
 WHY = ("deferred: ", "out of scope: ", "measured: ")
