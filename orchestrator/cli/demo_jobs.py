@@ -39,14 +39,22 @@ def jobs(python: str) -> list[DemoJob]:
         number = sum(job.agent == agent for job in out) + 1
         out.append(DemoJob(f"{agent}-{number:02d}", agent, title, command, outcome))
 
-    for place in ("core", "store", "term", "team", "server", "cli"):
+    for place in ("core", "journal", "tmux", "team", "daemon", "cli"):
         add("lint", f"ruff check {place}", f"{ruff}orchestrator/{place}")
     add("lint", "ruff format --check", f"{py} -m ruff format --no-cache --no-respect-gitignore --check orchestrator")
     add("lint", "spelling of the docs", f"{py} -m codespell_lib README.md docs prompts && echo no misspelling")
     add("lint", "spelling of the code", f"{py} -m codespell_lib orchestrator && echo no misspelling")
     add("lint", "longest files", "find orchestrator -name '*.py' | xargs wc -l | sort -n | tail -n 15")
 
-    for module in ("errors", "clock", "project", "data", "core/prompts", "core/state", "worker_command"):
+    for module in (
+        "base/errors",
+        "base/clock",
+        "edge/project_location",
+        "base/package_data",
+        "core/prompts",
+        "core/state",
+        "worker/shell_command",
+    ):
         add("types", f"mypy {module}.py", f"{mypy}orchestrator/{module}.py")
     add("types", "compile everything", f"{py} -m compileall -q orchestrator tests && echo compiled")
     add(

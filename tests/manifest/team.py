@@ -108,8 +108,8 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.6": Promise(
         "Another terminal than tmux can take its place later: only one layer knows tmux.",
-        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
-        "out of scope: a backend other than tmux in version 1; the seam is the layer term",
+        (f"{ARCHITECTURE}every_import_is_in_the_row_of_its_package",),
+        "out of scope: a backend other than tmux in version 1; the seam is the package tmux",
     ),
     "B1.7": Promise(
         "Agents share nothing but files and events.",
@@ -477,7 +477,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "B2.32": Promise(
         "The core knows no transport.",
-        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
+        (f"{ARCHITECTURE}every_import_is_in_the_row_of_its_package",),
     ),
     "B2.33": Promise(
         "Calls of several orchestrators do not disturb each other; only a chat is shared.",
@@ -519,7 +519,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "B2.39": Promise(
         "Names and commits follow this project's own rules.",
-        (f"{ARCHITECTURE}imports_go_in_the_designs_direction",),
+        (f"{ARCHITECTURE}every_import_is_in_the_row_of_its_package",),
         "out of scope: the coding standards of a TypeScript project; ours are held by make check",
     ),
     "AC1": Promise(

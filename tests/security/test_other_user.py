@@ -434,7 +434,7 @@ def test_the_plugin_of_opencode_finds_the_daemon_in_either(town, where):
         "ORCHESTRATOR_AGENT_EPOCH": "1",
         "ORCHESTRATOR_AGENT_SECRET": "s",
     }
-    plugin = (ROOT / "orchestrator" / "plugins" / "opencode.js").as_uri()
+    plugin = (ROOT / "orchestrator" / "engines" / "plugins" / "opencode.js").as_uri()
     program = f"import {{ Orchestrator }} from {plugin!r}; await Orchestrator({{ client: {{}} }}, {{}}); process.stdin.resume()"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place / "socket"))
