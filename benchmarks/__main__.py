@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads, waits
+from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads, tmux_calls, waits
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, waits, large, growth, recovery, squads, spawn, gsd."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, waits, large, growth, recovery, tmux, squads, spawn, gsd."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -22,6 +22,11 @@ def main() -> None:
     for name in sys.argv[1:] or GROUPS:
         GROUPS[name](row)
     print(f"load {os.getloadavg()[0]:.1f} at the end")
+
+
+def of_tmux(row: Row) -> None:
+    for what, got in tmux_calls.main().items():
+        row(f"tmux: {what}", f"{got['p50_ms']:.1f} ms, {got['processes']:g} process(es)", "")
 
 
 def durable(row: Row) -> None:
@@ -210,6 +215,7 @@ GROUPS = {
     "cycles": durable,
     "relays": through_relays,
     "waits": of_waits,
+    "tmux": of_tmux,
     "large": restarts,
     "growth": growth,
     "recovery": going_on,

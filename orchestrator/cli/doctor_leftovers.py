@@ -81,7 +81,7 @@ def _refuses(path: Path) -> bool:
 def _panes(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
     from orchestrator.tmux import panes  # noqa: PLC0415
-    from orchestrator.tmux.tmux_server import TmuxSocket  # noqa: PLC0415
+    from orchestrator.tmux.server_address import TmuxSocket  # noqa: PLC0415
 
     runs = {run["run_id"]: run["tmux_socket"] for run in offline_view.runs(place.root)}
     live = {row["agent_id"] for row in offline_view.agents(place.root) if row["status"] not in OVER}

@@ -305,7 +305,7 @@ def _holding(row: Engine) -> dict[str, Any]:
 
 def _screen(place: DemoProject, pane: str) -> list[str]:
     from orchestrator.tmux import panes  # noqa: PLC0415
-    from orchestrator.tmux.tmux_server import TmuxSocket  # noqa: PLC0415
+    from orchestrator.tmux.server_address import TmuxSocket  # noqa: PLC0415
 
     try:
         lines = panes.capture(TmuxSocket(name=place.tmux_socket), pane, 2 * LINES) if pane else []

@@ -10,11 +10,16 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import member_tags, panes, tmux_server
-from orchestrator.tmux.tmux_server import TmuxSocket, source
+from orchestrator.tmux import member_tags, panes
+from orchestrator.tmux.command_words import source
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
+
+if TYPE_CHECKING:
+    from libtmux import Window
 
 LINE = "@orchestrator_line"
 SAVED = "@orchestrator_saved"
@@ -46,7 +51,7 @@ def set_borders(socket: TmuxSocket, window_id: str) -> Saved:
 
     None as a value means the window had none of its own. A second call changes nothing and returns the same.
     Lines the user has already keep their place and, on the user's panes, their text. Call it before
-    ``panes.create_agents``, so that panes get their final size. Raises as ``tmux.run``.
+    ``panes.create_agents``, so that panes get their final size. Raises as `Tmux.run`.
     """
     with _changing[socket]:
         return _set_borders(socket, window_id)
@@ -58,20 +63,19 @@ def _set_borders(socket: TmuxSocket, window_id: str) -> Saved:
         return stored
     own = _own_options(socket, window_id)
     saved: Saved = {STATUS: own.get(STATUS), FORMAT: own.get(FORMAT)}
-    status = tmux_server.run(socket, "show-options", "-wAv", "-t", window_id, STATUS)
-    shown = tmux_server.run(socket, "show-options", "-wAv", "-t", window_id, FORMAT) if status != "off" else ""
+    window = tmux(socket).window(window_id)
+    status = _option(window, "-wAv", STATUS)
+    shown = _option(window, "-wAv", FORMAT) if status != "off" else ""
     options = {SAVED: json.dumps(saved), BEFORE: shown, FORMAT: _FORMAT}
     if status == "off":
         options[STATUS] = "top"
-    tmux_server.chain(
-        socket, *[["set-option", "-w", "-t", window_id, name, value] for name, value in options.items()]
-    )
+    tmux(socket).chain(*[["set-option", "-w", "-t", window_id, name, value] for name, value in options.items()])
     return saved
 
 
 def saved_borders(socket: TmuxSocket, window_id: str) -> Saved | None:
     """What ``set_borders`` stored in the window; None if the window is as the user has it."""
-    text = tmux_server.run(socket, "show-options", "-wqv", "-t", window_id, SAVED)
+    text = _option(tmux(socket).window(window_id), "-wqv", SAVED)
     return dict(json.loads(text)) if text else None
 
 
@@ -94,22 +98,21 @@ def restore_window(socket: TmuxSocket, window_id: str, saved: Saved | None = Non
                 commands.append(["set-option", "-wu", "-t", window_id, name])
             elif ours and value is not None:
                 commands.append(["set-option", "-w", "-t", window_id, name, value])
-        tmux_server.chain(socket, *commands)
+        tmux(socket).chain(*commands)
     except Environment as error:
-        if not (error.facts.get("server_gone") or error.facts.get("missing")):
+        if not is_gone(error):
             raise
 
 
 def _own_options(socket: TmuxSocket, window_id: str) -> dict[str, str]:
     """The values of the two options where the window has its own, not the global ones."""
-    names = [
-        line.split(" ", 1)[0] for line in tmux_server.run(socket, "show-options", "-w", "-t", window_id).split("\n")
-    ]
-    return {
-        name: tmux_server.run(socket, "show-options", "-wv", "-t", window_id, name)
-        for name in (STATUS, FORMAT)
-        if name in names
-    }
+    window = tmux(socket).window(window_id)
+    names = {line.split(" ", 1)[0] for line in window.cmd("show-options", "-w").stdout}
+    return {name: _option(window, "-wv", name) for name in (STATUS, FORMAT) if name in names}
+
+
+def _option(window: Window, flags: str, name: str) -> str:
+    return "\n".join(window.cmd("show-options", flags, name).stdout)
 
 
 def set_line(socket: TmuxSocket, lines: Mapping[str, str]) -> None:
@@ -124,8 +127,8 @@ def set_line(socket: TmuxSocket, lines: Mapping[str, str]) -> None:
         size += sum(len(word.encode()) + 1 for word in command)
         # tmux refuses invocations of 16 KiB and more.
         if batch and size > 12_000:
-            tmux_server.chain(socket, *batch)
+            tmux(socket).chain(*batch)
             batch, size = [], 0
         batch.append(command)
     if batch:
-        tmux_server.chain(socket, *batch)
+        tmux(socket).chain(*batch)

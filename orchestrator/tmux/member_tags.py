@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import panes, tmux_server
-from orchestrator.tmux.tmux_server import TmuxSocket, literal
+from orchestrator.tmux import panes
+from orchestrator.tmux.command_words import literal
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
 
 MEMBER = "@orchestrator_member"
 # A condition for tmux: the pane is a member's.
@@ -55,14 +57,14 @@ def begun(mark: str) -> list[str]:
 def list_members(socket: TmuxSocket, window_id: str | None = None) -> list[MemberPane]:
     """The members' panes of the server, or of one window, of every project.
 
-    None where the server or the window is gone; else raises as ``tmux.run``.
+    None where the server or the window is gone; else raises as `Tmux.run`.
     """
     scope = ["-t", window_id] if window_id else ["-a"]
     form = f"#{{pane_id}} #{{window_id}} #{{{MEMBER}}}"
     try:
-        lines = tmux_server.run(socket, "list-panes", *scope, "-f", TAGGED, "-F", form).split("\n")
+        lines = tmux(socket).run("list-panes", *scope, "-f", TAGGED, "-F", form).split("\n")
     except Environment as error:
-        if error.facts.get("server_gone") or error.facts.get("missing"):
+        if is_gone(error):
             return []
         raise
     # A window linked into several sessions is listed once for each.

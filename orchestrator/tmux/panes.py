@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform.processes import start_time
-from orchestrator.tmux import tmux_server
-from orchestrator.tmux.tmux_server import TmuxSocket, literal, source, start_words
+from orchestrator.tmux.command_words import literal, source, start_words
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
 
 AGENT = "@orchestrator_agent"
 RUN = "@orchestrator_run"
@@ -104,7 +105,7 @@ def find_master(socket: TmuxSocket, pids: Sequence[int], tmux_pane: str | None, 
     """The pane the master runs in: that of the nearest of ``pids``, else ``tmux_pane``, else the one on ``tty``.
 
     ``pids`` are the ancestors of the master's relay, nearest first. None if no pane matches; raises as
-    ``tmux.run``, with ``server_gone`` if there is no server.
+    `Tmux.run`, with ``server_gone`` if there is no server.
     """
     every = list_panes(socket)
     by_pid = {pane.pid: pane for pane in every}
@@ -118,10 +119,10 @@ def find_master(socket: TmuxSocket, pids: Sequence[int], tmux_pane: str | None, 
 
 
 def list_panes(socket: TmuxSocket, window_id: str | None = None) -> list[PaneInfo]:
-    """The panes of one window in window order, or of the whole server; each once. Raises as ``tmux.run``."""
+    """The panes of one window in window order, or of the whole server; each once. Raises as `Tmux.run`."""
     scope = ["-t", window_id] if window_id else ["-a"]
     found: dict[str, PaneInfo] = {}
-    for line in tmux_server.run(socket, "list-panes", *scope, "-F", INFO).split("\n"):
+    for line in tmux(socket).run("list-panes", *scope, "-F", INFO).split("\n"):
         info = parse_info(line)
         # A window linked into several sessions is listed once for each.
         if info is not None:
@@ -130,8 +131,8 @@ def list_panes(socket: TmuxSocket, window_id: str | None = None) -> list[PaneInf
 
 
 def pane(socket: TmuxSocket, pane_id: str) -> PaneInfo | None:
-    """The pane as it is now, None if it is gone; raises as ``tmux.run``."""
-    info = parse_info(tmux_server.run(socket, "display-message", "-p", "-t", pane_id, INFO))
+    """The pane as it is now, None if it is gone; raises as `Tmux.run`."""
+    info = parse_info("\n".join(tmux(socket).pane(pane_id).cmd("display-message", "-p", INFO).stdout))
     return info if info and info.pane_id == pane_id else None
 
 
@@ -153,25 +154,25 @@ def pane_process(socket: TmuxSocket, pane_id: str) -> tuple[int, int] | None:
 
 
 def tag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
-    """Mark the pane as the agent's and make it stay when its process ends. Raises as ``tmux.run``."""
+    """Mark the pane as the agent's and make it stay when its process ends. Raises as `Tmux.run`."""
     set_tags(socket, pane_id, {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch)})
 
 
 def set_tags(socket: TmuxSocket, pane_id: str, tags: Mapping[str, str]) -> None:
-    """Mark the pane as ours by these options and make it stay when its process ends. Raises as ``tmux.run``."""
+    """Mark the pane as ours by these options and make it stay when its process ends. Raises as `Tmux.run`."""
     options = {**tags, "remain-on-exit": "on"}
-    tmux_server.chain(socket, *[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
+    tmux(socket).chain(*[["set-option", "-p", "-t", pane_id, name, value] for name, value in options.items()])
 
 
 def untag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> None:
-    """Let the pane go: it carries our tag no more and is the user's. Raises as ``tmux.run``."""
+    """Let the pane go: it carries our tag no more and is the user's. Raises as `Tmux.run`."""
     options = (AGENT, RUN, EPOCH, "remain-on-exit")
-    then = " ; ".join(source(["set-option", "-pu", "-t", pane_id, name]) for name in options)
-    tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, _ours(agent_id, run_id), then)
+    commands = [["set-option", "-pu", "-t", pane_id, name] for name in options]
+    tmux(socket).guarded(pane_id, _ours(agent_id, run_id), *commands)
 
 
 def list_tagged(socket: TmuxSocket) -> list[TaggedPane]:
-    """All panes of the server that carry our tag, of every project and run. Raises as ``tmux.run``."""
+    """All panes of the server that carry our tag, of every project and run. Raises as `Tmux.run`."""
     found = _list_tagged(socket)
     unreaped = {server for server, one in found if one.dead and one.dead_status is None and one.dead_signal is None}
     if not unreaped:
@@ -186,7 +187,7 @@ def list_tagged(socket: TmuxSocket) -> list[TaggedPane]:
 
 def _list_tagged(socket: TmuxSocket) -> list[tuple[int, TaggedPane]]:
     found: dict[str, tuple[int, TaggedPane]] = {}
-    for line in tmux_server.run(socket, "list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
+    for line in tmux(socket).run("list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
         match = _TAGGED_LINE.fullmatch(line)
         if match is None:
             continue
@@ -212,7 +213,7 @@ def find_stub(socket: TmuxSocket, argv: Sequence[str]) -> PaneInfo | None:
     """The untagged pane that was started with these words in a row: split, and not yet tagged when we died."""
     words = list(argv)
     listing = "#{pane_id} #{pane_start_command}"
-    for line in tmux_server.run(socket, "list-panes", "-a", "-f", UNTAGGED, "-F", listing).split("\n"):
+    for line in tmux(socket).run("list-panes", "-a", "-f", UNTAGGED, "-F", listing).split("\n"):
         pane_id, _, command = line.partition(" ")
         try:
             started = shlex.split(command)
@@ -231,19 +232,18 @@ def kill(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> bool:
 def kill_if(socket: TmuxSocket, pane_id: str, ours: str) -> bool:
     """End the pane if the condition, in tmux's own words, holds for it at that moment; False if there is none such.
 
-    Another pane that fills the window stays zoomed. A server that is gone is False too; else raises as ``tmux.run``.
+    Another pane that fills the window stays zoomed. A server that is gone is False too; else raises as `Tmux.run`.
     """
     look = ["display-message", "-p", "-t", pane_id, "done #{window_zoomed_flag}#{pane_active} #{window_id}"]
-    then = f"{source(look)} ; {source(['kill-pane', '-t', pane_id])}"
     try:
-        said = tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, ours, then).split(" ")
+        said = tmux(socket).guarded(pane_id, ours, look, ["kill-pane", "-t", pane_id]).split(" ")
         if said[1:2] == ["10"]:
             # tmux unzooms before it kills; the zoom was on another pane, and is the user's to keep.
             again = source(["resize-pane", "-Z", "-t", said[2]])
-            tmux_server.run(socket, "if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
+            tmux(socket).run("if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
         return said[0] == "done"
     except Environment as error:
-        if error.facts.get("server_gone") or error.facts.get("missing"):
+        if is_gone(error):
             return False
         raise
 
@@ -251,7 +251,7 @@ def kill_if(socket: TmuxSocket, pane_id: str, ours: str) -> bool:
 def respawn(socket: TmuxSocket, pane_id: str, new: NewPane) -> bool:
     """Start ``new`` in the dead pane of the same agent and run, with the new epoch on its tag.
 
-    False, and nothing done, if the pane is gone, lives, or is not that agent's. Raises as ``tmux.run``.
+    False, and nothing done, if the pane is gone, lives, or is not that agent's. Raises as `Tmux.run`.
     """
     guard = f"#{{&&:#{{pane_dead}},{_ours(new.agent_id, new.run_id)}}}"
     commands = [
@@ -259,8 +259,7 @@ def respawn(socket: TmuxSocket, pane_id: str, new: NewPane) -> bool:
         ["respawn-pane", "-t", pane_id, *start_words(new.argv, new.cwd, new.env)],
         ["display-message", "-p", "done"],
     ]
-    then = " ; ".join(source(command) for command in commands)
-    return tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, guard, then) == "done"
+    return tmux(socket).guarded(pane_id, guard, *commands) == "done"
 
 
 def _ours(agent_id: str, run_id: str) -> str:
@@ -274,12 +273,12 @@ def capture(socket: TmuxSocket, pane_id: str, lines: int) -> list[str]:
     """The last ``lines`` lines of the pane's screen and history, without blank ones at the end.
 
     Of a dead pane they are its program's last lines, not the notice tmux puts below them. Raises as
-    ``tmux.run``, fact ``missing`` if the pane is gone.
+    `Tmux.run`, fact ``missing`` if the pane is gone.
     """
     look = ["capture-pane", "-p", "-t", pane_id, "-S", f"-{lines}"]
-    dead, _, text = tmux_server.chain(
-        socket, ["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look
-    ).partition("\n")
+    dead, _, text = (
+        tmux(socket).chain(["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look).partition("\n")
+    )
     shown = _without_blank_end(text.split("\n"))
     if dead == "d1" and shown and shown[-1].startswith("Pane is dead"):
         shown = _without_blank_end(shown[:-1])

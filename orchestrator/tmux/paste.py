@@ -9,10 +9,11 @@ from __future__ import annotations
 import secrets
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import tmux_server
+from orchestrator.tmux.command_words import literal
 from orchestrator.tmux.panes import AGENT, RUN, TAGGED
 from orchestrator.tmux.screen_capture import PaneTag
-from orchestrator.tmux.tmux_server import TmuxSocket, literal, source
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
 
 RETURN = "\r"
 
@@ -21,7 +22,7 @@ def paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, line: str) -> bool:
     """Paste ``line`` as typed text (bracketed where the program asks for it), without submitting it.
 
     False, and nothing done, when the pane is gone, dead, not whose it should be, or a human selects text in it.
-    Check and act are one invocation. Raises as ``tmux.run``.
+    Check and act are one invocation. Raises as `Tmux.run`.
     """
     return _paste(socket, pane_id, whose, line, ["-p"])
 
@@ -38,11 +39,10 @@ def _paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, text: str, how: lis
         ["paste-buffer", *how, "-d", "-b", buffer, "-t", pane_id],
         ["display-message", "-p", "done"],
     ]
-    then = " ; ".join(source(command) for command in commands)
     try:
-        return tmux_server.run(socket, "if-shell", "-F", "-t", pane_id, _free(whose), then) == "done"
+        return tmux(socket).guarded(pane_id, _free(whose), *commands) == "done"
     except Environment as error:
-        if error.facts.get("server_gone") or error.facts.get("missing"):
+        if is_gone(error):
             return False
         raise
 

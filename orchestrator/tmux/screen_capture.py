@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from orchestrator.core.screens import Screen
-from orchestrator.tmux import tmux_server
+from orchestrator.tmux.command_words import source
 from orchestrator.tmux.panes import AGENT, RUN, TAGGED
-from orchestrator.tmux.tmux_server import TmuxSocket, source
+from orchestrator.tmux.server_address import TmuxSocket
+from orchestrator.tmux.servers import tmux
 
 # Free text comes last.
 _FACTS = (
@@ -35,13 +36,13 @@ class PaneTag(NamedTuple):
 def look(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, Screen]:
     """The visible screens of these panes by pane id; absent are panes that are gone or not whose they should be.
 
-    Copy mode does not hide the program's screen. One invocation for some 35 panes. Raises as ``tmux.run``.
+    Copy mode does not hide the program's screen. One invocation for some 35 panes. Raises as `Tmux.run`.
     """
     found: dict[str, Screen] = {}
     # What a program prints cannot be taken for a separator, because it cannot know this word.
     nonce = secrets.token_hex(12)
     for batch in _batches(wanted, nonce):
-        text = tmux_server.chain(socket, *batch)
+        text = tmux(socket).chain(*batch)
         for part in text.split(f"{nonce} ")[1:]:
             head, _, body = part.partition("\n")
             facts = _HEAD.fullmatch(head)
@@ -58,7 +59,7 @@ def look(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, Screen]
 
 
 def look_at(socket: TmuxSocket, pane_id: str) -> Screen:
-    """The visible screen of one pane, whoever's it is. Raises as ``tmux.run``."""
+    """The visible screen of one pane, whoever's it is. Raises as `Tmux.run`."""
     facts = [
         "display-message",
         "-p",
@@ -66,7 +67,7 @@ def look_at(socket: TmuxSocket, pane_id: str) -> Screen:
         pane_id,
         "#{pane_dead} #{pane_in_mode} #{cursor_x} #{cursor_y} t#{pane_title}",
     ]
-    text = tmux_server.chain(socket, facts, ["capture-pane", "-p", "-e", "-t", pane_id])
+    text = tmux(socket).chain(facts, ["capture-pane", "-p", "-e", "-t", pane_id])
     head, _, body = text.partition("\n")
     dead, mode, x, y, title = head.split(" ", 4)
     place = int(x or 0), int(y or 0)
@@ -77,10 +78,10 @@ def _batches(wanted: Iterable[str], nonce: str) -> Iterable[list[list[str]]]:
     batch: list[list[str]] = []
     size = 0
     for pane_id in wanted:
-        facts = source(["display-message", "-p", "-t", pane_id, f"{nonce} {_FACTS}"])
-        screen = source(["capture-pane", "-p", "-e", "-t", pane_id])
+        facts = ["display-message", "-p", "-t", pane_id, f"{nonce} {_FACTS}"]
+        screen = ["capture-pane", "-p", "-e", "-t", pane_id]
         # A target that is gone fails an `if-shell` quietly, and every other command loudly, with all behind it.
-        command = ["if-shell", "-F", "-t", pane_id, TAGGED, f"{facts} ; {screen}"]
+        command = ["if-shell", "-F", "-t", pane_id, TAGGED, source(facts, screen)]
         length = sum(len(word) + 1 for word in command)
         if batch and size + length > _BATCH_BYTES:
             yield batch

@@ -8,11 +8,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import tmux_server
+from orchestrator.tmux.command_words import literal, start_words
 from orchestrator.tmux.member_tags import TAGGED as MEMBERS
 from orchestrator.tmux.member_tags import NewMemberPane
 from orchestrator.tmux.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
-from orchestrator.tmux.tmux_server import TmuxSocket, literal, source, start_words
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
 from orchestrator.tmux.window_layout import Border, CarvedLayout, Cell, LayoutLimits, NoRoom, carve, parse, render
 
 HOME = "@orchestrator_home"
@@ -43,7 +44,7 @@ def make_detached(
     """The first pane of the detached session ``name``, which is created if it does not exist.
 
     Two callers at once get the same one. The pane runs ``argv`` and stays when that ends. Raises as
-    ``tmux.run``.
+    `Tmux.run`.
     """
     name = name.replace(":", "_").replace(".", "_")
     create = [
@@ -56,7 +57,7 @@ def make_detached(
         if home is not None:
             return home
         try:
-            tmux_server.chain(socket, *create)
+            tmux(socket).chain(*create)
         except Environment as error:
             # Another caller was first, or a server that was just ending took the call: look again.
             if "duplicate session" not in error.message and not error.facts.get("server_gone"):
@@ -65,7 +66,7 @@ def make_detached(
 
 
 def find_detached(socket: TmuxSocket, name: str) -> PaneInfo | None:
-    """The first pane of the detached session ``name``, None if there is none. Raises as ``tmux.run``."""
+    """The first pane of the detached session ``name``, None if there is none. Raises as `Tmux.run`."""
     return _home(socket, name.replace(":", "_").replace(".", "_"))
 
 
@@ -73,16 +74,15 @@ def end_detached(socket: TmuxSocket, name: str) -> None:
     """Close our own first pane of the detached session; the session ends unless the user put panes into it."""
     home = find_detached(socket, name)
     if home is not None:
-        then = source(["kill-pane", "-t", home.pane_id])
-        tmux_server.run(socket, "if-shell", "-F", "-t", home.pane_id, f"#{{{HOME}}}", then)
+        tmux(socket).guarded(home.pane_id, f"#{{{HOME}}}", ["kill-pane", "-t", home.pane_id])
 
 
 def _home(socket: TmuxSocket, name: str) -> PaneInfo | None:
     layout = f"#{{?{HOME},1,0}} {INFO}"
     try:
-        lines = tmux_server.run(socket, "list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
+        lines = tmux(socket).run("list-panes", "-s", "-t", f"={name}:", "-F", layout).split("\n")
     except Environment as error:
-        if error.facts.get("server_gone") or error.facts.get("missing"):
+        if is_gone(error):
             return None
         raise
     ours = [line for line in lines if line.startswith("1 ")]
@@ -104,7 +104,7 @@ def create_agents(
     Room is checked before anything changes: those that do not fit are ``no_room`` or, with ``overflow``, go to
     further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when
     this returns. ``existing`` are the panes of the agents there are, in any window; members' panes are found by their
-    tag. Where the master's pane is closed, they join the agents in ``window_id``. Raises as ``tmux.run``, fact
+    tag. Where the master's pane is closed, they join the agents in ``window_id``. Raises as `Tmux.run`, fact
     ``missing`` if that is gone too.
     """
     with _planning[socket]:
@@ -121,7 +121,7 @@ def create_agents(
 def room(
     socket: TmuxSocket, master_pane: str, existing: Collection[str], count: int, limits: LayoutLimits
 ) -> tuple[int, str]:
-    """How many of ``count`` more agents fit beside the master now, and why not more. Raises as ``tmux.run``."""
+    """How many of ``count`` more agents fit beside the master now, and why not more. Raises as `Tmux.run`."""
     team = _Team(master_pane, list(existing), limits)
     _, fits, reason = _fit(_window(socket, master_pane), team, count)
     return fits, reason
@@ -198,7 +198,7 @@ def _split_after(socket: TmuxSocket, window_id: str, after: str, new: Wanted) ->
         # Only then: -Z would zoom a window that is not.
         flags.append("-Z")
     command = ["split-window", "-d", *flags, "-t", after, "-P", "-F", "#{pane_id}"]
-    return tmux_server.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+    return tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
 
 
 def _adopt(socket: TmuxSocket, pane_id: str, team: _Team, new: Wanted) -> str:
@@ -227,7 +227,7 @@ def _add_elsewhere(
         # No -a: inserting after the master's window would renumber the user's windows.
         command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", "#{pane_id}"]
         try:
-            pane_id = tmux_server.run(socket, *command, *start_words(new.argv, new.cwd, new.env))
+            pane_id = tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
             outcome.append(_adopt(socket, pane_id, team, new))
         except Environment as error:
             outcome.append(error)
@@ -243,7 +243,7 @@ def arrange(
 
     False if they keep the cells tmux gave them: no grid within the limits fits (the window was made
     smaller), the user keeps changing the window meanwhile, or its panes are in an order no layout can keep.
-    Raises as ``tmux.run``, fact ``missing`` if the window is gone.
+    Raises as `Tmux.run`, fact ``missing`` if the window is gone.
     """
     with _planning[socket]:
         return _arrange(socket, window_id, _Team(master_pane, list(agents), limits))
@@ -267,15 +267,14 @@ def _arrange(socket: TmuxSocket, window_id: str, team: _Team) -> bool:
         if window.zoomed:
             change.append(["resize-pane", "-Z", "-t", window_id])
         change.append(["display-message", "-p", "done"])
-        then = " ; ".join(source(command) for command in change)
-        if tmux_server.run(socket, "if-shell", "-F", "-t", window_id, unchanged, then) == "done":
+        if tmux(socket).guarded(window_id, unchanged, *change) == "done":
             return True
     return False
 
 
 def _window(socket: TmuxSocket, target: str) -> _Window:
     form = f"#{{window_id}} #{{pane_id}} #{{pane-border-status}} #{{window_zoomed_flag}} #{{window_layout}} {MEMBERS}"
-    lines = [line.split(" ") for line in tmux_server.run(socket, "list-panes", "-t", target, "-F", form).split("\n")]
+    lines = [line.split(" ") for line in tmux(socket).run("list-panes", "-t", target, "-F", form).split("\n")]
     window_id, _, status, zoomed, layout, _ = lines[0]
     try:
         tree = parse(layout)

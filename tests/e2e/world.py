@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket
 from tests.e2e import clis, homes, other_user
 from tests.e2e.models.server import ModelServer
 from tests.e2e.models.turn import KINDS, Kind

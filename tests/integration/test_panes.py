@@ -14,6 +14,7 @@ import pytest
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane, TaggedPane
+from orchestrator.tmux.servers import tmux
 from orchestrator.tmux.window_layout import LayoutLimits
 from tests.support.tmux_server import BOUND, PrivateServer, private_server, until
 
@@ -451,7 +452,7 @@ def test_a_command_that_dies_at_once_after_the_release_is_still_inspectable(priv
     name = private_server.socket.name
     stub = f'tmux -L {name} wait-for go; echo "it was me"; exec sh -c "exit 7"'
     (pane,) = splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
+    tmux(private_server.socket).run("wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.pane_id, dead.agent_id, dead.run_id, dead.epoch) == (pane, "a1", RUN, 1)
     assert (dead.dead_status, dead.dead_signal) == (7, None)
@@ -462,6 +463,6 @@ def test_a_program_ended_by_a_signal_shows_which(private_server: PrivateServer) 
     master = private_server.start()
     stub = f"tmux -L {private_server.socket.name} wait-for go; kill -TERM $$"
     splits.create_agents(private_server.socket, master, [], [agent(argv=("sh", "-c", stub))], LIMITS)
-    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
+    tmux(private_server.socket).run("wait-for", "-S", "go")
     dead = ended(private_server)
     assert (dead.dead_status, dead.dead_signal) == (None, 15)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.tmux import borders, panes, splits
+from orchestrator.tmux import borders, panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
 from orchestrator.tmux.window_layout import LayoutLimits
 from tests.support.tmux_server import PrivateServer, private_server
@@ -140,8 +140,8 @@ def test_thirty_long_lines_are_written_in_few_invocations(
     private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = agents(private_server, private_server.start(), 30)
-    real, calls = borders.tmux_server.invoke, []
-    monkeypatch.setattr(borders.tmux_server, "invoke", lambda argv: (calls.append(argv), real(argv))[1])
+    real, calls = tmux_server.invoke, []
+    monkeypatch.setattr(tmux_server, "invoke", lambda argv: (calls.append(argv), real(argv))[1])
     borders.set_line(private_server.socket, dict.fromkeys(made, "ü#" * 300))
     assert 1 < len(calls) < 10
     assert {private_server.show(pane, "#{@orchestrator_line}") for pane in made} == {"ü##" * 300}

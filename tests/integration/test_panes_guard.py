@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import panes, splits, tmux_server
+from orchestrator.tmux import panes, server_address, splits, tmux_server
 from orchestrator.tmux.panes import NewPane
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket
+from orchestrator.tmux.servers import tmux
 from orchestrator.tmux.window_layout import LayoutLimits
 from tests.support.tmux_server import PrivateServer, private_server, until
 
@@ -75,7 +76,7 @@ def test_respawn_starts_the_next_epoch_in_the_dead_pane_and_keeps_its_tag(
         "a1", RUN, 2, ["sh", "-c", 'echo "it\'s $0; #S"; exec cat', "new one;"], str(tmp_path), {"K": "v;\n  'w'"}
     )
     assert not panes.respawn(private_server.socket, pane, again), "it lives"
-    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
+    tmux(private_server.socket).run("wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead)
     other = NewPane("a2", RUN, 2, ["env", "cat"], "/")
     assert not panes.respawn(private_server.socket, pane, other)
@@ -98,7 +99,7 @@ def test_a_tmux_that_missed_how_a_process_ended_is_made_to_look(
         private_server.start(),
         ("sh", "-c", f"tmux -L {private_server.socket.name} wait-for go; exit 7"),
     )
-    tmux_server.run(private_server.socket, "wait-for", "-S", "go")
+    tmux(private_server.socket).run("wait-for", "-S", "go")
     until(lambda: panes.list_tagged(private_server.socket)[0].dead_status == 7)
     real, poked = tmux_server.invoke, []
 
@@ -188,7 +189,7 @@ def test_inside_a_nested_tmux_the_panes_are_made_in_the_inner_one(
         # A daemon that was started inside the outer one carries its TMUX.
         monkeypatch.setenv("TMUX", private_server.show(outer, "#{socket_path},#{pid},0"))
         monkeypatch.setenv("TMUX_PANE", outer)
-        socket = tmux_server.from_env(value)
+        socket = server_address.from_env(value)
         master = panes.list_panes(socket)[0]
         made = splits.create_agents(socket, master.pane_id, [], [NewPane("a1", RUN, 1, ["env", "cat"], "/")], LIMITS)
         assert inner.panes(master.pane_id) == [master.pane_id, *made]
@@ -246,7 +247,7 @@ def test_the_pane_process_is_known_by_pid_and_start_time(private_server: Private
 
 
 def test_a_server_without_any_session_has_no_detached_one(private_server: PrivateServer) -> None:
-    tmux_server.chain(private_server.socket, ["start-server"], ["set-option", "-s", "exit-empty", "off"])
+    tmux(private_server.socket).chain(["start-server"], ["set-option", "-s", "exit-empty", "off"])
     assert splits.find_detached(private_server.socket, "team") is None
     assert splits.make_detached(private_server.socket, "team", ["env", "cat"], "/").session_name == "team"
 
@@ -377,20 +378,20 @@ def test_a_tmux_that_hangs_is_given_up(
 
 def test_a_restarted_server_has_another_identity(private_server: PrivateServer) -> None:
     private_server.start()
-    first = tmux_server.server_identity(private_server.socket)
-    assert tmux_server.server_identity(private_server.socket) == first
+    first = tmux(private_server.socket).identity()
+    assert tmux(private_server.socket).identity() == first
     private_server.run("kill-server")
     # Its process, not its answer: a server that is just ending takes calls, and drops them.
     until(lambda: tmux_server.start_time(first.pid) is None)
     private_server.start()
-    assert tmux_server.server_identity(private_server.socket) != first
+    assert tmux(private_server.socket).identity() != first
 
 
 def test_the_version_is_known_with_and_without_a_server(private_server: PrivateServer) -> None:
-    installed = tmux_server.version(private_server.socket)
+    installed = tmux(private_server.socket).version()
     private_server.start()
-    assert tmux_server.version(private_server.socket) == installed
-    assert tmux_server.supported(installed)
+    assert tmux(private_server.socket).version() == installed
+    assert server_address.supported(installed)
 
 
 @pytest.mark.parametrize(
@@ -406,12 +407,12 @@ def test_the_version_is_known_with_and_without_a_server(private_server: PrivateS
     ],
 )
 def test_versions_from_3_2_on_are_supported(version: str, enough: bool) -> None:
-    assert tmux_server.supported(version) is enough
+    assert server_address.supported(version) is enough
 
 
 def test_the_socket_comes_from_the_environments_value() -> None:
-    assert tmux_server.from_env("/tmp/tmux-0/a,b,123,0") == TmuxSocket(path="/tmp/tmux-0/a,b")
-    assert tmux_server.from_env("") == TmuxSocket()
+    assert server_address.from_env("/tmp/tmux-0/a,b,123,0") == TmuxSocket(path="/tmp/tmux-0/a,b")
+    assert server_address.from_env("") == TmuxSocket()
     assert TmuxSocket(path="/x").flags() == ["-S", "/x"]
     assert TmuxSocket(name="y", config="/dev/null").flags() == ["-L", "y", "-f", "/dev/null"]
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.tmux import tmux_server
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket
+from orchestrator.tmux.servers import tmux
 
 T = TypeVar("T")
 BOUND = 40.0
@@ -37,11 +37,11 @@ def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
 class PrivateServer:
     """One server; ``run`` is tmux's own command line, the facts below are tmux's own words."""
 
-    def __init__(self) -> None:
-        self.socket = TmuxSocket(name=f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
+    def __init__(self, name: str | None = None) -> None:
+        self.socket = TmuxSocket(name=name or f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
 
     def run(self, *args: str) -> str:
-        return tmux_server.run(self.socket, *args)
+        return tmux(self.socket).run(*args)
 
     def start(self, width: int = 220, height: int = 60, session: str = "user") -> str:
         """A detached session of one pane that shows what it is given; returns the pane's id."""
@@ -76,12 +76,15 @@ class PrivateServer:
 
 
 @pytest.fixture
-def private_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PrivateServer]:
-    """A server not yet started; a caller inside tmux does not show, and no file of the user is read."""
+def private_server(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[PrivateServer]:
+    """A server not yet started; a caller inside tmux does not show, and no file of the user is read.
+
+    libtmux's own plugin names it and ends it, also when the test has already ended it or its socket file is left.
+    """
     # COLORTERM too: what this terminal can do would be in every pane's environment.
     for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    server = PrivateServer()
-    yield server
-    server.end()
+    yield PrivateServer(request.getfixturevalue("TestServer")().socket_name)

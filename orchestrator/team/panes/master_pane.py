@@ -8,9 +8,9 @@ from orchestrator.base.errors import Environment
 from orchestrator.base.platform.processes import command_of, environ_of
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.engines import table
-from orchestrator.tmux import panes, tmux_server
+from orchestrator.tmux import panes
 from orchestrator.tmux.panes import PaneInfo
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket, from_env
 
 
 def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
@@ -19,7 +19,7 @@ def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
     if not value:
         # Some CLIs scrub the environment of their MCP servers, not their own.
         value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
-    return tmux_server.from_env(value) if value else None
+    return from_env(value) if value else None
 
 
 def pane_of(socket: TmuxSocket, origin: ConnectionOrigin) -> PaneInfo | None:

@@ -26,9 +26,10 @@ from orchestrator.journal.project_files import failure, read_json, replace
 from orchestrator.team.panes.team_panes import TeamPanes, lines_wanted
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
-from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux import borders, member_tags, panes, splits
 from orchestrator.tmux.member_tags import NewMemberPane
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import ServerIdentity, TmuxSocket
+from orchestrator.tmux.servers import tmux
 
 log = structlog.get_logger()
 
@@ -109,7 +110,7 @@ class MemberPanes:
             raise Environment(
                 "pane_unknown", "the caller works outside tmux", "nothing: the member works all the same"
             )
-        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         run = self._run_in(place.pane.window_id, server)
         beside = run.file["master_pane"] if run is not None else place.pane.pane_id
         shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
@@ -156,7 +157,7 @@ class MemberPanes:
         failpoints.passed("member:shown")
         return made
 
-    def _run_in(self, window_id: str, server: tmux_server.ServerIdentity) -> TeamRun | None:
+    def _run_in(self, window_id: str, server: ServerIdentity) -> TeamRun | None:
         here = {"window_id": window_id, "server_pid": server.pid, "server_start": server.start_time}
         return next(
             (run for run in self._roster.runs.values() if run.live and here.items() <= run.file.items()), None
@@ -191,7 +192,7 @@ class MemberPanes:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
                     for window_id, beside in touched.items():
-                        await self._put_right(server[0], tmux_server.ServerIdentity(*server[1:]), window_id, beside)
+                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, beside)
             except OrchestratorError as error:
                 trouble = error
                 continue
@@ -202,9 +203,7 @@ class MemberPanes:
         if trouble is not None:
             raise trouble
 
-    async def _put_right(
-        self, socket: TmuxSocket, server: tmux_server.ServerIdentity, window_id: str, beside: str
-    ) -> None:
+    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, beside: str) -> None:
         """Even out what is left of ours in the window; after the last, put it back as the user had it."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -261,7 +260,7 @@ class MemberPanes:
 
 def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
     try:
-        return tmux_server.server_identity(socket) == (pid, start)
+        return tmux(socket).identity() == (pid, start)
     except Environment as error:
         if error.facts.get("server_gone"):
             return False

@@ -24,9 +24,10 @@ from orchestrator.edge import project_location
 from orchestrator.team.panes import master_pane
 from orchestrator.team.roster.broadcast import TeamRun, new_run
 from orchestrator.team.roster.roster import Roster
-from orchestrator.tmux import borders, member_tags, panes, splits, tmux_server
+from orchestrator.tmux import borders, member_tags, panes, splits
 from orchestrator.tmux.panes import PaneInfo
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket, supported
+from orchestrator.tmux.servers import tmux
 
 log = structlog.get_logger()
 
@@ -112,7 +113,7 @@ class RunWindows:
 
     async def runs_at(self, place: MasterWindow) -> list[TeamRun]:
         """All runs that window has had: a restarted tmux server numbers its windows anew."""
-        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
         return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
 
@@ -152,14 +153,14 @@ class RunWindows:
 
     async def _new_run(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
         roster = self._roster
-        version = await asyncio.to_thread(tmux_server.version, place.socket)
-        if not tmux_server.supported(version):
+        version = await asyncio.to_thread(lambda: tmux(place.socket).version())
+        if not supported(version):
             raise Environment("no_tmux", f"tmux {version} is too old")
         now = roster.clock.now()
         run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         path = await asyncio.to_thread(
-            tmux_server.run, place.socket, "display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}"
+            lambda: tmux(place.socket).run("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
         )
         file: dict[str, Any] = {
             "v": 1,
@@ -211,7 +212,7 @@ class RunWindows:
     async def same_server(self, run: TeamRun) -> bool:
         """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
         try:
-            server = await asyncio.to_thread(tmux_server.server_identity, self.socket_of(run))
+            server = await asyncio.to_thread(lambda: tmux(self.socket_of(run)).identity())
         except Environment:
             return False
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
@@ -264,10 +265,10 @@ class RunWindows:
                 await self._move(run, place)
 
     async def _move(self, run: TeamRun, place: MasterWindow) -> None:
-        server = await asyncio.to_thread(tmux_server.server_identity, place.socket)
+        server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         shown = ("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
         run.file |= {
-            "tmux_socket": await asyncio.to_thread(tmux_server.run, place.socket, *shown),
+            "tmux_socket": await asyncio.to_thread(lambda: tmux(place.socket).run(*shown)),
             "tmux_name": place.socket.name,
             "server_pid": server.pid,
             "server_start": server.start_time,

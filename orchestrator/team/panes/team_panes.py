@@ -21,7 +21,7 @@ from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits
 from orchestrator.tmux.panes import NewPane, TaggedPane
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket
 from orchestrator.tmux.window_layout import LayoutLimits
 
 log = structlog.get_logger()

@@ -32,7 +32,7 @@ from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import open_run, own_run_file, run_file, write_run_file
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import panes
-from orchestrator.tmux.tmux_server import TmuxSocket
+from orchestrator.tmux.server_address import TmuxSocket
 from orchestrator.trust.seals import Seal
 
 log = structlog.get_logger()
