@@ -221,6 +221,9 @@ class Config(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = _key(
         "harmless", "info", "Least severe line of the daemon's log."
     )
+    log_format: Literal["logfmt", "json"] = _key(
+        "harmless", "logfmt", "Form of the daemon's log: one event per line."
+    )
 
     @field_validator("engine")
     @classmethod

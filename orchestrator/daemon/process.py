@@ -473,7 +473,7 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
     try:
         try:
             state = ConfigState(root, dict(os.environ))
-            configure_log(state.current.config.log_level)
+            configure_log(state.current.config.log_level, state.current.config.log_format)
             asyncio.run(_run(root, opened, state))
         except OSError as error:
             raise Environment("daemon_failed", f"the daemon ended: {error}") from error

@@ -168,7 +168,7 @@ async def _ended(pid: int, clock: Clock) -> None:
     try:
         fd = os.pidfd_open(pid)
     except OSError:  # no descriptor is left: look now and then
-        while processes.state_of(pid) not in ("Z", ""):
+        while not processes.has_ended(pid):
             await elapse(processes.WITHOUT_PIDFD_S, clock)
         return
     try:

@@ -415,7 +415,7 @@ def test_a_story_on_a_sound_disk_is_refused_nothing(tmp_path, monkeypatch):
 def test_a_log_line_that_finds_no_room_does_not_end_what_it_tells_of():
     """The log lies in the run directory, whose disk may be as full as the project's."""
     tells = (
-        "import structlog; from orchestrator.protocol.daemon_log import configure_log; configure_log('info'); "
+        "import structlog; from orchestrator.protocol.daemon_log import configure_log; configure_log('info', 'logfmt'); "
         "log = structlog.get_logger(); log.warning('broadcast delayed', run='r'); log.exception('bug'); print('went on')"
     )
     with Path("/dev/full").open("w") as full:

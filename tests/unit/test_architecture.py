@@ -102,6 +102,8 @@ OWNERS = {
     "yaml": {"roles", "gsd"},
     "rich": {"cli"},
     "httpx2": {"spawn"},
+    "psutil": {"base"},
+    "structlog": {"protocol", "team", "squad", "spawn", "gsd", "daemon", "cli", "journal", "config", "tmux", "roles"},
     "tree_sitter": {"gsd"},
 }
 FORBIDDEN_WORDS = ("manager", "handler", "helper", "util", "factory", "controller", "registry")

@@ -1,6 +1,8 @@
-"""Processes of this machine: who descends from whom, since when, with which environment; watching and ending them.
+"""Processes of this machine, as psutil sees them: their words, environment, descendants; watching and ending them.
 
-Reads /proc; a pid is trusted only together with its start time, for pids are reused.
+A pid is trusted only together with its start time, for pids are reused. What psutil does not give in the form our
+files need is read from Linux here: start times in clock ticks, the boot's id, the number of the terminal, how a
+process that is no child of ours has ended.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+
+import psutil
 
 from orchestrator.base.clock import Clock, SystemClock, elapse
 
@@ -21,72 +25,84 @@ PROC = Path("/proc")
 WITHOUT_PIDFD_S = 0.5
 KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
+UNREADABLE = (psutil.Error, OSError)
+"""What psutil raises for a process that has ended or is not ours to look into."""
 
 _CLOCK = SystemClock()  # of the kernel's own moments, which no test's clock moves
 
 
 def start_time(pid: int) -> int | None:
     """When the process started, in clock ticks since boot: with the pid it is unique. None if it has ended."""
+    fields = _stat(pid)
+    # A process nobody has waited for yet is still listed, but it has ended.
+    return None if fields is None or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def has_terminal(pid: int) -> bool:
+    """Whether the process has a controlling terminal, also one whose device is not visible here."""
+    fields = _stat(pid)
+    return fields is not None and int(fields[4]) != 0
+
+
+def _stat(pid: int) -> list[bytes] | None:
     try:
-        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        raw = (PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # The name in parentheses may hold blanks and parentheses: count from the last one.
-    state, *rest = stat.rpartition(")")[2].split()
-    # A process nobody has waited for yet is still listed, but it has ended.
-    return None if state in {"Z", "X"} else int(rest[18])
+    return raw.rpartition(b")")[2].split()
 
 
 def environ_of(pid: int) -> dict[str, str]:
     """The environment a process was started with; empty when it is gone or not ours to read."""
     try:
-        raw = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+        return psutil.Process(pid).environ()
+    except UNREADABLE:
         return {}
-    pairs = (item.partition(b"=") for item in raw.split(b"\0") if b"=" in item)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs if name}
+
+
+def words_of(pid: int) -> list[str]:
+    """The words of a process's command line; empty when it is gone or not ours to read."""
+    try:
+        return psutil.Process(pid).cmdline()
+    except UNREADABLE:
+        return []
 
 
 def command_of(pid: int) -> str:
     """The command line of a process, its words joined by blanks; empty when it is gone or not ours to read."""
-    try:
-        raw = (PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return ""
-    return os.fsdecode(raw.replace(b"\0", b" ")).strip()
+    return " ".join(words_of(pid)).strip()
 
 
 def parent_of(pid: int) -> int | None:
     """The parent's pid; None when the process is gone."""
     try:
-        stat = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
+        return psutil.Process(pid).ppid()
+    except UNREADABLE:
         return None
-    return int(stat.rpartition(b")")[2].split()[1])
+
+
+def of_this_user() -> Iterator[psutil.Process]:
+    """Every process of this user but the calling one."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(*UNREADABLE):
+            if process.pid != os.getpid() and process.uids().real == os.geteuid():
+                yield process
 
 
 def tree_of(pid: int) -> list[tuple[int, int]]:
     """The process and its living descendants as (pid, start time), parents first."""
-    children: dict[int, list[int]] = {}
-    for item in PROC.iterdir():
-        if item.name.isdigit():
-            parent = parent_of(int(item.name))
-            if parent is not None:
-                children.setdefault(parent, []).append(int(item.name))
-    found: list[tuple[int, int]] = []
-    todo = [pid]
-    while todo:
-        one = todo.pop(0)
-        began = start_time(one)
-        if began is not None:
-            found.append((one, began))
-            todo += children.get(one, [])
-    return found
+    try:
+        descendants = psutil.Process(pid).children(recursive=True)
+    except UNREADABLE:
+        descendants = []
+    found = [(member, start_time(member)) for member in (pid, *(process.pid for process in descendants))]
+    return [(member, began) for member, began in found if began is not None]
 
 
 def alive(pid: int, began: int) -> bool:
     """Whether that very process still runs; a zombie does not."""
-    return start_time(pid) == began and state_of(pid) not in ("Z", "")
+    return start_time(pid) == began
 
 
 def signal_name(number: int) -> str:
@@ -161,16 +177,13 @@ def _wait_status(fd: int) -> int | None:
 
 
 def _is_zombie(pid: int) -> bool:
-    return state_of(pid) == "Z"
+    fields = _stat(pid)
+    return fields is not None and fields[0] == b"Z"
 
 
-def state_of(pid: int) -> str:
-    """The kernel's letter for what the process does: R, S, D, T (stopped), Z (ended) …; "" when it is gone."""
-    try:
-        stat = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return ""
-    return stat.rpartition(b")")[2].split()[0].decode()
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or a zombie that nobody has waited for."""
+    return start_time(pid) is None
 
 
 def stopped_below(pids: Collection[int]) -> dict[int, int]:
@@ -180,24 +193,19 @@ def stopped_below(pids: Collection[int]) -> dict[int, int]:
     """
     parents: dict[int, int] = {}
     stopped: list[int] = []
-    for item in PROC.iterdir():
-        if not item.name.isdigit():
-            continue
-        try:
-            words = (item / "stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        parents[int(item.name)] = int(words[1])
-        if words[0] in (b"T", b"t"):
-            stopped.append(int(item.name))
-    found: dict[int, int] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(*UNREADABLE), process.oneshot():
+            parents[process.pid] = process.ppid()
+            if process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+                stopped.append(process.pid)
+    below: dict[int, int] = {}
     for pid in stopped:
         at = pid
         while at not in pids and at in parents:
             at = parents[at]
         if at in pids:
-            found.setdefault(at, pid)
-    return found
+            below.setdefault(at, pid)
+    return below
 
 
 def boot_id() -> str:

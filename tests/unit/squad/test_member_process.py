@@ -304,7 +304,7 @@ def test_children_that_lost_their_parent_while_they_were_ended_are_killed(given,
     assert began is not None
     asyncio.run(member_process.end("left-d", None, 0.1, SystemClock()))
     parent.wait()
-    until(lambda: processes.state_of(below) in ("", "Z"))
+    until(lambda: processes.has_ended(below))
 
 
 # -- turns ------------------------------------------------------------------------------------------------------
