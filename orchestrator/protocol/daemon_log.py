@@ -20,7 +20,7 @@ LogFormat = Literal["logfmt", "json"]
 _FIRST = ["timestamp", "level", "event"]
 
 
-class _StderrHandler(logging.Handler):
+class _StderrLines(logging.Handler):
     """Writes to descriptor 2; a line that finds no room is dropped, so that what it reports can go on."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -42,7 +42,7 @@ def configure_log(level: str, form: LogFormat) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = _StderrHandler()
+    handler = _StderrLines()
     handler.setFormatter(
         ProcessorFormatter(
             processors=[ProcessorFormatter.remove_processors_meta, *_renderers(form)], foreign_pre_chain=common

@@ -185,11 +185,11 @@ def test_a_src_layout_and_tests_beside_it():
         "src/lib/__init__.py",
         "src/lib/x.py",
         "tests/test_x.py",
-        "tests/support/pure_team.py",
+        "tests/desk.py",
         "tests/conftest.py",
     ]
     assert resolved(paths, "tests/test_x.py", "lib.x:f", "desk:g") == (
-        ["src/lib/x.py", "tests/support/pure_team.py"],
+        ["src/lib/x.py", "tests/desk.py"],
         [],
     )
 
