@@ -168,9 +168,15 @@ def test_an_outbox_written_over_makes_that_agent_foreign_and_no_other(stage, mar
     (stage.root / ".agents/agents/a/outbox.jsonl").write_bytes(hostile.outbox(marker, agent="a", cwd=str(stage.root)))
     (stage.run_dir() / "stopped").unlink()
     boss = stage.begun()
-    rows = {row["agent_id"]: row for row in boss.tool("agent_list", {"scope": "all"})["agents"]}
+
+    def listed():
+        return {row["agent_id"]: row for row in boss.tool("agent_list", {"scope": "all"})["agents"]}
+
+    rows = listed()
     assert "not of this machine" in rows["a"]["reason"]
-    assert rows["b"]["status"] != "unknown"
+    assert "not of this machine" not in rows["b"]["reason"]
+    # The daemon looks at the processes after it has begun to answer: until then the other agent too is unknown.
+    until(lambda: listed()["b"]["status"] != "unknown" or None)
     worked(stage, boss)
     assert not marker.exists()
 
