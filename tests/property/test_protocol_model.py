@@ -9,7 +9,7 @@ import copy
 from collections import Counter
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -215,7 +215,7 @@ class Protocol(RuleBasedStateMachine):
         model = self.model
         for one in list(model.queue):
             model.end(one[0], "canceled", "orchestrator")
-        model.life, model.held = "deleted", ""
+        model.life, model.held, model.stalled = "deleted", "", False
         reached["deleted"] += 1
         self.point()
 
@@ -514,17 +514,25 @@ WANTED = {
 """What a run must have reached, and how often at least."""
 
 
+ROUNDS = 6
+"""What hypothesis draws changes with every constant in a module of ours that is loaded, so one round may miss a rare step."""
+
+
 def test_the_core_answers_as_the_model_of_the_protocol_does():
     reached.clear()
-    run_state_machine_as_test(
-        Protocol,
-        settings=settings(
-            max_examples=300,
-            stateful_step_count=60,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    short = {name: (reached[name], least) for name, least in WANTED.items() if reached[name] < least}
+    short = WANTED
+    for number in range(ROUNDS):
+        run_state_machine_as_test(
+            seed(number)(Protocol),
+            settings=settings(
+                max_examples=300,
+                stateful_step_count=60,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        short = {name: (reached[name], least) for name, least in WANTED.items() if reached[name] < least}
+        if not short:
+            break
     assert not short, short
