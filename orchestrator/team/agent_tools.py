@@ -1,7 +1,7 @@
 """The two tools of a sub-agent: wait_for_command and emit_event.
 
-Never reaches, even transitively, code that creates or kills agents (a test holds it): an agent that calls a
-master's tool by mistake finds nothing.
+This file never imports, even transitively, code that creates or kills agents (a test enforces it): an agent
+cannot reach a master's tool.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
-AgentId = Annotated[str, Field(min_length=1, max_length=128, description="your agent id")]
+AgentId = Annotated[str, Field(min_length=1, max_length=128, description="Your agent id.")]
 
 
 class WaitArguments(Arguments):
     """Arguments of wait_for_command."""
 
     agent_id: AgentId
-    timeout_ms: Annotated[int, Field(ge=0, le=3_600_000, description="return by then; 0 = poll once")] = 45_000
-    cursor: Annotated[str | None, Field(max_length=64, description="the cursor of the previous answer")] = None
+    timeout_ms: Annotated[int, Field(ge=0, le=3_600_000, description="Longest wait; 0 polls once.")] = 45_000
+    cursor: Annotated[str | None, Field(max_length=64, description="`cursor` of the previous answer.")] = None
 
 
 class EmitArguments(Arguments):
@@ -32,8 +32,8 @@ class EmitArguments(Arguments):
 
     agent_id: AgentId
     type: Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"]
-    task_id: Annotated[str | None, Field(max_length=128, description="default: the task you hold")] = None
-    payload: Annotated[Any, Field(description="any JSON; large output goes to a file in artifacts/")] = None
+    task_id: Annotated[str | None, Field(max_length=128, description="Default: the task you hold.")] = None
+    payload: Annotated[Any, Field(description="Any JSON; write large output to a file in artifacts/.")] = None
     done: bool | None = None  # implied by result, error and canceled
 
 
@@ -52,7 +52,7 @@ class WaitAnswer(_AgentAnswer):
         ),
     ] = None
     cursor: str
-    park: Annotated[bool | None, Field(description="true: end your turn; a message wakes you")] = None
+    park: Annotated[bool | None, Field(description="true: end your turn; a message wakes you.")] = None
     reminder: str
 
 
@@ -60,25 +60,27 @@ class EmitAnswer(_AgentAnswer):
     """Answer of emit_event."""
 
     ok: bool
-    cancel_requested: Annotated[bool, Field(description="true: stop the task at the next safe point, emit canceled")]
+    cancel_requested: Annotated[
+        bool, Field(description="true: stop the task at the next safe point, then emit canceled.")
+    ]
     seq: int | None = None
     duplicate: bool | None = None
     reminder: str
 
 
 def _caller(roster: Roster, call: Call, agent_id: str) -> AgentEntry:
-    """The agent that calls, proven; what its CLI says of itself is noted."""
+    """The calling agent, after its identity is checked; records the name, version and session of its CLI."""
     client = call.client
     entry = delivery.check_identity(roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
     entry.client = (client.name, client.version)
-    session = call.meta.get("threadId")  # Codex tells its session so, and in no other way before its first call
+    session = call.meta.get("threadId")  # before its first call, Codex reports its session only here
     if isinstance(session, str) and session:
         entry.session = session
     return entry
 
 
 def build(roster: Roster) -> dict[str, Tool]:
-    """The two tools of every agent, over the team of one daemon."""
+    """The two tools of every agent, for the team of one daemon."""
 
     async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
         client = call.client
@@ -114,9 +116,9 @@ def build(roster: Roster) -> dict[str, Tool]:
             name="wait_for_command",
             title="Wait for the next command",
             description=(
-                "Wait until the orchestrator has a command for you, or the timeout passes; do what it says and call "
-                "this again, for ever. task: work on its payload. cancel: stop that task, emit canceled. stop: "
-                "finish, call nothing more. On a timeout just call again; with park: true end your turn instead."
+                "Wait for the next command or the timeout. Carry out the command, then call "
+                "this again; repeat until stop. task: work on its payload. cancel: stop that task, emit canceled. "
+                "stop: finish, make no further call. On a timeout call again; with park: true end your turn instead."
             ),
             arguments=WaitArguments,
             answer=WaitAnswer,
@@ -129,8 +131,8 @@ def build(roster: Roster) -> dict[str, Tool]:
             name="emit_event",
             title="Report on the task you hold",
             description=(
-                "Report on your task: ack when you take it, progress now and then, exactly one of result, error or "
-                "canceled at its end. When an answer says cancel_requested: true, stop at the next safe point and "
+                "Report on your task: ack when you start it, progress now and then, exactly one result, error or "
+                "canceled at its end. If an answer has cancel_requested: true, stop at the next safe point and "
                 "emit canceled."
             ),
             arguments=EmitArguments,

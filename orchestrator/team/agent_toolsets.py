@@ -1,7 +1,7 @@
-"""The tools that a role gives its agents beside their own two: which, and that the living agent alone may call them.
+"""The read-only toolsets that a role adds to an agent's own two tools, and the check that only this agent calls them.
 
-As its own tools they never reach code that creates or kills agents (a test holds it): what the daemon hands in here
-only reads.
+Like `agent_tools`, this file never imports code that creates or kills agents (a test enforces it). The daemon passes
+in only tools that read.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ Offered = Mapping[str, Callable[[Client], Mapping[str, Tool]]]
 
 
 def tools(roster: Roster, client: Client, offered: Offered) -> dict[str, Tool]:
-    """The tools of the toolsets that stand in the `starting` record of the agent the connection speaks for.
+    """The tools of the toolsets named in the `starting` record of the connection's agent.
 
-    That it does speak for it is proven by each call, as with the agent's own tools: listing them tells nothing.
+    Each call checks the agent's identity, as its own tools do; a listing does not, because it discloses nothing.
     """
     entry = roster.agents.get(client.agent_id or "")
     named = entry.state.spec.get("toolsets") or () if entry is not None else ()
-    found: dict[str, Tool] = {}
+    granted: dict[str, Tool] = {}
     for name, made in offered.items():
         if name in named:
-            found |= {tool.name: _proven(roster, tool) for tool in made(client).values()}
-    return found
+            granted |= {tool.name: _with_identity_check(roster, tool) for tool in made(client).values()}
+    return granted
 
 
 @lru_cache(maxsize=64)
-def _proven(roster: Roster, tool: Tool) -> Tool:
-    """The tool as an agent has it; made once, for its schemas are."""
+def _with_identity_check(roster: Roster, tool: Tool) -> Tool:
+    """The tool with the identity check before each call; cached, because building its schemas is slow."""
 
     async def run(call: Call, arguments: Any) -> dict[str, Any]:
         client = call.client

@@ -1,4 +1,4 @@
-"""What a master's tools take and answer: the models behind their input and output schemas. No behaviour."""
+"""Arguments and answers of the master's tools: the models of their input and output schemas. No behavior."""
 
 from __future__ import annotations
 
@@ -10,82 +10,101 @@ from orchestrator.protocol.tool_calls import Arguments, Untrusted
 
 MAX_AGENTS_PER_CALL = 64
 
-AgentId = Annotated[str, Field(min_length=1, max_length=128, description="the agent_id that agent_create returned")]
+AgentId = Annotated[
+    str, Field(min_length=1, max_length=128, description="The `agent_id` that agent_create returned.")
+]
 WaitMs = Annotated[
     int,
     Field(
         ge=0,
         le=600_000,
-        description="wait up to so long for news instead of answering at once; cut to what your CLI lets a call last",
+        description="Wait up to this many milliseconds for new records; 0 answers at once. "
+        "Capped at your CLI's limit for one call.",
     ),
 ]
 Cursor = Annotated[
-    str | None, Field(max_length=64, description="with wait_ms: the cursor of the last answer, if it had one")
+    str | None, Field(max_length=64, description="With wait_ms: the `cursor` of the previous answer, if it had one.")
 ]
-SinceSeq = Annotated[int, Field(ge=0, description="only records behind this seq; pass the last_seq you got")]
-MaxEvents = Annotated[int, Field(ge=1, le=1000, description="at most so many records")]
+SinceSeq = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="Return only records after this sequence number. Pass the `last_seq` of the previous answer.",
+    ),
+]
+MaxEvents = Annotated[int, Field(ge=1, le=1000, description="Maximum number of records to return.")]
 
 
 class AgentPolicies(Arguments):
-    """What differs for one agent from the configuration; each default is the setting of the same name."""
+    """Settings of one agent; each default is the configuration's setting of the same name."""
 
     restart: Annotated[
-        Literal["on-failure", "never", "always"] | None, Field(description="when its CLI is launched again")
+        Literal["on-failure", "never", "always"] | None, Field(description="When its CLI is restarted.")
     ] = None
-    max_restarts: Annotated[int | None, Field(ge=0, le=100, description="within restart_window_s, then failed")] = (
-        None
-    )
+    max_restarts: Annotated[
+        int | None, Field(ge=0, le=100, description="Restarts within restart_window_s before it is failed.")
+    ] = None
     restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000)] = None
     on_lost: Annotated[
-        Literal["requeue", "fail"] | None, Field(description="the task it held when its CLI was lost")
+        Literal["requeue", "fail"] | None, Field(description="What happens to its running task if its CLI dies.")
     ] = None
-    max_attempts: Annotated[int | None, Field(ge=1, le=100, description="lives one task may be handed to")] = None
+    max_attempts: Annotated[
+        int | None, Field(ge=1, le=100, description="How often a task may be started before it ends in `error`.")
+    ] = None
     stall_after_s: Annotated[
-        float | None, Field(ge=1, le=31_536_000, description="silence with a task before it is called stalled")
+        float | None,
+        Field(ge=1, le=31_536_000, description="Seconds without a call during a task before it counts as stalled."),
     ] = None
 
 
 class NewAgent(Arguments):
     """One agent to create."""
 
-    name: Annotated[str, Field(min_length=1, max_length=80, description="a short name; the agent_id is made of it")]
-    role: Annotated[str, Field(min_length=1, max_length=80, description="what the agent is for, as shown to humans")]
-    cwd: Annotated[str | None, Field(max_length=4096, description="working directory inside the project")] = None
-    env: Annotated[dict[str, str] | None, Field(description="environment variables to add")] = None
-    engine: Annotated[str | None, Field(max_length=64, description="which CLI to run; default: as configured")] = None
-    model: Annotated[str | None, Field(max_length=200, description="model of that CLI; default: the CLI's own")] = (
+    name: Annotated[
+        str, Field(min_length=1, max_length=80, description="Short name. The `agent_id` is derived from it.")
+    ]
+    role: Annotated[str, Field(min_length=1, max_length=80, description="What the agent is for; shown to people.")]
+    cwd: Annotated[str | None, Field(max_length=4096, description="Working directory inside the project.")] = None
+    env: Annotated[dict[str, str] | None, Field(description="Environment variables to add.")] = None
+    engine: Annotated[str | None, Field(max_length=64, description="CLI to run; default: as configured.")] = None
+    model: Annotated[str | None, Field(max_length=200, description="Model for the CLI; default: the CLI's own.")] = (
         None
     )
     approval: Annotated[
         Literal["ask", "edits", "all"] | None,
-        Field(description="what its CLI may do unasked: ask (default: as the user has it), edits, all"),
+        Field(description="What its CLI may do without asking: ask (default: the user's settings), edits, all."),
     ] = None
     command: Annotated[
-        list[str] | None, Field(max_length=200, description="engine command: argv with {prompt} or {prompt_file}")
+        list[str] | None,
+        Field(max_length=200, description="For engine `command`: argv with {prompt} or {prompt_file}."),
     ] = None
     worktree: Annotated[
-        bool, Field(description="give it a git worktree and branch of its own, from the project's last commit")
+        bool, Field(description="Give it its own git worktree and branch, from the project's last commit.")
     ] = False
-    policies: Annotated[AgentPolicies | None, Field(description="what differs from the configuration")] = None
+    policies: Annotated[AgentPolicies | None, Field(description="Settings that differ from the configuration.")] = (
+        None
+    )
 
 
 class CreateArguments(NewAgent):
     """Arguments of agent_create."""
 
     ready_wait_ms: Annotated[
-        int | None, Field(ge=0, le=110_000, description="how long to wait for ready; default 45 s")
+        int | None, Field(ge=0, le=110_000, description="Time to wait for ready, in milliseconds; default 45000.")
     ] = None
 
 
 class CreateManyArguments(Arguments):
     """Arguments of agents_create."""
 
-    agents: Annotated[list[NewAgent], Field(min_length=1, max_length=MAX_AGENTS_PER_CALL, description="the team")]
+    agents: Annotated[
+        list[NewAgent], Field(min_length=1, max_length=MAX_AGENTS_PER_CALL, description="The agents to create.")
+    ]
     only_missing: Annotated[
-        bool, Field(description="make none whose name an agent of your window has already; its row says existing")
+        bool, Field(description="Skip names that agents of your window already have; their rows have `existing`.")
     ] = False
     ready_wait_ms: Annotated[
-        int | None, Field(ge=0, le=110_000, description="how long to wait for ready; default 45 s")
+        int | None, Field(ge=0, le=110_000, description="Time to wait for ready, in milliseconds; default 45000.")
     ] = None
 
 
@@ -95,7 +114,7 @@ class GetArguments(Arguments):
     agent_id: AgentId
     wait_ms: WaitMs = 0
     since_seq: Annotated[
-        int | None, Field(ge=0, description="with wait_ms: return when last_event_seq passes this")
+        int | None, Field(ge=0, description="With wait_ms: return when `last_event_seq` passes this number.")
     ] = None
     cursor: Cursor = None
 
@@ -105,37 +124,43 @@ class ListArguments(Arguments):
 
     scope: Annotated[
         Literal["current_window", "run", "all"],
-        Field(description="the agents of your tmux window, of one team run, or of the whole project"),
+        Field(description="Agents of your tmux window, of one team run, or of the whole project."),
     ] = "current_window"
-    run_id: Annotated[str | None, Field(max_length=128, description="with scope run: which one")] = None
+    run_id: Annotated[str | None, Field(max_length=128, description="With scope run: the run to list.")] = None
 
 
 class DeleteArguments(Arguments):
     """Arguments of agent_delete."""
 
     agent_id: AgentId
-    force: Annotated[bool, Field(description="kill at once instead of asking it to stop")] = False
-    confirm: Annotated[str | None, Field(max_length=128, description="with force: repeat the agent_id")] = None
+    force: Annotated[bool, Field(description="Kill it at once instead of asking it to stop.")] = False
+    confirm: Annotated[str | None, Field(max_length=128, description="With force: repeat the `agent_id`.")] = None
 
 
 class RestartArguments(Arguments):
     """Arguments of agent_restart."""
 
     agent_id: AgentId
-    fresh: Annotated[bool, Field(description="do not go on with the session of its last life")] = False
+    fresh: Annotated[bool, Field(description="Start a new session instead of resuming the last one.")] = False
     ready_wait_ms: Annotated[
-        int | None, Field(ge=0, le=110_000, description="how long to wait for ready; default 45 s")
+        int | None, Field(ge=0, le=110_000, description="Time to wait for ready, in milliseconds; default 45000.")
     ] = None
 
 
 class NewTask(Arguments):
     """A task to queue."""
 
-    task_id: Annotated[str | None, Field(max_length=128, description="your id for it; made up when left out")] = None
-    payload: Annotated[Any, Field(description='any JSON; for the shell engine {"command": "..."}, seen in ps')] = None
+    task_id: Annotated[str | None, Field(max_length=128, description="Your id for the task; default: generated.")] = (
+        None
+    )
+    payload: Annotated[Any, Field(description='Any JSON; for engine shell {"command": "..."}, visible in ps.')] = None
     timeout_s: Annotated[
         float | None,
-        Field(gt=0, le=31_536_000, description="from its delivery: then a soft cancel, then error with timed_out"),
+        Field(
+            gt=0,
+            le=31_536_000,
+            description="Seconds from its delivery to a soft cancel; if that fails, it ends in error with timed_out.",
+        ),
     ] = None
 
 
@@ -166,14 +191,14 @@ class EventsArguments(Arguments):
 class BroadcastArguments(Arguments):
     """Arguments of broadcast_read."""
 
-    run_id: Annotated[str | None, Field(max_length=128, description="default: the run of your window")] = None
+    run_id: Annotated[str | None, Field(max_length=128, description="Default: the run of your window.")] = None
     since_seq: SinceSeq = 0
     max_events: MaxEvents = 100
     wait_ms: WaitMs = 0
     cursor: Cursor = None
 
 
-_NEXT = "of a call with wait_ms: pass it next time, for some CLIs stop a model that repeats a call"
+_NEXT = "Only with wait_ms. Pass it to the next call: some CLIs stop a model that repeats a call."
 
 
 class _Answer(BaseModel):
@@ -186,7 +211,7 @@ class CreateAnswer(_Answer):
     agent_id: str
     tmux_pane_id: str | None
     paths: dict[str, str]
-    ready: Annotated[bool, Field(description="false: still starting; wait on with agent_get(wait_ms)")]
+    ready: Annotated[bool, Field(description="false: still starting; wait with agent_get(wait_ms).")]
     status: str
     run_id: str
     epoch: int
@@ -195,7 +220,7 @@ class CreateAnswer(_Answer):
 
 
 class CreateManyAnswer(_Answer):
-    """Answer of agents_create, in the order of the request; a failed one has `error`."""
+    """Answer of agents_create, in the order of the request; the row of a failed entry has `error`."""
 
     agents: list[dict[str, Any]]
     ready: int
@@ -229,7 +254,7 @@ class RestartAnswer(_Answer):
 
     agent_id: str
     epoch: int
-    ready: Annotated[bool, Field(description="false: still starting, or it failed; see status and reason")]
+    ready: Annotated[bool, Field(description="false: still starting or failed; see status and reason.")]
     status: str
     reason: str
 
@@ -237,7 +262,7 @@ class RestartAnswer(_Answer):
 class EnqueueAnswer(_Answer):
     """Answer of task_enqueue."""
 
-    position: Annotated[int, Field(description="1 = head of the agent's unfinished tasks")]
+    position: Annotated[int, Field(description="1 = first of the agent's unfinished tasks.")]
     task_id: str
     state: str
     duplicate: bool | None = None
@@ -255,6 +280,6 @@ class PageAnswer(_Answer):
     """Answer of events_read and broadcast_read."""
 
     events: list[dict[str, Any]]
-    last_seq: Annotated[int, Field(description="pass it as since_seq next time")]
+    last_seq: Annotated[int, Field(description="Pass it as since_seq to the next call.")]
     more: bool
     cursor: Annotated[str | None, Field(description=_NEXT)] = None

@@ -1,6 +1,6 @@
-"""The master's tools: make agents, give them work, see what happens, end them.
+"""The master's MCP tools: create agents, queue tasks, read events, end agents.
 
-Parse, one service call, answer: the rules are in `team`.
+Each tool parses its arguments, makes one service call and answers; the rules are in the other files of `team`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from orchestrator.team.wake.masters import MasterConnection, Masters
 
 
 def spec_of(given: NewAgent) -> creation.AgentSpec:
-    """The arguments as the service takes them."""
+    """The arguments of one new agent, as the creation service takes them."""
     return creation.AgentSpec(
         given.name,
         given.role,
@@ -58,9 +58,9 @@ def spec_of(given: NewAgent) -> creation.AgentSpec:
 
 
 def poll_cap_s(config: Config, client: Client) -> float:
-    """How long a call may wait for news: as long as its client allows, where that is known.
+    """The longest time in seconds that a call may wait for records: the client's own limit where it is known.
 
-    ``poll_cap_ms`` holds where it is not known, and for every client once somebody has set it.
+    ``poll_cap_ms`` applies if the limit is unknown, and to every client if the user has set it.
     """
     cap_s, known_s = config.poll_cap_ms / 1000, answer_by_s(client)
     if known_s is None:
@@ -69,7 +69,7 @@ def poll_cap_s(config: Config, client: Client) -> float:
 
 
 def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
-    """The master's toolset over one supervisor; a CLI that calls leads the run it uses (`masters`)."""
+    """The master's toolset over one supervisor; the CLI that calls becomes the run's master (`masters`)."""
 
     async def leads(call: Call, run_id: str | None) -> None:
         await masters.used(
@@ -77,7 +77,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         )
 
     async def leads_agent(call: Call, agent_id: str) -> None:
-        # Behind what a call changes, never before: calls sent in a row are carried out in that order.
+        # After the change of a call, never before: calls sent in a row must be carried out in that order.
         entry = supervisor.roster.agents.get(agent_id)
         await leads(call, entry.run_id if entry is not None else None)
 
@@ -138,7 +138,10 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
 
     async def delete(call: Call, given: DeleteArguments) -> dict[str, Any]:
         if given.force and given.confirm != given.agent_id:
-            raise BadRequest("confirm_needed", f"force ends {given.agent_id} at once; its work is lost")
+            raise BadRequest(
+                "confirm_needed",
+                f"force ends {given.agent_id} at once and loses its work; confirm must repeat the id",
+            )
         answer = await agent_commands.delete(
             supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell
         )
@@ -156,7 +159,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             tell=call.tell,
         )
         await leads_agent(call, given.agent_id)
-        # What an agent may do stands in its spec; whether its folder is trusted is asked anew for each launch.
+        # An agent's permissions are in its spec; the trust in its folder is checked again at each launch.
         trust = {PROJECT_FILE: ["trust"]} if "trust" in supervisor.roster.withheld() else {}
         return answer | untrusted_note(trust)
 
@@ -219,9 +222,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "agent_create",
             "Create an agent",
-            "Split a pane in your own tmux window, start a sub-agent in it and wait until it is ready for tasks. "
-            "Several agents start faster together: agents_create. With ready=false the agent is still starting: "
-            "enqueue anyway, or wait with agent_get(wait_ms).",
+            "Split a pane in your tmux window, start a sub-agent in it and wait until it is ready for tasks. "
+            "For several agents use agents_create: they start in parallel. ready=false means that the agent is still "
+            "starting: you can enqueue tasks already, or wait with agent_get(wait_ms).",
             CreateArguments,
             CreateAnswer,
             create,
@@ -230,8 +233,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "agents_create",
             "Create several agents",
-            "Create a team: first all panes, then all programs start in parallel. One bad entry fails alone; its row "
-            "has error.",
+            "Create a team: all panes first, then all programs start in parallel. A bad entry does not stop the "
+            "others; its row has `error`.",
             CreateManyArguments,
             CreateManyAnswer,
             create_many,
@@ -239,9 +242,10 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         ),
         Tool(
             "agent_get",
-            "Look at one agent",
-            "One agent's status with its reason, queue, running task, counts, file paths and worktree. With wait_ms: "
-            "returns when it is ready (or passes since_seq), or after that time; pass the returned cursor next time.",
+            "Get one agent",
+            "Return one agent's status and its reason, queue, running task, counts, file paths and worktree. With "
+            "wait_ms, return when the agent is ready (or passes since_seq), or after that time; pass the returned "
+            "cursor to the next call.",
             GetArguments,
             GetAnswer,
             get,
@@ -251,7 +255,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "agent_list",
             "List agents",
-            "The agents of your window (or of a run, or all): status, queue depth, running task, last event.",
+            "List the agents of your window, of a run or of the project: status, queue depth, running task, last "
+            "event.",
             ListArguments,
             ListAnswer,
             list_,
@@ -260,9 +265,10 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         ),
         Tool(
             "agent_restart",
-            "Launch an agent anew",
-            "End the agent's program, if it runs, and start it again, also after it has failed; its queue stays, the "
-            "task it held is handed out again (attempt + 1) or ends in error, as its policy says.",
+            "Restart an agent",
+            "End the agent's program if it runs and start it again; works for a failed agent too. Its queue is "
+            "kept. Its running task is delivered again (attempt + 1) or ends in error, depending on its policy "
+            "on_lost.",
             RestartArguments,
             RestartAnswer,
             restart,
@@ -272,8 +278,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "agent_delete",
             "End an agent",
-            "Ask the agent to stop, end its program, close its pane; its unfinished tasks end as canceled, its files "
-            "and its worktree stay. force (with confirm = the agent_id) skips the asking.",
+            "Ask the agent to stop, end its program and close its pane. Its unfinished tasks end as canceled; its "
+            "files and worktree stay. force (with confirm = the agent_id) ends it without asking.",
             DeleteArguments,
             DeleteAnswer,
             delete,
@@ -283,8 +289,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "task_enqueue",
             "Give an agent a task",
-            "Queue a task; the agent works on one at a time, first in, first out. Returns its position. Every task "
-            "ends in exactly one result, error or canceled: follow with broadcast_read or events_read (wait_ms).",
+            "Queue a task and return its position. An agent works on one task at a time, first in, first out. Every "
+            "task ends in exactly one result, error or canceled: read it with broadcast_read or events_read "
+            "(wait_ms).",
             EnqueueArguments,
             EnqueueAnswer,
             enqueue,
@@ -293,7 +300,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "task_cancel",
             "Cancel a task",
-            "Ask for a soft cancel: a queued task ends at once, a running one when its agent reaches a safe point. "
+            "Cancel a task softly: a queued task ends at once, a running task when its agent reaches a safe point. "
             "Nothing is killed.",
             CancelArguments,
             CancelAnswer,
@@ -303,8 +310,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "events_read",
             "Read an agent's events",
-            "What happened with one agent behind since_seq: ready, delivered, ack, progress, result, error, canceled "
-            "and more. Pass the returned last_seq and cursor next time; wait_ms waits for news.",
+            "Return one agent's events after since_seq: ready, delivered, ack, progress, result, error, canceled and "
+            "more. Pass the returned last_seq and cursor to the next call; wait_ms waits for new events.",
             EventsArguments,
             PageAnswer,
             events,
@@ -314,8 +321,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "broadcast_read",
             "Read the team's digest",
-            "What ended and what changed in the whole team behind since_seq: the cheapest way to follow it. Pass the "
-            "returned last_seq and cursor next time; wait_ms waits for news.",
+            "Return the team's events after since_seq: every ended task and every change of an agent's status. The "
+            "cheapest way to follow a team. Pass the returned last_seq and cursor to the next call; wait_ms waits "
+            "for new events.",
             BroadcastArguments,
             PageAnswer,
             broadcast,
