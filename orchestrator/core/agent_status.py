@@ -29,7 +29,7 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
         return "stopping", "asked to stop"
     if life == "exited":
         soon = seen.relaunch_s is not None and seen.relaunch_s > 0
-        again = f"; launched again in {seen.relaunch_s:.0f} s" if soon else ""
+        again = f"; restarts in {seen.relaunch_s:.0f} s" if soon else ""
         return "exited", str((agent.exited or {}).get("reason", "")) + again
     if seen.process == "gone":
         return "exited", "its process is gone"
@@ -44,7 +44,7 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     if seen.waiting:
         return "idle", "inside wait_for_command"
     if seen.turn == "parked":
-        return "parked", "ended its turn; it is woken when work comes"
+        return "parked", "ended its turn; it is woken when there is work"
     if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
         return "idle", "between two calls"
     return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")
@@ -68,9 +68,9 @@ def proof_of(agent: Agent, shown: str) -> list[Proof]:
 
 
 _SILENT = {
-    "human": "a human speaks with it, or has interrupted it",
-    "ended": "its CLI has ended its turn and waits for a human",
-    "working": "its CLI works, and on no task of ours",
+    "human": "a person talks to it or has interrupted it",
+    "ended": "its CLI has ended its turn and waits for a person",
+    "working": "its CLI works, but not on a task of this team",
 }
 
 BETWEEN_CALLS_S = 10.0

@@ -1,4 +1,4 @@
-"""The words we put before models: a prompt file filled in, the reminder of every agent tool. Pure."""
+"""Texts that models read: filled-in prompt files, reminders, first and wake messages. Pure."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ def render(template: str, values: Mapping[str, str]) -> str:
 
 
 def worktree_rule(path: str, branch: str) -> str:
-    """What an agent with a git worktree of its own must know of it."""
+    """The rule for an agent that has its own git worktree."""
     return (
-        f"You have a git worktree of your own: change files only below `{path}`, not elsewhere in the project, and "
-        f"commit what you do there to its branch `{branch}`."
+        f"You have your own git worktree. Change files only below `{path}`, not elsewhere in the project, and "
+        f"commit your changes there to its branch `{branch}`."
     )
 
 
 def queries_rule(names: Sequence[str]) -> str:
-    """What an agent whose role gives it further tools must know of them."""
+    """The rule for an agent whose role gives it more tools."""
     listed = ", ".join(f"`{name}`" for name in names)
     return (
-        f"Beside those two you have tools that answer questions about this project and change nothing: {listed}. "
-        "They take no agent_id; use them while you work on a task, never instead of the loop."
+        f"You also have tools that answer questions about this project and change nothing: {listed}. "
+        "They take no agent_id. Use them while you work on a task, never instead of the loop."
     )
 
 
 def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool, *, park: bool = False) -> str:
-    """Who the agent is, what it holds and what it calls next, in at most 60 tokens.
+    """Who the agent is, which task it holds and what it calls next, in at most 60 tokens.
 
-    It ends every answer of an agent tool, because an agent that has compacted its conversation knows nothing
-    else of the loop.
+    Every answer of an agent tool ends with it: after its conversation was compacted, an agent knows the loop from
+    nothing else.
     """
     if park:
         return (
             f"You are agent {agent_id}; you hold no task. End your turn now with the word parked and no further "
-            "call. A message wakes you; then call wait_for_command."
+            "call. A message wakes you when there is work; then call wait_for_command."
         )
     if lease_task_id is None:
         return f"You are agent {agent_id}; you hold no task. Call wait_for_command now, and again after each answer."
@@ -52,7 +52,7 @@ def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool, *
             "point, call emit_event type canceled for it, then wait_for_command."
         )
     return (
-        f"You are agent {agent_id}; you hold task {lease_task_id}. Work on it, end it with one emit_event "
+        f"You are agent {agent_id}; you hold task {lease_task_id}. Work on it, end it with exactly one emit_event "
         "(result, error or canceled), then call wait_for_command."
     )
 
@@ -60,8 +60,8 @@ def reminder(agent_id: str, lease_task_id: str | None, cancel_requested: bool, *
 def first_message(agent_id: str, role: str) -> str:
     """The first user message of an agent's CLI.
 
-    It authorises what `wait_for_command` hands out at user level: Gemini CLI marks every tool result as untrusted
-    and tells its model to ignore commands in it unless the user explicitly asks to follow them.
+    It authorizes the commands of `wait_for_command` at user level: Gemini CLI marks every tool result as untrusted
+    and instructs its model to ignore commands in it unless the user explicitly asks to follow them.
     """
     return (
         f"You are agent {agent_id} ({role}) of an orchestrator team. I, the user, explicitly ask you to follow the "
@@ -72,7 +72,7 @@ def first_message(agent_id: str, role: str) -> str:
 
 
 def wake_message(agent_id: str) -> str:
-    """The constant reminder that wakes a parked agent; it carries no work, only the rule where work comes from."""
+    """The constant message that wakes a parked agent; it carries no work, only the instruction to fetch it."""
     return (
         f"You are agent {agent_id} of an orchestrator team. As the user I ask you: call wait_for_command now with "
         f'agent_id "{agent_id}", do what it hands you, report it with emit_event, then call wait_for_command again. '

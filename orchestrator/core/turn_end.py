@@ -21,11 +21,11 @@ Cause = Literal["", "stop", "cancel", "task", "lease", "start"]
 """Why an agent must call: nothing, one of the three commands, a task it holds, or its first call."""
 
 BECAUSE: dict[Cause, str] = {
-    "stop": "it shall stop",
+    "stop": "it must stop",
     "cancel": "its task was canceled",
     "task": "a task waits",
     "lease": "it still holds a task",
-    "start": "it has not called yet",
+    "start": "it has made no call yet",
 }
 
 

@@ -222,4 +222,4 @@ async def test_the_launch_of_a_cli_is_told_of_them_by_the_record_of_its_start_al
         assert (
             f"orchestrator_{name}" in restriction or f'"{name}' in restriction or f"__{name}" in restriction
         ) is bool(toolsets), name
-    assert ("Beside those two you have tools" in rules) is bool(toolsets)
+    assert ("You also have tools" in rules) is bool(toolsets)

@@ -85,7 +85,7 @@ async def test_a_stop_and_a_cancel_end_a_park(lot):
     )
     await settle()
     assert line.said == "wake"
-    assert log(lot)[-1] == "it shall stop"
+    assert log(lot)[-1] == "it must stop"
     assert (await wait(lot))["command"] == {"kind": "stop"}
     assert (await lot.tell("Stop")).said == "release"
 

@@ -336,8 +336,8 @@ async def _answer(
         answer["existing"] = True
     if not ready:
         what = "still starting" if status == "starting" else f"{status}: {reason}"
-        what += "; somebody must see to its pane" if status == "blocked" else ""
-        answer["note"] = f"{what}; wait on with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
+        what += "; a person must look at its pane" if status == "blocked" else ""
+        answer["note"] = f"{what}; wait with agent_get(agent_id={entry.agent_id!r}, wait_ms=45000)"
         if reason:
             answer["reason"] = reason
     run = roster.runs.get(entry.run_id)

@@ -23,10 +23,10 @@ from orchestrator.team.roster.roster import Roster, payload_bytes
 
 ANSWER = (
     'End this task with emit_event type result and payload {"text": "<your whole answer>"}. '
-    "An answer too long for one event goes into a file in your artifacts directory: "
+    "Write an answer that is too long for one event into a file in your artifacts directory and use "
     'payload {"file": "<its name>"}.'
 )
-"""What an agent is told beside a question; `text_of` reads what it makes of it."""
+"""How an agent must answer a question; `text_of` reads that answer."""
 ANSWER_KEYS = ("text", "output", "summary", "result")
 TROUBLE_KEYS = ("message", "reason", "error", *ANSWER_KEYS)
 

@@ -199,5 +199,5 @@ def news_message(run_id: str, since: int, news: dict[str, Any]) -> str:
     what = f"{news['type']} of task {news['task_id']}" if news.get("task_id") else str(news["type"])
     return (
         f"Your team has news: agent {news['agent_id']}: {what}. "
-        f'Call broadcast_read with since_seq={since} and run_id="{run_id}", then go on.'
+        f'Call broadcast_read with since_seq={since} and run_id="{run_id}", then continue.'
     )
