@@ -1,4 +1,4 @@
-"""The agents' verbs for surfaces but creating: get, list, restart, delete."""
+"""Agent commands except creation: get, list, restart, delete."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The team's verbs about worktrees, for the daemon's event loop: git runs in threads, the team's rules hold.
+"""Worktrees of agents: created, inspected and removed from the event loop; git runs in threads.
 
-A worktree goes with its agent: made as one of the steps of agent_create, looked at by agent_get, left when the agent
-is deleted, and removed only once nobody lives in it.
+agent_create makes an agent's worktree as one of its steps, agent_get inspects it, agent_delete leaves it in place. It
+is removed only when no agent lives in it.
 """
 
 from __future__ import annotations

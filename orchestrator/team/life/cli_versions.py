@@ -1,4 +1,4 @@
-"""Which version of a CLI is installed: ``<program> --version``, asked once for each installed file. Bounded."""
+"""The installed version of a CLI: ``<program> --version``, run once for each installed file. Bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes agents: the intents first, then all panes, then all programs in parallel; nothing twice for one call."""
+"""Creates agents: intents, then all panes, then all programs in parallel; a re-sent call creates nothing twice."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Looks after agents that hold a task: those that have fallen silent, and tasks that take too long.
+"""Agents that hold a task: records those that have stalled, and ends tasks that exceed their time limit.
 
-Every `EVERY_S`, only while somebody holds a task. An agent is `stalled` when neither a call nor its screen has
-moved for so long; it ends by itself. A task with a time limit is canceled softly, then its agent is launched anew.
-Durations are monotonic, so a clock that is set and a machine that slept change nothing.
+It runs every `EVERY_S`, only while an agent holds a task. An agent is `stalled` when neither a call nor a change of
+its screen was seen for `stall_after_s`; the state ends by itself. A task over its time limit is canceled softly, then
+its agent is restarted. Durations are monotonic: clock changes and a sleeping machine do not affect them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ends an agent's CLI, gently first: the ladder of agent_delete, each rung bounded and told in the `stopped` record.
+"""Ends an agent's CLI, gently first: the bounded steps of agent_delete, each recorded in the `stopped` record.
 
-stop (the agent leaves by itself), quit (its CLI's own command, where its input line is empty), SIGTERM, SIGKILL of
-the whole tree. Acts on processes and on the agent's own pane; writes no record.
+The steps: stop (the agent leaves by itself), quit (the CLI's own command, if its input line is empty), SIGTERM, then
+SIGKILL of the whole process tree. Acts on processes and on the agent's own pane; writes no record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the life of a CLI ended, told apart; and the process of each life, so that it is known again without its pane.
+"""How a launch of a CLI ended, and the process of each launch, so that it is recognized without its pane.
 
-A process is trusted only by pid, start time and boot together: pids are reused, start times begin anew with a boot.
-Writes `engine/process.json`; the judgements are pure.
+A process is identified by pid, start time and boot together: pids are reused, and start times restart with each boot.
+Writes `engine/process.json`; the decisions are pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Launch files: everything of one launch of an agent's CLI, written before its pane exists.
+"""Launch files: everything that one launch of an agent's CLI needs, written before its pane exists.
 
-The engine's row decides (pure); this module looks into the user's files for it and writes what it asks for into the
-agent's `engine/` directory, and nowhere else: the user's own files are only read.
+The engine decides what is needed (pure). This file reads the user's files for it and writes only into the agent's
+`engine/` directory; the user's own files are never changed.
 """
 
 from __future__ import annotations

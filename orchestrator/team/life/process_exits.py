@@ -1,6 +1,6 @@
-"""Notices at once that a CLI or a tmux server has ended, and now and then that a pane has gone.
+"""Detects the end of a CLI or a tmux server at once, and periodically a pane that is gone.
 
-Waits on the kernel's word (pidfd), asks tmux for the panes, and remembers each CLI's process; decides nothing.
+Waits on pidfds, lists panes through tmux, and records each CLI's process; decides nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The likely cause of an agent's CLI that did not get ready: gathers the facts that `core.causes` judges."""
+"""The likely cause why an agent's CLI did not get ready: gathers the facts that `engines.start_failures` judges."""
 
 from __future__ import annotations
 

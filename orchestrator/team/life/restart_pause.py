@@ -1,4 +1,4 @@
-"""When the next life of an agent may begin: its budget now, and the timer that waits out the pause before it."""
+"""When an agent may be restarted: its restart budget, and the timer for the pause before the next launch."""
 
 from __future__ import annotations
 

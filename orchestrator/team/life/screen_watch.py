@@ -1,8 +1,8 @@
-"""Looks at the screens of silent agents: records what blocks them, and fails a CLI that does not get ready.
+"""Watches the screens of silent agents: records what blocks them, and fails a CLI that does not get ready.
 
-Every `EVERY_S`, only while there is something to look at: agents that are starting, that are silent, that are
-parked, or that are blocked by something on their screen. One tmux invocation per run for all of them. It never
-types, and never decides that an agent is idle or busy; what a screen means is the engine's row (`core.screens`).
+It runs every `EVERY_S`, only while there are agents to watch: starting, silent, parked, or blocked by something on
+their screen. One tmux invocation per run captures all of them. It never types and never decides that an agent is idle
+or busy; the engine defines what a screen means (`core.screens`).
 """
 
 from __future__ import annotations

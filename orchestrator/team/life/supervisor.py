@@ -1,7 +1,7 @@
-"""Keeps agents alive as their records ask: launch, notice an exit, launch anew, end, and go on after a crash.
+"""The supervisor: launches agents, detects exits, restarts and ends agents, and continues after a crash.
 
-One reconcile function (`tend`) derives the next step of an agent from its records and its pane; creating, deleting
-and recovering after a kill -9 all go through it, so a step that was cut off is simply taken again.
+One reconcile function (`tend`) derives an agent's next step from its records and its pane. Creation, deletion and
+recovery after a kill -9 all go through it, so an interrupted step is simply repeated.
 """
 
 from __future__ import annotations

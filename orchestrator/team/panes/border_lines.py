@@ -1,6 +1,6 @@
-"""The border line above each agent's pane: what it says, and bringing it up to date soon after a change.
+"""The border line above each agent's pane: its text, and its update soon after a change.
 
-Writes lines through `term.borders`, and only in windows whose borders we turned on.
+Writes lines through `tmux.borders`, and only in windows whose borders we turned on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pane a master runs in, from where its connection comes. Asks tmux and /proc; makes nothing."""
+"""The tmux pane of a master, found from the origin of its connection. Reads tmux and /proc; changes nothing."""
 
 from __future__ import annotations
 

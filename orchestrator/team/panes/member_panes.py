@@ -1,8 +1,8 @@
-"""Shows squad members in panes of the window of whoever started them, beside the agents there are.
+"""Shows squad members in panes of the window from which they were started, beside its other panes.
 
-A member needs no pane, so nothing here may harm one: what cannot be shown is logged and left. A window with members
-only is no team run. That it must be put back one day stands in the daemon's run directory, which lives about as long
-as a tmux server does; whose pane is whose stands in the panes themselves.
+A member needs no pane, so nothing here may harm a member: what cannot be shown is logged and left out. A window with
+members only is no team run. The note that such a window must be restored is in the daemon's run directory, which
+lives about as long as a tmux server; the panes' own tags name their members.
 """
 
 from __future__ import annotations

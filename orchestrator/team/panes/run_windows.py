@@ -1,6 +1,6 @@
-"""Where team runs live: the window of a master, the run of a window, our own session outside tmux, their end.
+"""The windows of team runs: the window of a master, the run of a window, our own session outside tmux, their end.
 
-Finds and keeps; what happens inside a window is `windows`. Every tmux call runs in a thread.
+Finds and records windows; `team_panes` handles what is inside a window. Every tmux call runs in a thread.
 """
 
 from __future__ import annotations

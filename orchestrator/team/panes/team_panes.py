@@ -1,7 +1,7 @@
-"""The team's panes: making, seeing and removing them in the window of their run.
+"""The agents' panes: creates, lists and removes them in the window of their run.
 
-Between the supervisor and `term`: every tmux call runs in a thread, and those of one run one after the other, so
-that no two plans are made from the same picture of a window.
+It connects the supervisor with `tmux`. Every tmux call runs in a thread, and those of one run run one after the
+other, so that no two plans use the same picture of a window.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What can be saved of an agent whose log is damaged: two logs that fold, in which nothing is made up unsaid.
+"""Repairs the logs of a damaged agent: two logs that fold, in which every reconstructed record is marked.
 
-Pure: lines in, lines out. Every record keeps its number, so that whoever has read up to a number reads on, and the
-broadcast's ``ref`` stays true: an intact line stays as it is; where a line is damaged stands what the broadcast told
-of it, or what later lines prove, or a record `lost`. Then the agent is `failed`: its life cannot be trusted.
+Pure: lines in, lines out. Every record keeps its number, so that readers continue after the number they have read,
+and the broadcast's ``ref`` stays correct. An intact line is kept; a damaged line is replaced by its broadcast record,
+by what later lines prove, or by a record `lost`. Then the agent is `failed`: its launch state cannot be trusted.
 
-What may have been done must not be done a second time unnoticed: a task that was handed out, or may have been in a
-line that is lost, and has no known end, ends in `error` with code ``outcome_unknown``.
+Work must not be repeated unnoticed: a task without a known end that was delivered, or may have been delivered in a
+lost line, ends in `error` with code ``outcome_unknown``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A run's broadcast, damaged, written again: it is derived, so every lost line can be told anew.
+"""Rebuilds a run's damaged broadcast from the agents' outboxes.
 
-Pure: lines in, lines out. Where the outboxes say exactly which records stood in a gap, they stand there again, and
-nobody who has read up to a number notices; else all that follows the gap is told again in order of (`at`, agent,
-`ref`), as after a crash.
+Pure: lines in, lines out. If the outboxes prove exactly which records were in a gap, the gap is filled with them, and
+no reader notices. Otherwise everything after the gap is written again in order of (`at`, agent, `ref`), as after a
+crash.
 """
 
 from __future__ import annotations

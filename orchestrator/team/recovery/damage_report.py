@@ -1,4 +1,4 @@
-"""What of the team's files is damaged, and what doctor --fix would make of it. Reads only, needs no daemon."""
+"""The damage in a team's files, and what `doctor --fix` would repair. Reads only, needs no daemon."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Why an agent or a task is as it is: the records that prove it, by file and line. Reads only.
+"""Why an agent or a task has its status: the records that prove it, by file and line. Reads only.
 
-The status is what the daemon or the files say; everything cited here is read from the logs themselves.
+The status comes from the daemon or the files; every cited record is read from the logs themselves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""gc: which data, processes and panes nobody needs any more, and their removal.
+"""Garbage collection (`gc`): which data, processes and panes are no longer needed, and their removal.
 
-The plan is pure: facts in, items out. Carrying it out touches the files of deleted agents and ended runs, and ends
-processes and panes that are proven to be ours (`orphans`, tags). Every step can be cut off: the next run finds what
-is left, for the first thing written is `collected.json`, which says that the data is on its way out, and stays as
-the sign that the id is taken.
+The plan is pure: facts in, items out. Its execution touches the files of deleted agents and ended runs, and ends
+processes and panes that are proven to be ours (`orphans`, tags). Every step may be interrupted: `collected.json` is
+written first and marks data that is being removed, so the next run finds the rest. It stays, because it also marks
+the id as taken.
 """
 
 from __future__ import annotations

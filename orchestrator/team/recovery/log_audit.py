@@ -1,7 +1,7 @@
-"""The project's files as evidence: every log read line by line, and what is wrong with a line said.
+"""Reads every log of a project line by line, independently of the product's readers, and reports each faulty line.
 
-For `verify` only. Reads with json and zlib and the record models, not with the product's own readers: a fault shared
-by writer and reader would show nothing. Never writes, takes no lock, and may run beside the daemon.
+For `verification` only. It uses json, zlib and the record models, not the product's own readers: a fault shared by
+writer and reader would stay hidden. Never writes, takes no lock, and may run beside the daemon.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Processes of agents whose life is over: which there are, and that they are ours. Reads /proc; ends what is proven.
+"""Orphaned processes of ended launches: finds them, proves that they are ours, ends them. Reads /proc.
 
-Two proofs. ``engine/process.json`` names pid, start time and boot of the CLI of one epoch: all three must be those
-of the process. And a process carries the id of its agent and our project in its environment, which its children
-inherit, also when their parent is gone. A pid alone proves nothing: pids are reused.
+There are two proofs. ``engine/process.json`` has pid, start time and boot of the CLI of one epoch: all three must
+match the process. Or a process has the id of its agent and our project in its environment, which its children inherit
+even after their parent has ended. A pid alone proves nothing: pids are reused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""doctor --fix: damaged logs and run files are kept in quarantine and written anew; small leftovers are tidied up.
+"""`doctor --fix`: quarantines and rewrites damaged logs and run files, and removes small leftovers.
 
-The rules of what is saved are `salvage` and `retelling`; this module reads, ends the processes of a life that is
-over, puts the files in their places in an order that a crash at any step leaves a damaged log damaged, and takes
-the agents up again. It acts inside the daemon, which is the only writer.
+The rules are in `agent_repair` and `broadcast_repair`. This file reads, ends the processes of an ended launch,
+replaces the files in an order in which a crash at any step leaves a damaged log damaged, and loads the agents again.
+It runs inside the daemon, the only writer.
 """
 
 from __future__ import annotations

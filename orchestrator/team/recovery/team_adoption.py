@@ -1,8 +1,8 @@
-"""Adoption of foreign team data: what would come to life if the user trusted it, and giving it this machine's seals.
+"""Adoption of foreign team data: what would start if the user trusted it, and writing it with this machine's seals.
 
-Foreign is what no daemon of this machine wrote: it came with a clone, a pull, an archive or a copy, or an older
-version wrote it. Nothing acts on it before it is adopted. Adoption writes the same records again, each with its
-seal; pids, panes and launch files are taken over only where the processes that run now prove them.
+Data is foreign if no daemon of this machine wrote it: it came with a clone, a pull, an archive or a copy, or from an
+older version. Nothing acts on it before it is adopted. Adoption writes the same records again, each with its seal;
+pids, panes and launch files are kept only if running processes prove them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The checker behind `orchestrator verify`: whether the project's files are a possible and complete story.
+"""The checker of `orchestrator verify`: whether the project's files form a possible and complete history.
 
-Reads the files alone, so it needs no daemon, and is safe beside one: what follows from something is read before it
-(answers, then digests, then outboxes, then inboxes), so that nothing is ever seen without its cause.
+Reads only files, so it needs no daemon and is safe beside a running daemon: effects are read before their causes
+(answers, then digests, then outboxes, then inboxes), so that no effect is ever seen without its cause.
 """
 
 from __future__ import annotations

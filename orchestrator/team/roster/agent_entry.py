@@ -1,6 +1,6 @@
-"""One agent in the daemon's memory: its folded state, its open logs, and what is seen of it right now. No rules.
+"""One agent in the daemon's memory: its folded state, its open logs, and what is currently seen of it. No rules.
 
-Beside it a small fact about callers that the team's verbs take: a wait under way.
+Also defines a small value that the team's commands use: a pending wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One agent folded from its files alone, from the first record to the last. Reads only."""
+"""Folds one agent from its files alone, from the first record to the last. Reads only."""
 
 from __future__ import annotations
 

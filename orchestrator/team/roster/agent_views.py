@@ -1,4 +1,4 @@
-"""How an agent looks from outside: the rows of agent_list and the meta of agent_get. Reads only."""
+"""Views of an agent: the rows of agent_list and the meta of agent_get. Reads only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A question to an agent: one task, and the event that ends it as the answer.
+"""Asks an agent a question: one task, whose terminal event is the answer.
 
-For whoever waits for one task's end instead of reading events. Goes through `tasks`, as the master's tools do; may
-write what is too long for a task into the agent's artifacts. Never creates or ends agents.
+For callers that wait for the end of one task instead of reading events. Goes through `delivery`, as the master's
+tools do; writes a text that is too long for a task into the agent's artifacts. Never creates or ends agents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The team runs: run.json and the broadcast log, the digest of what ended and what changed.
+"""The team runs: run.json and the broadcast log, a digest of ended tasks and changes of agents.
 
-A broadcast record repeats one outbox record (``ref`` is its seq) and is written after that record is durable, in
-the order of the agent's outbox. So the last ``ref`` of an agent tells what is missing after a crash.
+A broadcast record repeats one outbox record (``ref`` is its seq). It is written after that record is durable, in the
+order of the agent's outbox, so an agent's last ``ref`` shows what is missing after a crash.
 """
 
 from __future__ import annotations

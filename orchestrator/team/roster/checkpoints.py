@@ -1,10 +1,11 @@
-"""Checkpoints of agents and runs in the project's cache: a start folds only what came after them.
+"""Checkpoints of agents and runs in the project's cache: a start folds only the records after them.
 
-Saved in a thread: at the clean end, when a log went on for long, and a moment after it went quiet. Only what is
-durable is saved. With its checkpoint an agent's ended tasks leave memory; `Agent.ended` finds them in the cache then.
+A checkpoint is saved in a thread: at a clean end, while a log grows for long, and shortly after a log went quiet.
+Only durable records are saved. With the checkpoint an agent's ended tasks leave memory; `Agent.ended` then reads the
+cache.
 
-The cache is never needed. One that cannot be opened, written or trusted any more is warned of once, and the logs are
-folded instead, into memory: correct, only slower and larger.
+The cache is never required. If it cannot be opened, written or trusted, one warning is logged, and the logs are
+folded into memory instead: correct, only slower and larger.
 """
 
 from __future__ import annotations

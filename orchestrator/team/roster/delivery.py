@@ -1,7 +1,7 @@
 """The queue and the delivery protocol: enqueue, cancel, wait_for_command, emit_event, and reading the logs.
 
-Serves the master's and the agents' tools. Must never reach, even transitively, code that creates or kills agents:
-the agents' side of the server loads this module and no more (design §12).
+Serves the master's and the agents' tools. It must never import, even transitively, code that creates or kills agents:
+the agents' side of the server loads only this file (design §12).
 """
 
 from __future__ import annotations

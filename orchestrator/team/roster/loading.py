@@ -1,6 +1,6 @@
-"""Opens the logs of a project: each agent folded from its checkpoint and what came after it, or from the beginning.
+"""Opens the logs of a project: each agent is folded from its checkpoint and the later records, or from the beginning.
 
-Touches the store, decides nothing: who is taken in is the roster's business.
+Reads the journal, decides nothing: the roster decides which agents it takes.
 """
 
 from __future__ import annotations

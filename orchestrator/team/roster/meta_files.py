@@ -1,6 +1,7 @@
-"""meta.json of each agent: what agent_get shows, written beside the logs for humans and for when no daemon runs.
+"""meta.json of each agent: the answer of agent_get, written beside the logs for people and for use without a daemon.
 
-A cache: the records win, and losing one loses nothing. So it is written a moment later, many changes at once.
+A cache: the records are authoritative, and a lost file loses nothing. So writes are delayed and many changes
+combined.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The team as its files tell it, for when no daemon answers. Never writes; a status is `unknown` unless it is final.
+"""The team read from its files, when no daemon answers. Never writes; a status is `unknown` unless it is final.
 
-Everything is folded from the logs, the truth; meta.json and run.json only add what the logs do not say.
+Everything is folded from the logs; meta.json and run.json only add facts that the logs do not have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The team in memory: every agent with its logs and its folded state, every run with its broadcast.
 
-The one place where drafts become records: `write` appends them, folds them, adds what follows from them
-(`supervise.settle`), and publishes to the run's broadcast once they are durable. Touches the store; knows no tmux.
+The only place where drafts become records: `write` appends and folds them, adds the records that follow from them
+(`supervision.settle`), and publishes them to the run's broadcast once they are durable. Uses the journal, not tmux.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The team file, `.agents/team.toml`: what it may say, and the agents it describes.
+"""The team file, `.agents/team.toml`: its keys, and the agents it describes.
 
-Reads the file and looks where each cwd leads; writes nothing. What is then to be done: `team_plan`.
+Reads the file and resolves each cwd; writes nothing. `team_plan` decides what to do with it.
 """
 
 from __future__ import annotations

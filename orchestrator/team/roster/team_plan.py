@@ -1,4 +1,4 @@
-"""What brings a living team to the state that its team file describes. Pure."""
+"""The steps that bring a running team to the state of its team file. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A master that has ended its turn: its turn-end hook is held until its team has news, instead of a model turn.
+"""Holds the turn-end hook of an idle master until its team has news, which saves model turns.
 
-Only for the CLI that leads a live run: everybody else's hooks are answered at once. What the master has been told is
-kept in memory and per run; after a restart it may be told twice, never not at all, and a new master is told all.
+Only for the CLI that leads a live run; other hooks are answered at once. What a master has been shown is kept in
+memory per run: after a restart of the daemon news may be repeated but never lost, and a new master gets all of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who leads a team run, and what becomes of the team when that CLI has ended.
+"""Which CLI leads a team run, and what happens to the team when that CLI has ended.
 
-The CLI's process stands in run.json (pid and start time), so that its end is found by a later daemon too. Reads
-/proc; panes and files only through `windows`. Ends agents by the callback it is given, as agent_delete does.
+The CLI's process is recorded in run.json (pid and start time), so that a later daemon detects its end too. Reads
+/proc; accesses panes and files only through `run_windows`. Ends agents by a callback, as agent_delete does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Parked agents: what the hooks of their CLIs tell, which of them are held, and when one is woken or let go.
+"""Parked agents: handles the hooks of their CLIs, holds them, and wakes or releases the agents.
 
-Carries out `core.parking`. A held hook is a connection somebody keeps open for us; this module knows it as a
-`HookChannel`, writes `parked` and `woken`, and never touches a pane. All methods are synchronous: a word of a hook is
-judged before the next one is read.
+Carries out the decisions of `core.turn_end`. A held hook is a connection that its caller keeps open, here a
+`HookChannel`. Writes `parked` and `woken`, and never touches a pane. All methods are synchronous: each message of a
+hook is judged before the next one is read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The last way to wake an agent: one fixed line pasted into its empty composer, and the call that must follow.
+"""The last way to wake an agent: pastes a fixed line into its empty composer, waits for the call that must follow.
 
-Taken only when there is something to call for and no hook or plugin brings it: the CLI sits at its prompt after an
-Esc, after a park that was over, after wakes that were swallowed, or has no channel at all. The screen must show an
-empty composer and nothing else, twice, unchanged. Never over a draft, a dialog, a question. A line of ours whose
-return was lost is submitted, not pasted again. All of it is retried with growing pauses, then the agent is `blocked`:
-a human must look.
+Used only if there is a reason to call and no hook or plugin delivers it: the CLI is at its prompt after an Esc, after
+a park that ended, after wakes that had no effect, or it has no channel at all. Two looks must show the same screen
+with an empty composer and nothing else: never over a draft, a dialog or a question. If the return of our line was
+lost, the line is submitted, not pasted again. All of it is retried with growing pauses; then the agent is `blocked`,
+and a person must look at it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Running git: one bounded subprocess per question, never through a shell, and alone where it changes worktrees.
+"""Runs git: one bounded subprocess per question, never through a shell; changes of worktrees run one at a time.
 
 git sees the user's own configuration and none of the daemon's ``GIT_*`` variables. It runs no hook, no file system
-monitor and no clean-up in the background: what it starts ends with it. Paths go in as they are and come back as bytes
-(``-z``). Everything here blocks; the daemon calls it in threads.
+monitor and no background clean-up: everything it starts ends with it. Paths are passed unchanged and returned as
+bytes (``-z``). Everything here blocks; the daemon calls it in threads.
 """
 
 from __future__ import annotations

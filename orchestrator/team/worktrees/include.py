@@ -1,7 +1,7 @@
-"""`.worktreeinclude`: what git does not know and an agent still needs (``.env``, local settings), copied for it.
+"""`.worktreeinclude`: copies untracked files that an agent needs (``.env``, local settings) into its worktree.
 
-The file stands in the main tree's root and has the syntax of ``.gitignore``; git itself does the matching. Reads the
-main tree, writes below the new worktree only, and never over what is there.
+The file is in the root of the main tree and has the syntax of ``.gitignore``; git itself does the matching. Reads the
+main tree, writes only below the new worktree, and never overwrites.
 """
 
 from __future__ import annotations

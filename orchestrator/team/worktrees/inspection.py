@@ -1,6 +1,6 @@
-"""What there is to know of the agents' worktrees: where each lies, what it holds, whether it would merge.
+"""Inspects the agents' worktrees: where each is, what it contains, whether it would merge.
 
-Every answer comes from git at the time of asking, and from the agent's first record. Changes nothing; blocks.
+Every answer comes from git at the time of the call, and from the agent's first record. Changes nothing; blocks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Git worktrees of agents: one below `.agents/worktrees/` for each agent created with one, on a branch of its own.
+"""Creates and removes git worktrees of agents: `.agents/worktrees/<agent_id>`, each on its own branch.
 
-A worktree is made *before* the agent's `starting` record becomes durable, by the same call. So the directory that the
-record names is always there, and whatever git refuses is an error of that call, with nothing left behind. A kill -9
-in between leaves a worktree that no record claims and nobody has worked in: `make` clears it away when the id comes
-up again (a re-sent agent_create gets the same id), and `listed` shows it until then.
+A worktree is made *before* the agent's `starting` record becomes durable, by the same call. So the directory in the
+record always exists, and a refusal of git is an error of that call, with nothing left behind. A kill -9 in between
+leaves a worktree that no record names and that holds no work. `make` removes it when the id is used again (a re-sent
+agent_create gets the same id), and `listed` shows it until then.
 
-Everything else is derived from git at the time of asking; nothing is removed that holds work. All of it blocks.
+Everything else is derived from git at the time of the call; nothing that holds work is removed. All of it blocks.
 """
 
 from __future__ import annotations
