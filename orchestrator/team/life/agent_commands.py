@@ -22,11 +22,11 @@ Tell = Callable[[str], None]
 
 
 async def end(supervisor: Supervisor, entry: AgentEntry, *, force: bool, req: str | None, reason: str = "") -> None:
-    """Write the stop, with its ``reason`` where no caller asked, and let the supervisor carry it out."""
+    """Write the stop record (with a ``reason`` if no caller asked) and let the supervisor carry it out."""
     roster = supervisor.roster
     at = rfc3339(roster.clock.now())
     roster.write(entry, decisions.stop(entry.state, force=force, req=req, at=at, reason=reason))
-    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop the end
+    supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the end
     await roster.durable(entry)
 
 
@@ -40,10 +40,10 @@ async def restart(
     wait_s: float,
     tell: Tell,
 ) -> dict[str, Any]:
-    """Begin a new life of an agent, whatever became of the last one; ``{agent_id, epoch, ready, status, reason}``.
+    """Restart an agent, also after it has failed; ``{agent_id, epoch, ready, status, reason}``.
 
-    A CLI that runs is ended first, and its task is what the agent's ``on_lost`` says. The queue stays. ``fresh``: not
-    with the session of the old life. A run whose window is gone goes on in the caller's. A re-sent call asks once.
+    A running CLI is ended first; its task is handled by the agent's ``on_lost``. The queue stays. ``fresh``: do not
+    resume the old session. A run whose window is gone continues in the caller's window. A re-sent call restarts once.
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
     entry = roster.entry(agent_id)
@@ -55,9 +55,9 @@ async def restart(
         await supervisor.windows.go_on_at(run, origin)
         drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
         roster.write(entry, drafts)
-    supervisor.tend(entry)  # before the first await: a caller that vanishes there must not stop it
+    supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the restart
     await roster.durable(entry)
-    tell(f"{agent_id}: asked for a new life")
+    tell(f"{agent_id}: restart requested")
 
     def look() -> bool | None:
         agent = entry.state
@@ -98,9 +98,9 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
     await wait_until(lambda: True if entry.state.life == "deleted" else None, entry.changed, deadline, clock)
     if entry.state.life != "deleted":
         raise entry.trouble or Environment(
-            "tmux_failed", f"agent {agent_id} could not be ended in time", "orchestrator agent show tells more"
+            "tmux_failed", f"agent {agent_id} could not be ended in time", "see orchestrator agent show"
         )
-    await supervisor.settled(entry, deadline)  # the last one's window is put back before anybody is told
+    await supervisor.settled(entry, deadline)  # the window of the last agent is restored before the answer
     await roster.durable(entry)
     canceled = _canceled_since_stop(entry, before)
     answer = {"ok": True, "agent_id": agent_id, "status": "deleted", "canceled_tasks": canceled}
@@ -108,7 +108,7 @@ async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str
 
 
 def _canceled_since_stop(entry: AgentEntry, seq: int) -> list[str]:
-    """The tasks that ended in `canceled` behind ``seq`` and since the stop: the same for a re-sent call."""
+    """The tasks that ended in `canceled` after ``seq`` and since the stop: the same for a re-sent call."""
     (stop,), _ = entry.inbox.since(entry.state.stop_asked - 1, 1, 1)
     canceled: list[str] = []
     more = True
@@ -120,9 +120,9 @@ def _canceled_since_stop(entry: AgentEntry, seq: int) -> list[str]:
 
 
 async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | None) -> dict[str, Any]:
-    """The agent's meta; with ``wait_s`` once it has left `starting`, or has passed ``since_seq``.
+    """The agent's meta; waits up to ``wait_s`` until it has left `starting`, or has passed ``since_seq``.
 
-    Of a foreign agent at once what its files say.
+    For a foreign agent it returns at once, from the agent's files.
     """
     if roster.is_foreign(agent_id):
         return await asyncio.to_thread(offline_view.agent, roster.root, agent_id)
@@ -167,7 +167,7 @@ async def listed(
 
 
 async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str | None) -> TeamRun:
-    """The named run, else the live one of the caller's window, else the newest that window has had."""
+    """The named run, else the live run of the caller's window, else the newest run of that window."""
     roster = supervisor.roster
     if run_id is not None:
         found = roster.runs.get(run_id)

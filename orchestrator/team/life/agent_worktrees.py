@@ -19,16 +19,16 @@ from orchestrator.team.roster.roster import Roster
 from orchestrator.team.worktrees import inspection, worktrees
 
 FRESH_S = 3.0
-"""Who asks again within so many seconds gets the same look: agent_get is asked in loops."""
+"""Seconds for which a result is reused: agent_get is called in loops."""
 
 
 async def check(roster: Roster, spec: dict[str, Any]) -> None:
-    """Raise what would keep an agent of that spec from getting a worktree; writes nothing."""
+    """Raise the error that prevents a worktree for an agent of that spec; writes nothing."""
     await asyncio.to_thread(worktrees.plan, roster.root, Path(spec["cwd"]))
 
 
 async def give(roster: Roster, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec with a worktree that was made for the agent. The caller holds ``windows.placing``."""
+    """Make a worktree for the agent and return the spec with it. The caller holds ``windows.placing``."""
     roster.begin_writing()
     return await asyncio.to_thread(worktrees.fitted, roster.root, agent_id, spec)
 
@@ -40,7 +40,7 @@ async def take_back(roster: Roster, spec: dict[str, Any]) -> None:
 
 
 async def seen(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
-    """What git says of the agent's worktree (`worktree_facts.look`), asked at most once in ``FRESH_S``."""
+    """The state of the agent's worktree (`inspection.look`); git is asked at most once in ``FRESH_S``."""
     if "worktree" not in entry.state.spec:
         return None
     at = roster.clock.monotonic()
@@ -53,13 +53,13 @@ async def seen(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
 def _look(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
     try:
         return inspection.look(roster.root, entry.agent_id)
-    except OrchestratorError as error:  # its directory is a link out of the project: the rest of the agent is well
+    except OrchestratorError as error:  # its directory is a link out of the project: the rest of the answer is valid
         return (worktree_of(entry.state) or {}) | {"error": error.message}
 
 
 async def left_behind(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
-    """For the answer about a deleted agent: its worktree, and a note, when there is work in it or on its branch."""
-    entry.looked = None  # what it did in its last seconds counts
+    """The worktree of a deleted agent for its answer, with a note if it or its branch holds work."""
+    entry.looked = None  # its last seconds count too
     found = await seen(roster, entry)
     if found is None:
         return {}
@@ -73,14 +73,14 @@ async def left_behind(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
 
 
 async def remove(supervisor: Supervisor, agent_id: str) -> dict[str, Any]:
-    """Remove the worktree of an agent that was deleted, or of none (`worktrees.remove`).
+    """Remove the worktree of a deleted agent, or a worktree without an agent (`worktrees.remove`).
 
     Conflict ``worktree_busy`` while the agent lives or is being made.
     """
     roster = supervisor.roster
     if check_id(agent_id, "agent_id") in roster.corrupt:
         raise roster.corrupt[agent_id]
-    async with supervisor.windows.placing:  # an agent being made has its worktree a moment before its record
+    async with supervisor.windows.placing:  # an agent being created gets its worktree shortly before its record
         entry = roster.agents.get(agent_id)
         if entry is not None and entry.live:
             raise Conflict(

@@ -13,13 +13,13 @@ from pathlib import Path
 from orchestrator.engines import start_failures
 
 TIMEOUT_S = 15.0
-"""A CLI on node needs some seconds on a busy machine."""
+"""A CLI on Node.js needs some seconds on a busy machine."""
 
 _known: dict[tuple[str, int], str | None] = {}
 
 
 def version_of(program: str, env: Mapping[str, str]) -> str | None:
-    """The version of ``program`` on the PATH of ``env``; None when it is missing or does not tell.
+    """The version of ``program`` on the PATH of ``env``; None if the program is missing or reports none.
 
     Blocks for up to ``TIMEOUT_S``: not for the event loop.
     """
@@ -54,7 +54,7 @@ def _asked(program: str, env: Mapping[str, str]) -> str | None:
         try:
             said, _ = asking.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            # A CLI may be a script that has started the real one, which must not be left behind.
+            # A CLI may be a script that has started the real program, which must end too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(asking.pid, signal.SIGKILL)
             return None

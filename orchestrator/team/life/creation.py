@@ -32,7 +32,7 @@ from orchestrator.team.wake.masters import master_of
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """What a caller asks for; ``cwd`` relative to the project or inside it."""
+    """The requested agent; ``cwd`` is relative to the project or inside it."""
 
     name: str
     role: str
@@ -42,16 +42,16 @@ class AgentSpec:
     model: str | None = None
     approval: str | None = None
     command: tuple[str, ...] = ()
-    policies: dict[str, Any] = field(default_factory=dict)  # what differs from the configuration
-    worktree: bool = False  # a git worktree of its own
+    policies: dict[str, Any] = field(default_factory=dict)  # values that differ from the configuration
+    worktree: bool = False  # with its own git worktree
 
 
 Withheld = Mapping[str, Sequence[str]]
-"""Files of the project, and their keys that do not count because nobody has allowed them."""
+"""Project files and their keys that are ignored because the user has not allowed them."""
 
 
 class Created(NamedTuple):
-    """The answers of one call in input order, each an answer or the error of that agent, and what did not count."""
+    """The answers of one call in input order, each an answer or that agent's error, and the ignored keys."""
 
     answers: list[dict[str, Any] | OrchestratorError]
     withheld: Withheld
@@ -75,18 +75,18 @@ async def create(
 ) -> Created:
     """Create agents: intents, panes, then all programs in parallel (R-AC1); answers in input order.
 
-    Each entry is its answer or the error it failed with, alone. A re-sent call (same ``req``) makes nothing twice:
-    an intent that stands is only waited for. ``ready`` is false when ``wait_s`` passed first. With ``only_missing``
-    none is made where an agent of that name lives in the window's run already; it is answered, as ``existing``.
+    Each entry is an answer or its own error. A re-sent call (same ``req``) creates nothing twice: it only waits for
+    existing intents. ``ready`` is false if ``wait_s`` passed first. With ``only_missing`` an agent whose name is
+    already in the window's run is not created but returned as ``existing``.
     """
-    making = supervisor.making.get(req)  # a call re-sent to this same daemon finds the first one still at work
+    making = supervisor.making.get(req)  # a call re-sent to this daemon finds the first call still running
     if making is None:
         making = asyncio.get_running_loop().create_task(
             _make(supervisor, origin, specs, req=req, client_name=client_name, many=many, only_missing=only_missing)
         )
         supervisor.making[req] = making
         making.add_done_callback(lambda _done: supervisor.making.pop(req))
-    # A client that vanishes must not leave half a team: the making goes on, only the waiting ends.
+    # A client that disconnects must not leave half a team: creation continues, only the wait ends.
     made, withheld = await asyncio.shield(making)
     deadline = supervisor.roster.clock.monotonic() + wait_s
     return Created(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)), withheld)
@@ -140,9 +140,9 @@ async def _make(
 def _planned(
     roster: Roster, spec: AgentSpec, role: Role | None, client_name: str, inherited: dict[str, str]
 ) -> dict[str, Any]:
-    """Everything that can be wrong with a spec is found here, before anything is written.
+    """Check a spec completely, before anything is written.
 
-    What the call leaves open the file of its ``role`` may say, then the configuration.
+    Values missing in the call come from the file of its ``role``, then from the configuration.
     """
     decisions.slug(spec.name)
     config = roster.config()
@@ -184,7 +184,7 @@ def _planned(
 def _withheld(
     roster: Roster, spec: AgentSpec, role: Role | None, engine: str, client_name: str
 ) -> Iterator[tuple[str, str]]:
-    """What the agent would get if the user had allowed it: (file, key)."""
+    """The settings that the agent does not get because the user has not allowed them: (file, key)."""
     config = roster.withheld()
     there = bool(spec.engine) or "engine" not in config
     would_be = engine if there else table.default_engine(config["engine"], client_name)
@@ -202,17 +202,17 @@ def _withheld(
 
 @dataclass(frozen=True)
 class _Existing:
-    """An agent that was there before the call."""
+    """An agent that existed before the call."""
 
     entry: AgentEntry
 
 
 @dataclass(frozen=True)
 class _CreationCall:
-    """What holds for all agents of one call."""
+    """The facts shared by all agents of one call."""
 
     origin: ConnectionOrigin
-    master: dict[str, Any] | None  # the caller, where it is a CLI that leads
+    master: dict[str, Any] | None  # the caller, if it is a CLI that leads
     inherited: dict[str, str]
     only_missing: bool
 
@@ -230,7 +230,7 @@ async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, ma
         assert place is not None
         here = await windows.run_at(place)
         if asked.only_missing and here is not None:
-            # Under the lock: whoever makes the same team at the same time, or did when he was killed, has entered it.
+            # Under the lock: a call that creates the same team at the same time, or was killed, has recorded it.
             plans = _missing(roster, here, plans, made)
             if not plans:
                 return
@@ -242,7 +242,7 @@ async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, ma
 
 
 def _missing(roster: Roster, run: TeamRun, plans: _Plans, made: list[_Made | None]) -> _Plans:
-    """The plans of whose name no agent lives in the run; the living ones are answered."""
+    """The plans whose names are not in the run yet; existing agents are put into ``made``."""
     living = {
         entry.state.spec["name"]: entry
         for entry in roster.agents.values()
@@ -261,7 +261,7 @@ async def _enter(
     plans: _Plans,
     made: list[_Made | None],
 ) -> tuple[TeamRun, list[AgentEntry]]:
-    """The intents of agents that fit into the master's window, durable, in its run."""
+    """Write durable intents for the agents that fit into the master's window, in its run."""
     roster, windows = supervisor.roster, supervisor.windows
     place, here = where
     fits, why = await windows.room(place, here, len(plans))

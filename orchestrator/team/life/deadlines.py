@@ -28,24 +28,24 @@ log = structlog.get_logger()
 
 EVERY_S = 1.0
 LOOKS = 10
-"""How many looks at the screen fall into the time after which a silent agent is stalled, at most one in 30 s."""
+"""Number of looks at the screen within the time after which a silent agent is stalled; at most one in 30 s."""
 
 
 @dataclass
 class _Lease:
-    """A task in the hands of one life, as it is seen from here; monotonic times."""
+    """A task held by one launch; monotonic times."""
 
     key: tuple[str, int, int]  # task, attempt, epoch
     began: float
-    asked: float | None = None  # when its cancel could be known
+    asked: float | None = None  # when the agent could first learn of its cancel
     moved: float = 0.0  # when its screen last changed
     looked: float | None = None
     picture: bytes = b""
 
     def missed(self, seconds: float) -> None:
-        """Nobody looked for so long: it counts neither for silence nor for the grace of a cancel.
+        """Ignore these seconds without a look, for silence and for the grace of a cancel.
 
-        It does for the task's own time, as that without a daemon does.
+        They count for the task's time limit, as time without a daemon does.
         """
         self.moved += seconds
         if self.asked is not None:
@@ -53,7 +53,7 @@ class _Lease:
 
 
 class Deadlines:
-    """The leases of a roster's agents; ``tend`` is called for an agent whose life must end."""
+    """The leases of a roster's agents; ``tend`` is called for an agent whose launch must end."""
 
     def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
@@ -66,11 +66,11 @@ class Deadlines:
         self._closed = False
 
     def seen(self, _entry: AgentEntry) -> None:
-        """An agent has changed: it may hold a task soon, or does already."""
+        """Note that an agent has changed: it may hold a task."""
         self._arm()
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()
@@ -91,7 +91,7 @@ class Deadlines:
         found = self._leases.get(entry.agent_id)
         if found is None or found.key != key:
             now = clock.monotonic()
-            # A daemon that was away: what has passed meanwhile counts for the task's time, not for silence.
+            # While no daemon ran, time counts for the task's limit, not for silence.
             found = _Lease(key, now - launch_exits.seconds_since(task.lent or "", clock.now()), moved=now)
             self._leases[entry.agent_id] = found
         return found
@@ -153,13 +153,13 @@ class Deadlines:
         return max(configured, row.stall_after_s) if row is not None else configured
 
     def _silent(self, entry: AgentEntry, lease: _Lease) -> bool:
-        """Whether a look at the screen is due; an agent whose silence is explained already is not looked at."""
+        """Whether a look at the screen is due; never for an agent whose silence is already explained."""
         now, limit = self._roster.clock.monotonic(), self._stall_after_s(entry)
         if entry.waiting is not None or entry.state.blocks or entry.pane_id is None:
             lease.moved = now
             return False
         pace = min(limit / LOOKS, 30.0)
-        # The first look soon: it is what later ones are compared with.
+        # The first look comes soon: later looks are compared with it.
         due = now - lease.looked >= pace if lease.looked is not None else now - lease.moved >= EVERY_S
         return due and now - (entry.last_call or 0.0) >= EVERY_S
 
@@ -171,7 +171,7 @@ class Deadlines:
             for entry, lease in members:
                 screen = seen.get(entry.agent_id)
                 if screen is None or screen.dead or self._leases.get(entry.agent_id) is not lease:
-                    continue  # what cannot be seen is not called still
+                    continue  # an unseen screen does not count as unchanged
                 try:
                     self._judge(entry, lease, screen)
                 except OrchestratorError as error:

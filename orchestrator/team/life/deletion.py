@@ -20,14 +20,14 @@ from orchestrator.team.wake.paste_wake import may_paste
 
 
 class DeletionLadder:
-    """The ladder, for the agents of a roster."""
+    """The steps of ending a CLI, for the agents of a roster."""
 
     def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self._roster = roster
         self._windows = windows
 
     async def gently(self, entry: AgentEntry, pid: int) -> list[Rung]:
-        """All rungs, for an agent that was asked to stop; those that were tried, the last one ended it."""
+        """Take all steps for an agent that was asked to stop; returns those taken, the last of which ended it."""
         config, began = self._roster.config(), processes.start_time(pid)
         if began is None:
             return []
@@ -45,7 +45,7 @@ class DeletionLadder:
         return [*tried, *await self.at_once(pid)]
 
     async def at_once(self, pid: int) -> list[Rung]:
-        """SIGTERM and, after `kill_grace_s`, SIGKILL for the process and its descendants."""
+        """Send SIGTERM and, after `kill_grace_s`, SIGKILL to the process and its descendants."""
         clock = self._roster.clock
         began = clock.monotonic()
         by = await processes.end_tree(pid, self._roster.config().kill_grace_s, clock)
@@ -56,7 +56,7 @@ class DeletionLadder:
         return [Rung("SIGTERM", grace), Rung("SIGKILL", took - grace)]
 
     async def _quit(self, entry: AgentEntry) -> bool:
-        """Give the CLI its own quit command; False where that cannot be done without typing into something else."""
+        """Type the CLI's own quit command; False if it could land anywhere but in an empty input line."""
         row = ENGINES.get(str(entry.state.spec.get("engine")))
         if row is None or not row.quit or entry.state.stop_force:
             return False
@@ -69,7 +69,7 @@ class DeletionLadder:
         return await self._windows.submit(entry)
 
     async def _gone_within(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
-        """Whether the process ends in time, and how long it was given; a force that arrives ends the waiting."""
+        """Whether the process ends in time, and the seconds it was given; a later force ends the wait."""
         clock = self._roster.clock
         start = clock.monotonic()
         ending = asyncio.get_running_loop().create_task(processes.ended(pid))

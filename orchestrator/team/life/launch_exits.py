@@ -19,7 +19,7 @@ from orchestrator.journal.project_files import Paths, read_json, replace
 
 
 class LaunchEnd(NamedTuple):
-    """What the `exited` record says; ``how`` is a key of `events.EXITS`."""
+    """The end of a launch as the `exited` record has it; ``how`` is a key of `records.EXITS`."""
 
     how: str
     reason: str
@@ -36,17 +36,17 @@ class RecordedLaunch(NamedTuple):
     epoch: int
 
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this same process still runs."""
         return self.boot_id == processes.boot_id() and processes.alive(self.pid, self.start)
 
     def reused(self) -> bool:
-        """Whether its pid belongs to another process now."""
+        """Whether its pid now belongs to another process."""
         now = processes.start_time(self.pid)
         return now is not None and (now != self.start or self.boot_id != processes.boot_id())
 
 
 def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
-    """Remember the process of this epoch; nothing when it is gone already or remembered."""
+    """Record the process of this epoch; does nothing if it has ended or is already recorded."""
     start = processes.start_time(pid)
     if start is None:
         return
@@ -57,13 +57,13 @@ def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
 
 
 def recorded(paths: Paths, agent_id: str) -> RecordedLaunch | None:
-    """The process remembered last; None when there is none, or what is written cannot be trusted."""
+    """The process recorded last; None if there is none or the file cannot be trusted."""
     try:
         found = read_json(paths.process(agent_id))
     except OrchestratorError:
         return None
     if not paths.provenance.owns(found, "agent", agent_id, "process"):
-        return None  # what others wrote names no process of ours
+        return None  # a file not written here names no process of ours
     numbers = [found.get(name) for name in ("pid", "start", "epoch")]
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
@@ -72,7 +72,7 @@ def recorded(paths: Paths, agent_id: str) -> RecordedLaunch | None:
 
 
 def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> LaunchEnd | None:
-    """How the life ended when its pane runs another program than it was seen with; None when it does not."""
+    """How the launch ended, if its pane now runs another program; None if it does not."""
     left = recorded(paths, agent_id)
     if left is None or left.epoch != epoch or (left.pid == pane_pid and not left.reused()):
         return None
@@ -82,7 +82,7 @@ def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> LaunchEnd
 
 
 def of_status(code: int | None, signal: int | None) -> LaunchEnd:
-    """The end of a program whose pane shows how it ended."""
+    """The end of a program, from the exit status that its pane shows."""
     if signal is not None:
         return LaunchEnd("signal", f"its program was ended by {processes.signal_name(signal)}", None, signal)
     if code is not None:
@@ -91,9 +91,9 @@ def of_status(code: int | None, signal: int | None) -> LaunchEnd:
 
 
 def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, status: int | None) -> LaunchEnd:
-    """The end of a life whose pane is gone.
+    """The end of a launch whose pane is gone.
 
-    ``server``: its tmux server still lives. ``status``: the wait status of its process, where the kernel told it.
+    ``server``: its tmux server still lives. ``status``: the wait status of its process, if known.
     """
     code = signal = None
     if status is not None:
@@ -109,14 +109,14 @@ def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, statu
         return LaunchEnd("vanished", f"its program was ended by {name} and its pane went with it", None, signal)
     if mine is not None and code is signal is None and mine.reused():
         return LaunchEnd("pid_reused", f"{EXITS['pid_reused']} ({mine.pid})")
-    # A pane outlives its program (remain-on-exit), so that one is gone means that somebody closed it; a program that
-    # is hung up may still exit with a code of its own.
+    # A pane outlives its program (remain-on-exit), so a missing pane was closed by someone; a program that gets
+    # SIGHUP may still exit with its own code.
     told = f"; its program exited with {code}" if code is not None else ""
     return LaunchEnd("pane_closed", f"its pane was closed{told}", code, signal)
 
 
 def seconds_since(at: str, now: datetime) -> float:
-    """How long ago ``at`` (RFC 3339) was; 0 for the future and for what is no time."""
+    """Seconds since ``at`` (RFC 3339); 0 for the future and for invalid text."""
     try:
         return max(0.0, (now - datetime.fromisoformat(at)).total_seconds())
     except (ValueError, TypeError):

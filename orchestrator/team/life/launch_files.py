@@ -30,19 +30,19 @@ from orchestrator.team.roster.roster import Roster
 from orchestrator.trust.seals import KEY
 
 WORD_MAX = 128 * 1024 - 1
-"""Linux takes no longer word on a command line, whatever there is room for in all."""
+"""The longest single argument that Linux allows, whatever the total limit."""
 USER_FILE_MAX = 4 << 20
-"""A CLI's settings are never larger; what is gets no say in a launch."""
+"""The largest settings file that is read; a CLI's own settings are never larger."""
 
 
 def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int, base: Mapping[str, str]) -> None:
     """Write engine/launch.json (0600) and the engine's own files, with a fresh secret for this epoch.
 
-    ``spec`` is that of the `starting` record; ``base`` is the environment before the engine's part and ours. Raises
-    ``Environment`` when the disk or a file of the user refuses, ``BadRequest`` when its role or the user's own
-    settings for that CLI make no launch possible.
+    ``spec`` is from the `starting` record; ``base`` is the environment before the engine's variables and ours. Raises
+    ``Environment`` if the disk or a file of the user cannot be used, ``BadRequest`` if the role or the user's own
+    settings for that CLI make a launch impossible.
     """
-    # The agent must find this daemon, not start another, nor one with another state directory.
+    # The agent must reach this daemon, not start another one or one with another state directory.
     base = {**base, **{name: os.environ[name] for name in project_location.PLACES if name in os.environ}}
     row = table.engine(str(spec["engine"]))
     secret = secrets.token_hex(16)
@@ -71,7 +71,7 @@ def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int
 
 
 def read(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
-    """What launch.json says; empty when there is none, or it was not written here: it decides what runs."""
+    """The content of launch.json; empty if missing or not written on this machine, because it decides what runs."""
     try:
         found = read_json(roster.paths.launch(entry.agent_id))
     except OrchestratorError:
@@ -81,7 +81,7 @@ def read(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
 
 
 def command_line(given: Sequence[str], configured: str) -> tuple[str, ...]:
-    """The argv template of engine `command`: the caller's, else the configured line, split without a shell."""
+    """The argv template of engine `command`: the caller's, else the configured line; split without a shell."""
     if given:
         return tuple(given)
     try:
@@ -148,7 +148,7 @@ def _launch(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: i
 
 
 def _looked_up(wanted: UserFiles) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The user's files and directory listings that exist; one that cannot be read counts as absent."""
+    """The wanted user files and directory listings that exist; an unreadable file counts as absent."""
     files: dict[str, str] = {}
     for name in wanted.files:
         try:
@@ -173,9 +173,9 @@ def _write_files(place: Path, prepared: PreparedLaunch) -> None:
         make_dir((place / name).parent)
         link = place / name
         try:
-            if link.is_symlink() or link.is_file():  # some CLIs save a file by renaming over it, links too
+            if link.is_symlink() or link.is_file():  # some CLIs replace a file by renaming over it, even a link
                 link.unlink()
-            if not link.is_dir():  # the agent's own
+            if not link.is_dir():  # made by the agent itself
                 link.symlink_to(target)
         except OSError as error:
             raise failure(link, error) from error

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class ProcessExits:
-    """The processes and servers of a roster's agents; ``tend`` is called for an agent of whom something has ended."""
+    """The CLIs and tmux servers of a roster's agents; ``tend`` is called for each agent whose CLI or server ended."""
 
     def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
@@ -33,7 +33,7 @@ class ProcessExits:
         self._servers: dict[int, asyncio.Task[None]] = {}  # by pid
 
     async def process(self, entry: AgentEntry, run: TeamRun, pid: int) -> None:
-        """The agent's CLI is this process: remember it, and notice its end; harmless when that is known."""
+        """Record this process as the agent's CLI and watch for its end; repeatable."""
         self._server(run)
         watching, epoch = self._processes.get(entry.agent_id), entry.state.epoch
         if entry.pid == pid and watching is not None and not watching.done():
@@ -54,13 +54,13 @@ class ProcessExits:
         self._processes[entry.agent_id] = asyncio.get_running_loop().create_task(watch())
 
     def forget(self, entry: AgentEntry) -> None:
-        """Notice nothing more of the agent's process."""
+        """Stop watching the agent's process."""
         watching = self._processes.pop(entry.agent_id, None)
         if watching is not None:
             watching.cancel()
 
     def _server(self, run: TeamRun) -> None:
-        """Know the end of the tmux server at once: a CLI may outlive it, and then shows nothing."""
+        """Watch for the end of the tmux server: a CLI may outlive it and would then be invisible."""
         pid = int(run.file["server_pid"])
         if pid in self._servers:
             return
@@ -76,7 +76,7 @@ class ProcessExits:
         self._servers[pid] = asyncio.get_running_loop().create_task(watch())
 
     async def look_for_panes(self) -> None:
-        """Tend the living agents whose pane is gone although their CLI still runs; called now and then."""
+        """Tend the live agents whose pane is gone although their CLI still runs; called periodically."""
         for run in [run for run in self._roster.runs.values() if run.live and run.file["agents"]]:
             try:
                 seen = await self._windows.tagged(run)
@@ -89,5 +89,5 @@ class ProcessExits:
                     self._tend(entry)
 
     async def close(self) -> None:
-        """Notice nothing more."""
+        """Stop watching."""
         await call_off([*self._processes.values(), *self._servers.values()])

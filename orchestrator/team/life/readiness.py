@@ -13,7 +13,7 @@ from orchestrator.team.roster.roster import Roster
 
 
 async def cause_of(roster: Roster, entry: AgentEntry, screen: Screen | None = None) -> str:
-    """One sentence. ``screen`` is that of a CLI that still runs; of one that has ended its last lines count."""
+    """One sentence. ``screen`` belongs to a CLI that still runs; for an ended CLI its last lines are used."""
     agent = entry.state
     row = table.engine(str(agent.spec["engine"]))
     ended = agent.exited

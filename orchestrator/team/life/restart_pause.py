@@ -13,7 +13,7 @@ from orchestrator.team.roster.roster import Roster
 
 
 class RestartPauses:
-    """The pauses of a roster's agents; ``tend`` is called when one is over."""
+    """The pauses of a roster's agents; ``tend`` is called when a pause is over."""
 
     def __init__(self, roster: Roster, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
@@ -21,21 +21,21 @@ class RestartPauses:
         self._timers: dict[str, Timer] = {}
 
     def budget(self, entry: AgentEntry) -> supervision.Budget:
-        """What the agent's policy allows now."""
+        """The restarts that the agent's policy allows now."""
         config = self._roster.config()
         window = float(entry.state.policies.get("restart_window_s", config.restart_window_s))
         began = self._roster.clock.now() - timedelta(seconds=window)
         return supervision.Budget(rfc3339(began), config.restart_backoff_s)
 
     def left(self, entry: AgentEntry, budget: supervision.Budget) -> float:
-        """Seconds until the next life may begin; `tend` is called again then. Counted once per exit."""
+        """Seconds until the next launch may begin; `tend` is called again then. Counted once per exit."""
         clock, agent = self._roster.clock, entry.state
         due = entry.relaunch_at
         pause = supervision.pause_s(agent, budget)
         if agent.restart_due or not pause:
             due = None
         elif due is None or due[0] != agent.epoch:
-            # The daemon may have been away meanwhile; a clock that was set never makes it longer than it is.
+            # The daemon may have been down meanwhile; a changed clock never makes the pause longer.
             since = seconds_since(str((agent.exited or {}).get("at", "")), clock.now())
             due = (agent.epoch, clock.monotonic() + max(0.0, pause - since))
         entry.relaunch_at = due
@@ -49,6 +49,6 @@ class RestartPauses:
         return wait_s
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Stop waiting."""
         for timer in self._timers.values():
             timer.cancel()

@@ -32,35 +32,35 @@ log = structlog.get_logger()
 
 EVERY_S = 2.0
 STOPPED = "suspended"
-"""Kind of the block of an agent whose process was stopped (SIGSTOP, Ctrl-Z)."""
+"""The kind of block for an agent whose process was suspended (SIGSTOP, Ctrl-Z)."""
 STOPPED_EVERY = 2
 PANES_EVERY = 5
-"""In every so manieth look it is asked who is stopped, and whether all panes still exist."""
+"""Number of looks between two checks: for suspended processes, and for panes that are gone."""
 SILENT_S = 5.0
-"""Without a call for so long, and not inside wait_for_command, an agent's screen is asked why."""
+"""Seconds without a call, outside wait_for_command, after which an agent's screen is inspected."""
 
 
 @dataclass
 class _WatchedLaunch:
-    """One life of an agent as the looks see it. ``last`` and ``stale`` are of the look before."""
+    """One launch of an agent as seen by the looks. ``last`` and ``stale`` are from the previous look."""
 
     epoch: int
     began: float
-    last: str | None = None  # kind of what the screen explained; "" for nothing, None before the first look
+    last: str | None = None  # the kind that the screen explained; "" for none, None before the first look
     stale: bool = False
-    stopped: int | None = None  # a process of its was, in the look before
-    judged: bool = False  # being failed, because it did not get ready
+    stopped: int | None = None  # its process that was suspended in the previous look
+    judged: bool = False  # it is being failed, because it did not get ready
     told: ScreenFinding | None = (
-        None  # by a hook, in better words than the screen's; for as long as that shows the same
+        None  # by a hook, in better words than the screen's; kept while the screen shows the same
     )
 
 
 class ScreenWatch:
-    """The looks at a roster's agents.
+    """The looks at the screens of a roster's agents.
 
-    ``on_look`` is run now and then, to look for panes that are gone.
-    ``on_human`` is called when a human's message waits in the queue of a parked agent's CLI, ``on_stale`` when a
-    parked agent's title says in two looks that its turn has ended; both may be called again at every look.
+    ``on_look`` is called periodically, to look for panes that are gone.
+    ``on_human`` is called when a person's message waits in the queue of a parked agent's CLI, ``on_stale`` when two
+    looks at a parked agent's title show that its turn has ended; both may be called again at every look.
     """
 
     def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
@@ -79,7 +79,7 @@ class ScreenWatch:
         self.on_look: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def begin(self, entry: AgentEntry) -> None:
-        """The agent's process of this epoch lives: its time to get ready counts from now, once per epoch."""
+        """Start the agent's time to get ready: its process of this epoch runs. Counts once per epoch."""
         life, epoch = self._lives.get(entry.agent_id), entry.state.epoch
         if life is None or life.epoch != epoch:
             self._lives[entry.agent_id] = _WatchedLaunch(epoch, self._roster.clock.monotonic())
@@ -107,7 +107,7 @@ class ScreenWatch:
             elif self._wanted(entry, life):
                 looked_at.append(entry)
             else:
-                life.last, life.stale = None, False  # two looks in a row: a pause between them does not count
+                life.last, life.stale = None, False  # two looks must be consecutive
         if self._lives:
             self._arm()
             self._looks += 1
@@ -119,7 +119,7 @@ class ScreenWatch:
             self._look = self._start(self._look_at(looked_at))
 
     async def _look_for_stopped(self) -> None:
-        """Tell of agents in whose processes one was stopped, once two looks agree, and when it goes on again."""
+        """Record agents with a suspended process once two looks agree, and record when it continues."""
         watched = {
             entry.pid: entry
             for agent_id in self._lives
@@ -151,7 +151,7 @@ class ScreenWatch:
         return task
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()
@@ -193,13 +193,13 @@ class ScreenWatch:
                     log.exception("bug while looking", agent=entry.agent_id)
 
     async def _judge(self, entry: AgentEntry, life: _WatchedLaunch, screen: Screen) -> None:
-        """What one look means for one agent, which may have called or ended while it was made."""
+        """Judge one look at one agent, which may have called or ended meanwhile."""
         row = _row(entry)
         if row is None or not self._wanted(entry, life):
             return
         if entry.turn == "parked":
             self._parked(entry, life, row, screen)
-            # It has come to the end of its turn, whatever its screen still shows of the way there.
+            # It reached the end of its turn, whatever its screen still shows.
             await self._roster.commit(
                 entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
             )
@@ -210,7 +210,7 @@ class ScreenWatch:
         twice, life.last = life.last == kind, kind
         if told is None and not twice:
             return
-        # The CLI's own hook is taken at its word, until the screen says the same, and so will say when it is gone.
+        # The CLI's own hook is believed until the screen shows the same; then the screen shows when it is over.
         if told is not None:
             life.told = told
             if told.kind == kind:
@@ -267,7 +267,7 @@ class ScreenWatch:
         except OrchestratorError as error:
             log.warning("agent not failed", agent=entry.agent_id, **error.as_dict())
         finally:
-            life.judged = False  # what could not be done now is tried again
+            life.judged = False  # a failed write is tried again
             self._tend(entry)
 
 

@@ -41,18 +41,18 @@ from orchestrator.trust import state_dir
 log = structlog.get_logger()
 
 REAP_S = 2.0
-"""tmux needs a moment between the end of a pane's process and knowing its status."""
+"""Longest wait until tmux knows the exit status of a pane's process."""
 
 
 class Supervisor:
-    """Tends every agent of a roster. Its tasks outlive the calls that caused them."""
+    """Supervises every agent of a roster. Its asyncio tasks outlive the calls that started them."""
 
     def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self.roster = roster
         self.windows = windows
         self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the call that asked for them
+        self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the request id of the call
         self._noticing = ProcessExits(roster, windows, self.tend)
         self._backoff = RestartPauses(roster, self.tend)
         self._ending = DeletionLadder(roster, windows)
@@ -79,13 +79,13 @@ class Supervisor:
         )
 
     async def release(self, entry: AgentEntry) -> None:
-        """Let the launch stub of the current epoch go; a level, so that it may be repeated."""
+        """Release the launch stub of the current epoch; may be repeated."""
         path, epoch = self.roster.paths.go(entry.agent_id), str(entry.state.epoch).encode()
         await asyncio.to_thread(replace, path, epoch, mode=0o600)
         failpoints.passed("launch:released")
 
     async def launch(self, run: TeamRun, entries: list[AgentEntry]) -> dict[str, Environment]:
-        """Panes first, then all programs start in parallel; agents whose pane could not be made are failed."""
+        """Make all panes, then start all programs in parallel; agents without a pane are failed and returned."""
         wanted = [
             NewPane(
                 entry.agent_id,
@@ -110,13 +110,13 @@ class Supervisor:
                     )
         finally:
             for entry in entries:
-                self.tend(entry)  # also when tmux or the disk failed: the intents stand
+                self.tend(entry)  # also after a failure of tmux or the disk: the intents are recorded
         return failures
 
     # -- the one reconcile function -----------------------------------------------------------------------------
 
     def tend(self, entry: AgentEntry) -> None:
-        """Take the agent's next steps until it needs none; harmless at any time, one at work per agent."""
+        """Take the agent's next steps until none is due; safe at any time, one run per agent."""
         if entry.agent_id in self.tending:
             self._again.add(entry.agent_id)
             return
@@ -132,7 +132,7 @@ class Supervisor:
                     moved = await self._step(entry)
                     pause, entry.trouble = 0.2, None
                 except OrchestratorError as error:
-                    # Disk full, tmux hanging: the step is taken again, it was decided and not done.
+                    # Disk full or tmux hanging: the step was decided but not done, so it is retried.
                     log.warning("agent not tended", agent=entry.agent_id, **error.as_dict())
                     entry.trouble = error
                     moved = True
@@ -147,7 +147,7 @@ class Supervisor:
             entry.changed.notify()
 
     async def _step(self, entry: AgentEntry) -> bool:
-        """One step; whether to look again at once."""
+        """Take one step; True if another may be due at once."""
         agent, run = entry.state, self.roster.runs.get(entry.run_id)
         if agent.life in ("new", "deleted") or run is None:
             return False
@@ -164,9 +164,9 @@ class Supervisor:
         return await self._see(entry, run, pane)
 
     async def _after_exit(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
-        """The next life by policy, or because it was asked for; or the word that there is none."""
+        """Record the next launch (by policy or by request), or that there is none."""
         agent = entry.state
-        await self.roster.durable(entry)  # the exit fences the old life: only then may what is left of it be ended
+        await self.roster.durable(entry)  # the exit fences the old launch: only then may its remains be ended
         await self._end_remains(entry)
         nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
         budget = self._backoff.budget(entry)
@@ -183,7 +183,7 @@ class Supervisor:
         return bool(drafts)
 
     async def _end_remains(self, entry: AgentEntry) -> None:
-        """End what is left of a life that is over: a CLI that outlived its pane must not work beside the next."""
+        """End the process of an ended launch: a CLI that outlived its pane must not work beside the next launch."""
         left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
         if left is None or not left.alive():
             return
@@ -191,7 +191,7 @@ class Supervisor:
         await self._ending.at_once(left.pid)
 
     async def _see(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
-        """A living agent: look for its pane of this epoch, and the process in it."""
+        """Check a live agent's pane of this epoch and the process in it."""
         agent = entry.state
         if pane is None:
             return await self._without_pane(entry, run)
@@ -207,7 +207,7 @@ class Supervisor:
             launch_exits.foreign, self.roster.paths, entry.agent_id, agent.epoch, pane.pid
         )
         if foreign is not None:
-            # Somebody started another program in its pane: that pane is theirs now.
+            # Someone started another program in its pane: the pane is no longer ours.
             await self.windows.let_go(run, entry.agent_id, pane.pane_id)
             await self._commit_exit(entry, foreign)
             return True
@@ -225,7 +225,7 @@ class Supervisor:
         agent = entry.state
         alive = await self.windows.same_server(run)
         if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
-            # The record is durable, its pane was never made: a new life, or a daemon died in between.
+            # The record is durable, but its pane was never made: a new launch, or a daemon died in between.
             argv = self.launch_argv(entry.agent_id, agent.epoch)
             made = await self.windows.adopt_stub(run, entry, argv)
             if made is None and await self._written(entry):
@@ -253,17 +253,17 @@ class Supervisor:
         await self.roster.commit(entry, drafts)
 
     async def _end_life(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane, how: str) -> None:
-        """End a CLI whose life is over by its records, so that the next one can begin."""
+        """End a CLI whose launch is over by its records, so that the next launch can begin."""
         rungs = await self._ending.at_once(pane.pid)
         failpoints.passed("restart:ended")
         log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
         await self._exited(entry, run, pane)
 
     async def _relaunch(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane) -> None:
-        """The next life in the same pane; the record of it stands already."""
+        """Start the next launch in the same pane; it is already recorded."""
         agent = entry.state
         if not pane.dead:
-            # The old life outlived its record (the daemon was killed in between): it must not work on.
+            # The old launch outlived its record (the daemon was killed in between): it must not continue.
             await processes.kill_tree(pane.pid, self.roster.clock)
             await self._dead(run, entry.agent_id)
         if not await self._written(entry):
@@ -279,14 +279,14 @@ class Supervisor:
             await self.release(entry)
 
     async def _written(self, entry: AgentEntry) -> bool:
-        """Have the launch file of the current epoch; False when the agent was failed, because it cannot be made."""
+        """Write the launch file of the current epoch if missing; False if that failed and the agent was failed."""
         agent, old = entry.state, launch_files.read(self.roster, entry)
         if old.get("epoch") == agent.epoch:
             return True
         base = old.get("base_env") or old.get("env") or table.passed_on(os.environ, {})
         try:
             launch_files.write(self.roster, entry, agent.spec, agent.epoch, base)
-        except BadRequest as error:  # a file of the user's that somebody must mend: no try of ours would help
+        except BadRequest as error:  # the user must repair a file: a retry would not help
             reason = f"{error.message}: {error.next_step}"
             await self.roster.commit(entry, supervision.failed(agent, at=self._at(), reason=reason, code=error.code))
             return False
@@ -299,12 +299,12 @@ class Supervisor:
         lines = await self.windows.last_lines(run, pane.pane_id)
         end = launch_exits.of_status(pane.dead_status, pane.dead_signal)
         how = supervision.must_end(entry.state)
-        if how:  # a daemon ended it, and was killed before it could say so
+        if how:  # a daemon ended it and was killed before it could record that
             end = end._replace(how=how, reason=EXITS[how])
         await self._commit_exit(entry, end, lines)
 
     async def _dead(self, run: TeamRun, agent_id: str) -> TaggedPane | None:
-        """The pane once tmux knows how its process ended."""
+        """The pane, once tmux knows how its process ended; None if it is gone."""
         pane = None
         for _ in range(int(REAP_S / 0.05)):
             pane = (await self.windows.tagged(run)).get(agent_id)
@@ -315,7 +315,7 @@ class Supervisor:
         return pane
 
     async def _after_failure(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> None:
-        """A CLI that did not get ready in time still runs, and must not begin to work later; its pane is closed."""
+        """End a CLI that did not get ready in time, so that it cannot start working later, and close its pane."""
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
             if not pane.dead:
                 await self._ending.at_once(pane.pid)
@@ -327,7 +327,7 @@ class Supervisor:
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def _end(self, entry: AgentEntry, run: TeamRun) -> None:
-        """The ladder of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
+        """The steps of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
         agent = entry.state
         if agent.life != "stopped":
             rungs = await self._end_process(entry, run)
@@ -345,7 +345,7 @@ class Supervisor:
     async def _end_process(self, entry: AgentEntry, run: TeamRun) -> list[supervision.Rung]:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
-            # Split by a daemon that died before it could tag it: nobody else would ever close it.
+            # Split by a daemon that died before it could tag it: nothing else would close it.
             await self.windows.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
             pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
@@ -358,9 +358,9 @@ class Supervisor:
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 
     async def recover(self, *, clean: bool) -> None:
-        """After a start: take up every agent where its records left it (C17, B1.12).
+        """After a start: continue every agent from its records (C17, B1.12).
 
-        ``clean``: the last daemon ended in good order, so nothing can have been made and not recorded.
+        ``clean``: the last daemon ended cleanly, so nothing can exist without a record.
         """
         for entry in list(self.roster.agents.values()):
             run = self.roster.runs.get(entry.run_id)
@@ -378,7 +378,7 @@ class Supervisor:
             await self.windows.end_abandoned()
 
     def take_over(self, entry: AgentEntry) -> None:
-        """Go on with an agent that another daemon launched: its secret and pane as files of ours name them."""
+        """Continue an agent that another daemon launched, with the secret and pane from our files."""
         launch = launch_files.read(self.roster, entry)
         if launch.get("epoch") == entry.state.epoch:
             entry.secret, entry.session = launch.get("secret"), launch.get("session")
@@ -389,7 +389,7 @@ class Supervisor:
             self.tend(entry)
 
     async def settled(self, entry: AgentEntry, deadline: float) -> None:
-        """Wait until nothing is being done for the agent, or the deadline."""
+        """Wait until no step of the agent runs, or until the deadline (monotonic)."""
         clock = self.roster.clock
         await wait_until(lambda: True if entry.agent_id not in self.tending else None, entry.changed, deadline, clock)
 
@@ -399,7 +399,7 @@ class Supervisor:
         return sum(1 for entry in self.roster.agents.values() if entry.state.life in ("starting", "ready", "exited"))
 
     async def close(self) -> None:
-        """Stop supervising; the agents work on and are taken up again by the next daemon."""
+        """Stop supervising; the agents continue, and the next daemon supervises them."""
         self._backoff.close()
         await call_off(self.tending.values())
         await self._noticing.close()

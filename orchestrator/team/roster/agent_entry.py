@@ -21,13 +21,13 @@ from orchestrator.journal.log import Journal
 
 @dataclass(eq=False)
 class WaitUnderWay:
-    """One wait_for_command call under way."""
+    """One pending wait_for_command call."""
 
     superseded: bool = False
 
 
 class AgentEntry:
-    """One agent as the daemon holds it. ``changed`` is notified on every change of records or presence."""
+    """One agent in the daemon. ``changed`` is notified on every change of its records or presence."""
 
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
@@ -40,23 +40,25 @@ class AgentEntry:
         self.told: tuple[tuple[int, str, bool], int] | None = None
         self.process = "unknown"
         self.pid: int | None = None
-        self.wait_status: tuple[int, int] | None = None  # epoch, and how its process ended, where the kernel told it
-        self.relaunch_at: tuple[int, float] | None = None  # epoch that ended, and when (monotonic) the next may begin
+        self.wait_status: tuple[int, int] | None = None  # epoch, and the wait status of its process, if known
+        self.relaunch_at: tuple[int, float] | None = None  # ended epoch, and when (monotonic) the next may begin
         self.pane_id: str | None = None
         self.secret: str | None = None
-        self.session: str | None = None  # of the CLI, as preset by the launch or told by the CLI
-        self.listed_epoch = 0  # the last epoch whose CLI has asked for our tools
-        self.hook_epoch = 0  # the last epoch whose hook or plugin has said a word: its wake channel is proven
-        self.turn = "unknown"  # of the CLI, as its hooks tell it: working | parked | ended | human | unknown
-        self.empty_waits = 0  # waits in a row that brought nothing
-        self.last_word: float | None = None  # monotonic: when its hooks last told us something, or we them
-        self.calls = 0  # of this daemon's life; a wake is heeded when one follows
-        self.trouble: OrchestratorError | None = None  # what keeps its next step from being taken
-        self.told_stop = False  # a wait has handed out the stop
-        self.finding: ScreenFinding | None = None  # what blocks the CLI right now, as a hook of it told
-        self.seen: ScreenFinding | None = None  # what the last look at its screen explains
-        self.client = ("", "")  # name and version by which the CLI introduced itself to our server
-        self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = None  # at its worktree, and when
+        self.session: str | None = None  # of the CLI, preset by the launch or reported by the CLI
+        self.listed_epoch = 0  # the last epoch whose CLI has listed our tools
+        self.hook_epoch = 0  # the last epoch whose hook or plugin sent a message: its wake channel works
+        self.turn = "unknown"  # of the CLI, as its hooks report it: working | parked | ended | human | unknown
+        self.empty_waits = 0  # consecutive waits without a command
+        self.last_word: float | None = None  # monotonic: the last message from or to its hooks
+        self.calls = 0  # calls since the daemon started; a wake worked if a call follows
+        self.trouble: OrchestratorError | None = None  # the error that prevents its next step
+        self.told_stop = False  # a wait has delivered the stop
+        self.finding: ScreenFinding | None = None  # what blocks the CLI now, as its hook reported
+        self.seen: ScreenFinding | None = None  # what the last look at its screen explained
+        self.client = ("", "")  # name and version that the CLI sent to our server
+        self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = (
+            None  # at its worktree: when, the look
+        )
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it
@@ -79,7 +81,7 @@ class AgentEntry:
         return self.state.life != "deleted"
 
     def rest(self) -> None:
-        """Let a deleted agent, which is hardly asked any more, go as far as it can: no descriptors, few memories."""
+        """Release the file descriptors and most memory of a deleted agent."""
         snapshot.trim(self.state)
         for journal in self.logs.values():
             journal.rest()
@@ -91,23 +93,23 @@ class AgentEntry:
         return derived.Presence(self.waiting is not None, quiet, self.process, self.turn, wait_s)
 
     def called(self, clock: Clock) -> None:
-        """Note that the agent begins a call: its CLI is in the middle of a turn, whatever we took it for."""
+        """Note that the agent begins a call: its CLI is inside a turn, whatever was assumed before."""
         self.calls += 1
         if self.turn != "unknown":
             self.turn = "working"
         self.touch(clock)
 
     def queried(self, clock: Clock) -> None:
-        """Note a query beside the loop: one that holds a task goes on with it; of another it shows nothing.
+        """Note a query outside the loop: an agent with a task is still working; otherwise it shows nothing.
 
-        It is no call of the loop: it neither heeds a wake nor ends a park.
+        It is no call of the loop: it neither answers a wake nor ends a park.
         """
         self.last_call_wall = clock.now()
         if self.state.lease is not None:
             self.touch(clock)
 
     def touch(self, clock: Clock) -> None:
-        """Note a call of the agent: it goes on, whatever its screen said."""
+        """Note a call of the agent: it is working, whatever its screen showed."""
         self.finding = self.seen = None
         self.last_call = clock.monotonic()
         self.last_call_wall = clock.now()

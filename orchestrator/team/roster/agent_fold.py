@@ -16,7 +16,7 @@ from orchestrator.journal.segments import log_exists
 def folded(paths: Paths, agent_id: str, *, own: bool = False) -> tuple[state.Agent, int]:
     """The agent's state and its last outbox seq; BadRequest ``unknown_agent``, Corrupt with file and line.
 
-    With ``own``, Environment foreign_data at the first record that was not written on this machine.
+    With ``own``, raises Environment foreign_data at the first record that was not written on this machine.
     """
     check_id(agent_id, "agent_id")
     must_be_there(paths, agent_id)
@@ -39,7 +39,7 @@ def folded(paths: Paths, agent_id: str, *, own: bool = False) -> tuple[state.Age
 
 
 def must_be_there(paths: Paths, agent_id: str) -> None:
-    """BadRequest ``unknown_agent`` unless the agent has an outbox; says when gc has removed it."""
+    """Raise BadRequest ``unknown_agent`` if the agent has no outbox; the message names gc if gc removed it."""
     if paths.collected(paths.agent_dir(agent_id)).exists():
         raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
     if not log_exists(paths.outbox(agent_id)):
@@ -47,7 +47,7 @@ def must_be_there(paths: Paths, agent_id: str) -> None:
 
 
 def located(error: Corrupt, path: Path) -> Corrupt:
-    """The error with its file, which the fold of a record does not know."""
+    """The error with its file added, which the fold of a record does not know."""
     if "file" in error.facts:
         return error
     seq = error.facts["line"]

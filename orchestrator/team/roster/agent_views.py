@@ -79,13 +79,13 @@ def full_of(
 
 
 def worktree_of(agent: state.Agent) -> dict[str, Any] | None:
-    """The git worktree the agent was given, as its record says: ``{path, branch, base}``."""
+    """The agent's git worktree from its record: ``{path, branch, base}``; None without one."""
     found = agent.spec.get("worktree")
     return {key: found[key] for key in ("path", "branch", "base")} if found else None
 
 
 def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
-    """What keeps the agent from going on: ``{kind, reason, until, since}``; None when nothing does."""
+    """What blocks the agent: ``{kind, reason, until, since}``; None if it is not blocked."""
     found = agent.blocked
     if found is None:
         return None
@@ -93,9 +93,9 @@ def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
 
 
 def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, Any]]:
-    """The records that prove the status, most telling first: ``[{file, seq, type, at}]``.
+    """The records that prove the status, most relevant first: ``[{file, seq, type, at}]``.
 
-    Empty for what only presence shows (`idle` has its life's record: that it waits right now, no record says).
+    Empty if only presence shows the status (`idle` has its launch record; no record shows that it waits now).
     """
     logs = {"inbox": paths.inbox(agent.agent_id), "outbox": paths.outbox(agent.agent_id)}
     return [
@@ -105,7 +105,7 @@ def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, 
 
 
 def _file_of(log: Path, seq: int) -> str:
-    """The file of the log that holds the record; the live one when that cannot be found out now."""
+    """The log file that holds the record; the live file if that cannot be determined."""
     try:
         return str(place(log, seq)[0] if sealed(log) else log)
     except (OSError, OrchestratorError):
@@ -113,7 +113,7 @@ def _file_of(log: Path, seq: int) -> str:
 
 
 def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
-    """The agent's files, absolute, as a model or a human opens them."""
+    """The absolute paths of the agent's files."""
     return {
         "meta": str(paths.meta(agent_id)),
         "inbox": str(paths.inbox(agent_id)),
@@ -146,16 +146,16 @@ def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
 
 
 def _version(entry: AgentEntry) -> str | None:
-    """The CLI's version as it told it to our server; clients that are no CLI of the table tell something else."""
+    """The version that the CLI reported to our server; None for a client that is not the engine's CLI."""
     row, (name, version) = ENGINES.get(str(entry.state.spec.get("engine"))), entry.client
     return version if row is not None and version and name in row.clients else None
 
 
 def artifacts(roster: Roster, entry: AgentEntry) -> list[dict[str, Any]]:
-    """The files the agent left behind: ``[{name, bytes, modified_at}]``."""
+    """The agent's artifacts: ``[{name, bytes, modified_at}]``."""
     return list_artifacts(roster.paths.artifacts(entry.agent_id))
 
 
 def artifact(roster: Roster, entry: AgentEntry, name: str, limit: int) -> bytes:
-    """The first ``limit`` bytes of one of them; BadRequest ``path_escape`` for anything outside."""
+    """The first ``limit`` bytes of an artifact; BadRequest ``path_escape`` for any path outside."""
     return read_artifact(roster.paths.artifacts(entry.agent_id), name, limit)

@@ -32,17 +32,17 @@ TROUBLE_KEYS = ("message", "reason", "error", *ANSWER_KEYS)
 
 
 def check(roster: Roster, agent_id: str) -> None:
-    """Raise what keeps an agent from being asked: BadRequest ``unknown_agent``, Conflict ``agent_ended``."""
+    """Raise if the agent cannot be asked: BadRequest ``unknown_agent``, Conflict ``agent_ended``."""
     decisions.must_live(roster.entry(agent_id).state)
 
 
 async def put(
     roster: Roster, agent_id: str, task_id: str, instructions: str, about: Mapping[str, str], *, req: str
 ) -> None:
-    """Queue a question as a task; returns once it is durable. One that the agent has, or had, is not queued again.
+    """Queue a question as a task; returns once it is durable. A task id that the agent had before is ignored.
 
-    The payload is ``{instructions, answer, **about}``; instructions over `max_payload_bytes` stand in a file of the
-    agent's artifacts, which they then name, as does ``file``. Raises as task_enqueue.
+    The payload is ``{instructions, answer, **about}``; instructions over `max_payload_bytes` are written into a
+    file of the agent's artifacts, which the instructions and ``file`` then name. Raises the errors of task_enqueue.
     """
     entry = roster.entry(agent_id)
     if task_id in entry.state.unfinished or entry.state.ended(task_id) is not None:
@@ -56,23 +56,23 @@ async def put(
             raise
         file = await asyncio.to_thread(_written, roster, entry, f"{task_id}.md", instructions)
         payload |= {
-            "instructions": f"Your instructions are in {file}: read all of it and do what it says.",
+            "instructions": f"Your instructions are in {file}: read the whole file and follow it.",
             "file": file,
         }
     await delivery.enqueue(roster, agent_id, task_id=task_id, payload=payload, req=req)
 
 
 async def outcome(roster: Roster, agent_id: str, task_id: str, deadline: float) -> dict[str, Any] | None:
-    """The outbox record that ends a task, also one that came long ago; None once ``deadline`` (monotonic) is there.
+    """The outbox record that ends a task, also an old one; None at ``deadline`` (monotonic).
 
-    Conflict ``agent_ended`` when the agent fails: its queue stays, but nobody works on it. BadRequest
-    ``unknown_agent`` or ``unknown_task`` when its files go.
+    Raises Conflict ``agent_ended`` if the agent fails (its queue stays, but nothing works on it), BadRequest
+    ``unknown_agent`` or ``unknown_task`` if its files are removed.
     """
     while True:
         entry = roster.entry(agent_id)
 
         def look(entry: AgentEntry = entry) -> tuple[bool, dict[str, Any] | None] | None:
-            # doctor --fix loads an agent anew, and nobody notifies the old one any more.
+            # doctor --fix loads a new entry for the agent; the old entry is never notified again.
             if roster.agents.get(agent_id) is not entry:
                 return False, None
             found = _end_of(entry, task_id)
@@ -84,13 +84,13 @@ async def outcome(roster: Roster, agent_id: str, task_id: str, deadline: float) 
 
 
 async def withdraw(roster: Roster, agent_id: str, task_id: str, *, req: str) -> None:
-    """Ask softly for the end of a task, if there is still something to end."""
+    """Cancel a task softly, unless it has ended."""
     with contextlib.suppress(OrchestratorError):
         await delivery.cancel(roster, agent_id, task_id=task_id, req=req)
 
 
 async def withdraw_all(roster: Roster, about: Mapping[str, str], *, req: str) -> None:
-    """Ask softly for the end of every question that was put with this ``about``, or more, and has no end yet."""
+    """Cancel softly every unfinished question whose ``about`` contains these items."""
     for agent_id, entry in list(roster.agents.items()):
         for task in list(entry.state.unfinished.values()):
             given = task.payload if isinstance(task.payload, dict) else {}
@@ -100,13 +100,13 @@ async def withdraw_all(roster: Roster, about: Mapping[str, str], *, req: str) ->
 
 
 async def text_of(roster: Roster, agent_id: str, payload: Any, limit: int) -> tuple[str, bool]:
-    """What a result says, and whether it was cut at ``limit`` bytes of a file.
+    """The text of a result, and whether it was cut at ``limit`` bytes of a file.
 
-    A string is the text itself; of an object the artifact that ``file`` names, else the first of `ANSWER_KEYS` with
-    a string; anything else is given as compact JSON, nothing at all as an empty text.
+    A string is the text itself. An object gives the artifact named by ``file``, else the first of `ANSWER_KEYS` with
+    a string. Anything else becomes compact JSON; null becomes an empty text.
     """
     if isinstance(payload, dict) and isinstance(payload.get("file"), str):
-        # An agent may call any file so, one that it has worked on as well: only an artifact is an answer.
+        # An agent may name any file, even one it has edited: only an artifact is an answer.
         with contextlib.suppress(OrchestratorError):
             place = roster.paths.artifacts(agent_id)
             data = await asyncio.to_thread(read_artifact, place, payload["file"], limit + 1)
@@ -115,7 +115,7 @@ async def text_of(roster: Roster, agent_id: str, payload: Any, limit: int) -> tu
 
 
 def trouble_of(payload: Any) -> str:
-    """What an ``error`` or ``canceled`` says in words; may be empty."""
+    """The message of an ``error`` or ``canceled``; may be empty."""
     return _words(payload, TROUBLE_KEYS)
 
 

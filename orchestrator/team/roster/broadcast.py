@@ -28,7 +28,7 @@ from orchestrator.trust.seals import KEY
 
 @dataclass(eq=False)
 class TeamRun:
-    """One team run: ``file`` is run.json as a dict, ``refs`` the last outbox seq told of each agent."""
+    """One team run: ``file`` is run.json as a dict, ``refs`` the last published outbox seq of each agent."""
 
     run_id: str
     path: Path
@@ -36,21 +36,21 @@ class TeamRun:
     journal: Journal
     provenance: Provenance
     refs: dict[str, int] = field(default_factory=dict)
-    born: str = ""  # the crc of its first record: no other run has it
-    since: int = 0  # records behind its checkpoint when it was opened
+    born: str = ""  # the crc of its first record, which identifies the run
+    since: int = 0  # records after its checkpoint when it was opened
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
     _last: dict[str, int] = field(default_factory=dict)  # the last seq of each agent in ``told``
-    delayed: bool = False  # its digest found no room, and is tried again
-    read: int = 0  # up to which seq its master has read, in this daemon's life
-    read_of: dict[str, int] = field(default_factory=dict)  # the same of single agents' events
-    woken: int = 0  # up to which seq its master was woken, in this daemon's life
+    delayed: bool = False  # its digest could not be written (disk full) and is retried
+    read: int = 0  # the seq up to which its master has read, since the daemon started
+    read_of: dict[str, int] = field(default_factory=dict)  # the same for the events of single agents
+    woken: int = 0  # the seq up to which its master was woken, since the daemon started
 
     @property
     def live(self) -> bool:
         return self.file.get("ended_at") is None
 
     def new_master(self) -> None:
-        """Another CLI leads the run from now on: it has been told nothing yet."""
+        """Another CLI leads the run from now on: it has read nothing yet."""
         self.read = self.woken = 0
         self.read_of.clear()
 
@@ -59,13 +59,13 @@ class TeamRun:
         write_run_file(self.path, self.file, self.provenance)
 
     def tell(self, agent_id: str, record: dict[str, Any]) -> None:
-        """Repeat a durable outbox record with the next `flush`, once: a ``ref`` told already is skipped."""
+        """Queue a durable outbox record for the next `flush`; a ``ref`` that is already published is skipped."""
         if record["seq"] > self._last.get(agent_id, self.refs.get(agent_id, 0)):
             self._last[agent_id] = record["seq"]
             self.told.append((agent_id, record))
 
     def flush(self) -> int:
-        """Write what was told in one go, and say how many records; on a failed append (raised) it stays told."""
+        """Append the queued records in one write and return their number; they stay queued if it raises."""
         count = len(self.told)
         if count:
             failpoints.passed("broadcast:append:before")
@@ -78,15 +78,15 @@ class TeamRun:
         return count
 
     def forget_told(self) -> None:
-        """Drop what `flush` would write."""
+        """Drop the records that `flush` would write."""
         self.told.clear()
         self._last.clear()
 
 
 class KnownRun(NamedTuple):
-    """What the cache knows of a run's broadcast: ``refs`` and ``born`` where the mark stands.
+    """The cached facts of a run's broadcast: ``refs`` and ``born`` at the cached position.
 
-    ``lasting``: all before the mark was on the disk, so a log that ends before it has lost records.
+    ``lasting``: everything before the position was on the disk, so a log that ends before it has lost records.
     """
 
     refs: dict[str, int]
@@ -96,7 +96,7 @@ class KnownRun(NamedTuple):
 
 
 def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
-    """The broadcast form of an outbox record; a large payload is named by its size only. Pure."""
+    """The broadcast form of an outbox record; a large payload is replaced by its size. Pure."""
     out: dict[str, Any] = {
         "at": record["at"],
         "type": record["type"],
@@ -128,9 +128,9 @@ def open_run(
     segment_bytes: int | None = None,
     known: KnownRun | None = None,
 ) -> TeamRun:
-    """Open the broadcast of a run whose run.json says ``file``, folding the refs behind what is ``known``.
+    """Open the broadcast of the run with the run.json ``file``, folding the refs after the ``known`` position.
 
-    Corrupt when the log has lost records that were on the disk when they became known.
+    Raises Corrupt if the log has lost records that were on the disk when they were cached.
     """
     path = paths.broadcast(run_id)
     refs = dict(known.refs) if known else {}
@@ -192,7 +192,7 @@ def new_run(
     *,
     segment_bytes: int | None = None,
 ) -> TeamRun:
-    """Make the directory and the files of a new run, durably; when that is refused, nothing of it stays."""
+    """Make the directory and the files of a new run, durably; on an error nothing is left."""
     directory = paths.run_dir(run_id)
     run = None
     try:
@@ -202,7 +202,7 @@ def new_run(
     except OrchestratorError:
         if run is not None:
             run.journal.close()
-        with contextlib.suppress(OSError):  # what stays names no run, and is passed over
+        with contextlib.suppress(OSError):  # leftovers name no run and are skipped
             paths.run_json(run_id).unlink(missing_ok=True)
             paths.broadcast(run_id).unlink(missing_ok=True)
             directory.rmdir()
@@ -219,7 +219,7 @@ def open_runs(
     segment_bytes: int | None = None,
     known: Callable[[str], KnownRun | None] = lambda _: None,
 ) -> dict[str, TeamRun | OrchestratorError]:
-    """Every run of the project, or why it cannot be read."""
+    """Every run of the project, or the error that prevents reading it."""
     found: dict[str, TeamRun | OrchestratorError] = {}
     if not paths.runs.is_dir():
         return found
@@ -245,9 +245,9 @@ def write_run_file(path: Path, file: dict[str, Any], provenance: Provenance) -> 
 
 
 def own_run_file(paths: Paths, run_id: str) -> dict[str, Any]:
-    """As `run_file`; Environment foreign_data for one that was not written on this machine.
+    """As `run_file`, but raises Environment foreign_data for a file that was not written on this machine.
 
-    The pids, panes and paths it names are somebody else's.
+    Its pids, panes and paths belong to another machine.
     """
     file = run_file(paths, run_id)
     if not paths.provenance.owns(file, "run", run_id):
@@ -257,7 +257,7 @@ def own_run_file(paths: Paths, run_id: str) -> dict[str, Any]:
 
 
 def run_file(paths: Paths, run_id: str) -> dict[str, Any]:
-    """run.json of a run, whoever wrote it; Corrupt when it is not what we write."""
+    """run.json of a run, of any origin; Corrupt if it is not in our format."""
     path = paths.run_json(run_id)
     content = read_json(path)
     if not isinstance(content, dict) or content.get("v") != 1 or content.get("run_id") != run_id:

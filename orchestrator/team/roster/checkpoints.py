@@ -38,18 +38,18 @@ log = structlog.get_logger()
 
 QUIET_S = 5.0
 SAVE_AFTER = 500
-"""So many records after its last checkpoint an agent or run that goes on gets another."""
+"""Number of new records after which a busy agent or run gets another checkpoint."""
 BYTES_PER_RECORD = 256
-"""A large checkpoint (many waiting payloads) is saved less often: never more bytes of it than of records."""
+"""Assumed record size: a large checkpoint (many queued payloads) is saved less often than a small one."""
 RETRY_S = 60.0
 AT_ONCE = 8
-"""So few are taken in one turn of the event loop: a call that comes meanwhile must not wait."""
+"""Checkpoints taken in one turn of the event loop: a call that arrives meanwhile must not wait."""
 
 
 class KnownAgent(NamedTuple):
-    """What the cache knows of an agent: its state where the marks stand.
+    """The cached facts of an agent: its state at the cached positions.
 
-    ``lasting``: all before the marks was on the disk, so a log that ends before them has lost records.
+    ``lasting``: everything before the positions was on the disk, so a log that ends before them has lost records.
     """
 
     agent: state.Agent
@@ -59,7 +59,7 @@ class KnownAgent(NamedTuple):
 
 @dataclass(eq=False)
 class _Owner:
-    """An agent or run and how far it has gone on since its checkpoint."""
+    """An agent or run, and its progress since its checkpoint."""
 
     what: AgentEntry | TeamRun
     unsaved: int = 0
@@ -69,7 +69,7 @@ class _Owner:
 
 @dataclass(eq=False)
 class _Taken:
-    """What is being saved of one owner."""
+    """The data of one owner that is being saved."""
 
     name: str
     owner: _Owner
@@ -80,7 +80,7 @@ class _Taken:
     unsaved: int
 
     def item(self) -> CacheItem:
-        """What the cache is given; for the thread, because there may be many tasks."""
+        """The item for the cache; made in the thread, because there may be many tasks."""
         archived = None
         if self.finished is not None:
             archived = [(task_id, orjson.dumps(snapshot.plain_finished(task))) for task_id, task in self.finished]
@@ -96,7 +96,7 @@ class Checkpoints:
         self._durability = durability
         self._cache: Cache | None = None
         self._owners: dict[str, _Owner] = {}
-        self._behind: set[str] = set()  # owners that have gone on since their checkpoint
+        self._behind: set[str] = set()  # owners with records since their checkpoint
         self._gone: set[str] = set()
         self._timer: Timer | None = None
         self._look_at = 0.0  # when the timer fires
@@ -105,7 +105,7 @@ class Checkpoints:
         self._saver: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Open the cache if that was not done; `.agents` must exist, be claimed, and have its identity."""
+        """Open the cache unless it is open; `.agents` must exist, be claimed, and have its identity."""
         seal = self._paths.provenance.seal("cache")
         if self._cache is not None or self._warned or seal is None:
             return
@@ -115,7 +115,7 @@ class Checkpoints:
             self._warn(str(error))
 
     def close(self) -> None:
-        """Close the cache; await `finish` before for a clean end."""
+        """Close the cache; for a clean end await `finish` first."""
         self._behind.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -126,7 +126,7 @@ class Checkpoints:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def agent(self, agent_id: str) -> KnownAgent | None:
-        """The agent's checkpoint; None when there is none that can be trusted."""
+        """The agent's checkpoint; None if there is none that can be trusted."""
         body = self._body(_agent(agent_id))
         if body is None:
             return None
@@ -136,7 +136,7 @@ class Checkpoints:
         return KnownAgent(agent, marks, body["lasting"])
 
     def run(self, run_id: str) -> KnownRun | None:
-        """The run's checkpoint; None when there is none that can be trusted."""
+        """The run's checkpoint; None if there is none that can be trusted."""
         body = self._body(_run(run_id))
         return (
             None if body is None else KnownRun(body["refs"], body["born"], Position(*body["mark"]), body["lasting"])
@@ -163,10 +163,10 @@ class Checkpoints:
                     return None if found is None else snapshot.made_finished(orjson.loads(found))
                 except BrokenCache as error:
                     self._give_up(error)
-            # The truth is in the logs, and from now on all of it in memory: a task must not run twice.
+            # From now on the logs are folded into memory completely: a task must not run twice.
             try:
                 agent.finished = folded(self._paths, agent.agent_id)[0].finished
-            except BadRequest:  # it is known here: its files went away with the cache
+            except BadRequest:  # the agent is known, but its files disappeared with the cache
                 path = self._paths.outbox(agent.agent_id)
                 raise Environment("io_failed", f"{path} has gone while the daemon wrote it", file=str(path)) from None
             agent.archive = None
@@ -177,7 +177,7 @@ class Checkpoints:
     # -- what has to be saved -----------------------------------------------------------------------------------
 
     def went_on(self, what: AgentEntry | TeamRun, records: int = 1) -> None:
-        """Records of the agent or run were written; its checkpoint follows, now or when it is quiet."""
+        """Note that records of the agent or run were written; its checkpoint follows, now or when it is quiet."""
         if not records:
             return
         name = _run(what.run_id) if isinstance(what, TeamRun) else _agent(what.agent_id)
@@ -190,7 +190,7 @@ class Checkpoints:
         self._look_in(0.0 if owner.unsaved >= owner.save_after else QUIET_S)
 
     def only(self, agents: set[str], runs: set[str]) -> None:
-        """Forget whatever the cache knows of others, with the next save."""
+        """Remove all other agents and runs from the cache with the next save."""
         if self._cache is None:
             return
         try:
@@ -201,7 +201,7 @@ class Checkpoints:
             self._give_up(error)
 
     def forget(self, agent_id: str) -> None:
-        """The agent's files are not what they were (collected, written anew): the checkpoint says nothing of them."""
+        """Drop the agent's checkpoint: its files were collected or rewritten."""
         self._forget(_agent(agent_id))
 
     def forget_run(self, run_id: str) -> None:
@@ -212,7 +212,7 @@ class Checkpoints:
         self._owners.pop(name, None)
         self._behind.discard(name)
         if self._cache is None:
-            discard(self._paths)  # whatever kept it from being used now, the next start must not believe it
+            discard(self._paths)  # whatever made it unusable, the next start must not trust it
             return
         try:
             if self._cache.checkpoint(name) is not None:
@@ -251,7 +251,7 @@ class Checkpoints:
     # -- saving -------------------------------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """Save all that went on: for a clean end, when everything is durable."""
+        """Save all unsaved owners: for a clean end, when everything is durable."""
         while self._saver is not None:
             await asyncio.wait([self._saver])
         self._retry_at = 0.0
@@ -283,7 +283,7 @@ class Checkpoints:
         synced = await asyncio.gather(*(_durable(one) for one in taken))
         taken = [one for one, durable in zip(taken, synced, strict=True) if durable]
         gone, cache = set(self._gone), self._cache
-        if cache is None:  # given up or closed while all became durable
+        if cache is None:  # given up or closed while the records became durable
             self._unsaved(names)
             return
         try:
@@ -299,11 +299,11 @@ class Checkpoints:
             for one in taken:
                 if self._owners.get(one.name) is one.owner:
                     self._saved(one)
-                else:  # its files were written anew meanwhile
+                else:  # its files were rewritten meanwhile
                     self._forget(one.name)
 
     def _unsaved(self, names: list[str]) -> None:
-        """Let go what waits for a checkpoint that will never be."""
+        """Release what waits for a checkpoint that will not be saved."""
         for owner in filter(None, map(self._owners.get, names)):
             owner.unsaved = 0
             _rest(owner)
@@ -322,7 +322,7 @@ class Checkpoints:
             finished = list(what.state.finished.items())
         try:
             body = orjson.dumps({**about, "lasting": lasting}, default=list)
-        except orjson.JSONEncodeError as error:  # a payload nested as deep as a line of the log just allows
+        except orjson.JSONEncodeError as error:  # a payload nested too deeply for orjson
             log.info("no checkpoint", owner=name, reason=str(error))
             return None
         anew = isinstance(what, AgentEntry) and what.state.archive is None
@@ -377,7 +377,7 @@ def _rest(owner: _Owner) -> None:
 
 
 async def _durable(one: _Taken) -> bool:
-    """Wait until all that was taken is on the disk; whether it is."""
+    """Wait until everything taken is on the disk; False if it cannot be."""
     try:
         for journal, seq in one.logs:
             await journal.synced(seq)
@@ -393,7 +393,7 @@ def _write(cache: Cache, taken: list[_Taken], gone: set[str]) -> None:
 
 
 def _form() -> int:
-    """A number that changes with all a checkpoint's meaning depends on: the sources of the fold and of this."""
+    """A number that changes with the meaning of a checkpoint: a hash of the sources of the fold and of this file."""
     try:
         sources = [Path(str(module.__file__)).read_bytes() for module in (state, records, snapshot)]
         sources.append(Path(__file__).read_bytes())

@@ -28,9 +28,9 @@ from orchestrator.team.roster.roster import Roster, payload_bytes
 log = structlog.get_logger()
 
 LEFT_FILES = 20
-"""So many names of files that a lost attempt has left are told to the next one."""
+"""Maximum number of file names of a lost attempt that the next attempt is given."""
 
-# CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer gives it another cursor to pass.
+# CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer returns a new cursor to pass.
 _NONCE = secrets.token_hex(4)
 _COUNT = itertools.count(secrets.randbelow(1 << 20))
 
@@ -39,7 +39,7 @@ PAGE_BYTES = 10_000
 
 
 def fresh_cursor() -> str:
-    """A word that no answer has had: a model that passes it on never makes the same call twice."""
+    """A new, unique cursor: a model that passes it never repeats an identical call."""
     return f"{_NONCE}{next(_COUNT):x}"
 
 
@@ -92,7 +92,7 @@ def _stored(entry: AgentEntry, task_id: str) -> Any:
 
 
 async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
-    """Ask a task to stop; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
+    """Cancel a task softly; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
     entry = roster.entry(agent_id)
     decision = decisions.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
     await roster.commit(entry, decision.drafts)
@@ -104,9 +104,9 @@ async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> di
 async def events_read(
     roster: Roster, agent_id: str, *, since_seq: int, max_events: int, wait_s: float
 ) -> dict[str, Any]:
-    """The outbox records behind ``since_seq`` (R-E3): ``{agent_id, events, last_seq, more}``.
+    """The outbox records after ``since_seq`` (R-E3): ``{agent_id, events, last_seq, more}``.
 
-    ``last_seq`` is what to pass next time. Waits up to ``wait_s`` for the first record when there is none.
+    Pass ``last_seq`` to the next call. If there is no record, waits up to ``wait_s`` for the first.
     """
     entry = roster.entry(agent_id)
     return {"agent_id": agent_id, **await _page(roster, entry.outbox, since_seq, max_events, wait_s)}
@@ -115,7 +115,7 @@ async def events_read(
 async def broadcast_read(
     roster: Roster, run: TeamRun, *, since_seq: int, max_events: int, wait_s: float
 ) -> dict[str, Any]:
-    """The broadcast records of a run behind ``since_seq`` (R-E2)."""
+    """The broadcast records of a run after ``since_seq`` (R-E2)."""
     return {"run_id": run.run_id, **await _page(roster, run.journal, since_seq, max_events, wait_s)}
 
 
@@ -135,7 +135,7 @@ async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: in
 
 
 def shown(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as models see it: without the bookkeeping that only the file needs, large payloads cut."""
+    """A record as models see it: without keys that only the file needs, large payloads cut."""
     out = {key: value for key, value in record.items() if key not in ("v", "mac", "crc", "req")}
     payload = out.get("payload")
     if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
@@ -157,12 +157,13 @@ async def wait_for_command(
     req: str,
     parks: bool = False,
 ) -> dict[str, Any]:
-    """Long-poll for the next command (R-L1); returns by ``timeout_s`` at the latest, counted from the first sending.
+    """Long-poll for the next command (R-L1); returns within ``timeout_s``, counted from the first sending.
 
     ``{status: "command", command, cursor, reminder}`` or ``{status: "timeout", cursor, reminder, park?}``. A second
-    concurrent wait of the agent ends the first with a timeout. Nothing is consumed by a client that vanishes: the
-    lease stays, and the next wait gets the same task again. ``parks``: the engine can be woken; then, once its hook
-    has spoken in this epoch, ``park: true`` ends a row of empty waits and asks for the end of the turn.
+    concurrent wait of the agent ends the first with a timeout. A client that disconnects consumes nothing: the lease
+    stays, and the next wait gets the same task again. ``parks``: the engine can be woken; then, once its hook has
+    sent a message in this epoch, a series of empty waits ends with ``park: true``, which asks for the end of the
+    turn.
     """
     entry = roster.entry(agent_id)
     _check_life(entry, epoch, "wait_for_command")
@@ -199,7 +200,7 @@ async def wait_for_command(
 
 
 def _check_life(entry: AgentEntry, epoch: int, what: str, task_id: str | None = None) -> None:
-    """Refuse the call of a life that is over; it leaves a note in the log and no record (design §5)."""
+    """Refuse a call of an ended launch; this is logged but not recorded (design §5)."""
     try:
         decisions.check_epoch(entry.state, epoch)
     except Conflict as refused:
@@ -209,14 +210,14 @@ def _check_life(entry: AgentEntry, epoch: int, what: str, task_id: str | None = 
 
 
 def _goes_on(entry: AgentEntry, at: str) -> list[Draft]:
-    """What a call shows: nothing blocks the agent, it is not parked and not stalled."""
+    """The records that follow from a call: the agent is not blocked, not parked, not stalled."""
     agent, why = entry.state, "it called"
     drafts = [*blocked.called(agent, at=at), *turn_end.woken(agent, at=at, reason=why)]
     return [*drafts, *supervision.recovered(agent, at=at, reason=why)]
 
 
 async def _handed_out(roster: Roster, entry: AgentEntry, command: dict[str, Any]) -> dict[str, Any]:
-    """The task's command with where its files go; a later attempt is told what the lost one has left."""
+    """The task's command with its artifacts directory; a later attempt also gets the files of the lost attempt."""
     command = {**command, "artifacts": entry.artifacts}
     task = entry.state.lease
     if task is None or task.attempt < 2 or command.get("redelivered"):
@@ -234,14 +235,14 @@ async def _handed_out(roster: Roster, entry: AgentEntry, command: dict[str, Any]
         "files": left[:LEFT_FILES],
     }
     note = (
-        f"attempt {task.attempt}: the one before was lost ({task.lost_why}); look at what it did before you redo it"
+        f"attempt {task.attempt}: the previous one was lost ({task.lost_why}); check what it did before you redo it"
     )
     return {**command, "previous": lost, "note": note}
 
 
 def _may_park(roster: Roster, entry: AgentEntry) -> bool:
-    """Whether the agent may end its turn: it can be woken, and nothing is there for it."""
-    proven = max(entry.hook_epoch, entry.state.wake_epoch)  # the second survives a restart of the daemon
+    """Whether the agent may end its turn: it can be woken, and no command waits for it."""
+    proven = max(entry.hook_epoch, entry.state.wake_epoch)  # wake_epoch survives a restart of the daemon
     return proven == entry.state.epoch and turn_end.may_park(
         entry.state,
         visible_inbox=entry.inbox.last_seq,
@@ -284,7 +285,7 @@ async def _next(
         return offer.command
 
     while True:
-        # `look` may ask to be called again before the deadline: then the wait ends there and starts over.
+        # `look` may ask to be called again before the deadline: then the wait ends early and starts again.
         command = look()
         if command is None and clock.monotonic() < deadline:
             first = min(look_at, deadline)
@@ -311,7 +312,7 @@ async def emit_event(
     done: bool | None,
     req: str,
 ) -> dict[str, Any]:
-    """Record what an agent reports (R-L2); ``{ok, seq?, duplicate?, cancel_requested, reminder}`` once durable.
+    """Record an agent's report (R-L2); ``{ok, seq?, duplicate?, cancel_requested, reminder}`` once durable.
 
     Exactly one terminal event per task is stored (R-Q2); a second one is answered as a duplicate.
     """
@@ -346,10 +347,10 @@ async def emit_event(
 
 
 def query(roster: Roster, agent_id: str, epoch: int, what: str) -> AgentEntry:
-    """Let the living agent ask a tool that only reads, and note that it works on; its entry.
+    """Check a read-only call of a live agent and note that it is working; returns its entry.
 
-    BadRequest and Conflict as for the agent's own tools. The only record is `recovered`, where it was called stalled;
-    a full disk does not keep it from its answer.
+    Raises BadRequest and Conflict as the agent's own tools do. The only record is `recovered`, if the agent was
+    stalled; a full disk does not prevent the answer.
     """
     entry = roster.entry(agent_id)
     _check_life(entry, epoch, what)
@@ -371,7 +372,7 @@ def _reminder(entry: AgentEntry) -> str:
 
 
 def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) -> AgentEntry:
-    """The agent a connection speaks for: its id must be the connection's, proven by the secret of its epoch."""
+    """The entry of the calling agent: its id must match the connection's and its epoch's secret must prove it."""
     check_id(agent_id, "agent_id")
     if agent_id != claimed:
         raise BadRequest("not_an_agent", f"this connection speaks for {claimed!r}, not for {agent_id!r}")
