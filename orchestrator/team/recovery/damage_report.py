@@ -25,14 +25,14 @@ from orchestrator.team.roster.broadcast import run_file
 from orchestrator.trust.seals import Seal
 
 HALF_S = 60.0
-"""A temporary file whose pid is in use, and that is older, was left by another process of that pid."""
+"""A temporary file older than this whose pid is in use was left by an earlier process with that pid."""
 SPEC_KEYS = ("name", "role", "engine", "run_id", "cwd", "policies", "env_names", "model", "approval")
 TRIES = 3
-"""A daemon at work writes inbox and outbox while they are read one after the other."""
+"""Number of reads: a running daemon writes inbox and outbox while they are read one after the other."""
 
 
 def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
-    """What is wrong with an agent's logs, with what --fix would do as the next step; None when nothing is."""
+    """The damage in an agent's logs, with the repair by --fix as the next step; None if there is none."""
     paths = Paths(root)
     error: OrchestratorError | None = None
     for _ in range(TRIES):
@@ -47,7 +47,7 @@ def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
         would = told_of(salvaged(paths, agent_id, error, datetime.now(UTC)))
     except OrchestratorError as other:
         return other
-    step = f"orchestrator doctor --fix keeps it in quarantine and writes it anew: {would}"
+    step = f"orchestrator doctor --fix quarantines and rewrites it: {would}"
     return Corrupt(error.code, error.message, step, **error.facts)
 
 
@@ -65,15 +65,15 @@ def _wrong(paths: Paths, agent_id: str) -> OrchestratorError | None:
 
 
 def check_run(root: Path, run_id: str) -> None:
-    """Raise Corrupt when the run's run.json is none."""
+    """Raise Corrupt if the run's run.json is invalid."""
     error = run_trouble(Paths(root), run_id)
     if error is not None:
-        step = "orchestrator doctor --fix keeps it in quarantine; without it the run's window is not known"
+        step = "orchestrator doctor --fix quarantines it; then the run's window is unknown"
         raise Corrupt(error.code, error.message, step, **error.facts)
 
 
 def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> RepairedLogs:
-    """What the agent's two new logs would be; reads only."""
+    """The two repaired logs of the agent; reads only."""
     file = error.facts.get("file")
     where = f"{Path(str(file)).name}, line {error.facts.get('line')}" if file else "its logs"
     seals = [paths.provenance.seal("agent", agent_id, name) for name in ("inbox", "outbox")]
@@ -89,11 +89,11 @@ def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Repai
 
 
 FOREIGN_LINE = b"\0"
-"""Stands for an intact line that was not written here: nothing of it may be saved, and its place is not free."""
+"""Replaces an intact line that was not written here: it may not be saved, and its number is not free."""
 
 
 def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[bytes]:
-    """As `lines_of`, with every intact line that the seal does not hold made unreadable; without a seal all count."""
+    """As `lines_of`, but intact lines without this seal are made unreadable; without a seal all lines count."""
     lines = lines_of(path, types)
     if seal is None:
         return lines
@@ -101,17 +101,17 @@ def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[byte
 
 
 def told_of(made: RepairedLogs) -> str:
-    """What became of the agent, in one sentence."""
+    """The outcome of the repair, in one sentence."""
     parts = [f"{len(made.inbox) + len(made.outbox) - made.lost} records kept, {made.lost} lost"]
     if made.rebuilt:
         parts.append(f"the payload is lost of: {', '.join(made.rebuilt)}")
     if made.unknown:
         parts.append(f"ended in error, outcome unknown: {', '.join(made.unknown)}")
-    return "; ".join([*parts, "the agent is failed, or ends as it was asked to"])
+    return "; ".join([*parts, "the agent is then failed, or ends if it was asked to stop"])
 
 
 def beside(paths: Paths, agent_id: str) -> OutsideFacts:
-    """What the project's other files say of the agent; those that were not written here say nothing."""
+    """The facts about the agent in the project's other files; files not written here are ignored."""
     told: list[Record] = []
     for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:
         seal = paths.provenance.seal("run", path.parent.name, "broadcast")
@@ -138,7 +138,7 @@ def beside(paths: Paths, agent_id: str) -> OutsideFacts:
 
 
 def intact_of(path: Path, types: frozenset[str], seal: Seal | None) -> list[Record]:
-    """The intact records of a log that the seal holds, wherever they stand; without a seal all of them."""
+    """The intact records of a log with this seal, at any place; without a seal all intact records."""
     return [record for line in own_lines(path, types, seal) if (record := intact(line, types, path)) is not None]
 
 
@@ -156,7 +156,7 @@ def damage(paths: Paths, agent_id: str) -> Corrupt | None:
 
 
 def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
-    """Why a run's run.json is none; None also for one that a newer version wrote."""
+    """Why a run's run.json is invalid; None if it is valid or a newer version wrote it."""
     try:
         run_file(paths, run_id)
     except Corrupt as error:
@@ -169,12 +169,12 @@ def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
 
 
 def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
-    """What run.json says of a run whose window is not known."""
+    """The run.json of a run whose window is unknown."""
     seal = paths.provenance.seal("run", run_id, "broadcast")
     told = intact_of(paths.broadcast(run_id), BROADCAST_TYPES, seal)
     return {
         "v": 1, "run_id": run_id, "created_at": told[0]["at"] if told else rfc3339(at),
-        # A socket that is nobody's: no window must be taken for this run's.
+        # A socket that does not exist: no window must be taken for this run's window.
         "tmux_socket": str(paths.run_dir(run_id) / "unknown"), "tmux_name": None, "server_pid": 0,
         "server_start": 0, "window_id": "", "master_pane": "", "session": "", "detached": False,
         "changed": None, "agents": {}, "ended_at": None,
@@ -182,7 +182,7 @@ def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
 
 
 def retold(paths: Paths, run_id: str) -> list[bytes]:
-    """The run's broadcast as its lines and the outboxes of its agents make it."""
+    """The run's broadcast, rebuilt from its lines and the outboxes of its agents."""
     outboxes: dict[str, list[Record]] = {}
     for directory in sorted(paths.agents.iterdir()) if paths.agents.is_dir() else []:
         if paths.collected(directory).exists():
@@ -195,7 +195,7 @@ def retold(paths: Paths, run_id: str) -> list[bytes]:
                     break
                 records.append(record)
         except (Corrupt, Environment):
-            continue  # nobody knows what it has to tell, or it is not of this machine: what it told stands
+            continue  # its records are unknown or not from this machine: its published records stay
         if records:
             outboxes[directory.name] = [one for one in records if one["type"] in BROADCAST_TYPES]
     path = paths.broadcast(run_id)
@@ -223,14 +223,14 @@ def half_written_of(root: Path) -> list[Path]:
 
 
 def half_written(paths: Paths) -> list[Path]:
-    """Temporary files of ours whose writer is no more."""
+    """Our temporary files whose writer has ended."""
     places = [paths.home, *_below(paths.agents), *_below(paths.runs)]
     places += [deep for agent in _below(paths.agents) for deep in engine_dirs(agent)]
     return sorted(path for place in places for path in place.glob(".*.tmp") if _left_over(path))
 
 
 def _below(place: Path) -> list[Path]:
-    """The directories in a directory; links, which may lead anywhere, are none."""
+    """The directories in a directory, without links, which may lead anywhere."""
     if place.is_symlink() or not place.is_dir():
         return []
     return [path for path in place.iterdir() if path.is_dir() and not path.is_symlink()]

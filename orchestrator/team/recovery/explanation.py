@@ -16,14 +16,14 @@ from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.team.roster import offline_view
 
 SAYS = ("reason", "how", "code", "signal", "kind", "until", "attempt", "position", "timeout_s", "by")
-"""Keys of a record that say something to a human; the payload of a terminal event is added, shortened."""
+"""Keys of a record that are shown to people; the shortened payload of a terminal event is added."""
 SHOWN = 200
 
 
 def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
-    """The agent's status and what proves it: ``{agent_id, status, reason, evidence, next}``.
+    """The agent's status and its evidence: ``{agent_id, status, reason, evidence, next}``.
 
-    ``meta`` is that of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``.
+    ``meta`` is the meta of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``.
     """
     paths, agent_id = Paths(root), str(meta["agent_id"])
     logs = {"inbox": paths.inbox(agent_id), "outbox": paths.outbox(agent_id)}
@@ -42,10 +42,10 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dict[str, Any]:
-    """The task's story: ``{agent_id, task_id, status, reason, evidence, agent}``, every record of it cited.
+    """The task's history: ``{agent_id, task_id, status, reason, evidence, agent}``, with all its records.
 
-    ``meta_of`` gives the meta of an agent by id. BadRequest ``unknown_task``, or ``bad_argument`` when several agents
-    have a task of this id and ``agent_id`` names none of them.
+    ``meta_of`` gives the meta of an agent by id. Raises BadRequest ``unknown_task``, or ``bad_argument`` if several
+    agents have a task of this id and ``agent_id`` names none of them.
     """
     paths = Paths(root)
     owner = agent_id or _owner(paths, task_id)
@@ -76,12 +76,12 @@ def _owner(paths: Paths, task_id: str) -> str:
             if any(r.get("task_id") == task_id and r["type"] == "task" for r in read_all(inbox, INBOX_TYPES)):
                 owners.append(str(row["agent_id"]))
         except OrchestratorError:
-            continue  # `doctor` tells of damaged logs
+            continue  # `doctor` reports damaged logs
     if len(owners) > 1:
         ways = ", ".join(f"{one}/{task_id}" for one in owners)
         raise BadRequest("bad_argument", f"several agents have a task {task_id!r}", f"say which: {ways}")
     if not owners:
-        told = f"no agent and no task is called {task_id!r}"
+        told = f"there is no agent or task {task_id!r}"
         raise BadRequest(
             "unknown_task", told, "orchestrator status shows the agents, orchestrator task list their tasks"
         )
@@ -100,16 +100,16 @@ def _standing(
     task_id: str, outbox: list[dict[str, Any]], end: dict[str, Any] | None, meta: dict[str, Any]
 ) -> tuple[str, str]:
     if end is not None:
-        by = "the agent" if end["by"] == "agent" else "the orchestrator, in the agent's place"
+        by = "the agent" if end["by"] == "agent" else "the orchestrator, on behalf of the agent"
         late = ", out of time" if end.get("timed_out") else ""
         return str(end["type"]), f"ended by {by} in attempt {end['attempt']}{late}"
     standing = next((task for task in meta.get("tasks") or [] if task["task_id"] == task_id), None)
     if meta.get("running_task_id") == task_id:
-        return "running", f"attempt {standing['attempt'] if standing else 1}, in the hands of its agent"
+        return "running", f"attempt {standing['attempt'] if standing else 1}, its agent is working on it"
     lost = sum(1 for record in outbox if record["type"] == "requeued")
     again = f", {lost} attempt{'s' if lost > 1 else ''} lost" if lost else ""
     if standing is None:
-        return "queued", f"far back in the queue{again}"
+        return "queued", f"not among the first tasks of the queue{again}"
     return "queued", f"place {standing['position']} of the agent's unfinished tasks{again}"
 
 
@@ -137,10 +137,10 @@ def _told(path: Path, record: dict[str, Any]) -> dict[str, Any]:
 
 def _next_for(status: str, agent_id: str, paths: Paths) -> str:
     ways = {
-        "failed": f"launch it anew: orchestrator agent restart {agent_id}",
+        "failed": f"restart it: orchestrator agent restart {agent_id}",
         "stalled": f"look at its pane; then wait, or: orchestrator agent restart {agent_id}",
         "blocked": "look at its pane; the reason says what it waits for",
-        "exited": "it is launched again by its policy; wait",
+        "exited": "wait: its policy restarts it",
         "unknown": f"look at its pane, and at {paths.outbox(agent_id)}",
     }
     return ways.get(status, "")

@@ -30,7 +30,7 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 log = structlog.get_logger()
 
 NEWS = TERMINAL | {"failed", "blocked", "stalled", "exited"}
-"""What a master is woken for; the rest it reads when it looks."""
+"""Records that wake a master; it reads other records when it looks."""
 LOOK_EVERY_S = 2.0
 HOLD_S = 12 * 3600.0
 
@@ -55,12 +55,12 @@ class HeldMasters:
         self._closed = False
 
     async def close(self) -> None:
-        """Answer nobody any more: the hooks come back to the next daemon."""
+        """Stop answering: the hooks reconnect to the next daemon."""
         self._closed = True
         await call_off(self._tasks)
 
     async def heard(self, origin: ConnectionOrigin, channel: HookChannel, heard: HookEvent) -> None:
-        """Take one event of a CLI that is no agent's; answered at once unless it leads a live run that is at work."""
+        """Handle one event of a CLI that is no agent; answered at once unless the CLI leads a live, busy run."""
         if self._closed:
             return
         kind = next((row.hook_events[heard.event] for row in ENGINES.values() if heard.event in row.hook_events), "")
@@ -89,7 +89,7 @@ class HeldMasters:
     # -- who leads ----------------------------------------------------------------------------------------------
 
     def _leader(self, origin: ConnectionOrigin) -> MasterConnection | None:
-        """The master whose CLI has started this hook; at most a shell stands between it and one of the two."""
+        """The master whose CLI started this hook; at most one shell may be between the CLI and its hook or relay."""
         return next((one for one in self._leaders() if _same_cli(origin.pids, one.origin.pids)), None)
 
     async def _run_of(self, leader: MasterConnection) -> TeamRun | None:
@@ -122,13 +122,13 @@ class HeldMasters:
             held.task.add_done_callback(self._tasks.discard)
 
     def _expects(self, run: TeamRun) -> bool:
-        """Whether news may come: an agent is at work, or what it ended is not in the broadcast yet."""
+        """Whether news may come: an agent is working, or its last end is not in the broadcast yet."""
         entries = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id]
         at_work = any(entry.live and entry.state.unfinished for entry in entries)
         return run.live and (at_work or self._roster.untold(run))
 
     def _news(self, run: TeamRun) -> dict[str, Any] | None:
-        """The first record behind what the master knows that is worth a turn."""
+        """The first record after the master's position that is worth a turn."""
         seq = max(run.read, run.woken)
         while True:
             records, more = run.journal.since(seq, 200, 1 << 20)
@@ -162,7 +162,7 @@ class HeldMasters:
                 return
 
     async def _human(self, held: _HeldMaster) -> bool:
-        """Whether a human's message waits in the queue of the master's CLI, or its turn is over already (Esc)."""
+        """Whether a person's message waits in the queue of the master's CLI, or its turn has already ended (Esc)."""
         row = held.row
         if row is None:
             return False
@@ -170,7 +170,7 @@ class HeldMasters:
         return screen is not None and wants_out(row, screen)
 
     def _wake(self, run: TeamRun, channel: HookChannel, news: dict[str, Any]) -> None:
-        run.woken = run.journal.visible_seq  # once for it: a model that will not read must not spin
+        run.woken = run.journal.visible_seq  # only once: a model that does not read must not loop
         log.info("a master is woken", run=run.run_id, seq=news["seq"])
         channel.wake(news_message(run.run_id, run.read, news))
 
@@ -183,19 +183,19 @@ class HeldMasters:
 
 
 def _same_cli(hook: Sequence[int], relay: Sequence[int]) -> bool:
-    """Whether both have the same parent, a shell of one of them not counted; the same shell above is not enough."""
+    """Whether both have the same parent, ignoring one shell of either; a common shell is not enough."""
     return bool(relay and hook) and (relay[0] in hook[:2] or hook[0] in relay[:2])
 
 
 def wants_out(row: Engine, screen: Screen) -> bool:
-    """Whether a held CLI shows that a human waits for it."""
+    """Whether the screen of a held CLI shows that a person waits for it."""
     if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
         return True
     return bool(row.title_idle and re.search(row.title_idle, screen.title))
 
 
 def news_message(run_id: str, since: int, news: dict[str, Any]) -> str:
-    """What wakes a master: where to read, and one example; never what an agent wrote."""
+    """The message that wakes a master: where to read, and one example; never an agent's own text."""
     what = f"{news['type']} of task {news['task_id']}" if news.get("task_id") else str(news["type"])
     return (
         f"Your team has news: agent {news['agent_id']}: {what}. "

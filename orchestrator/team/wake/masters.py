@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 LOOK_EVERY_S = 2.0
 GONE = "the master has gone"
-"""The reason in the stop records of a team that is ended with its master."""
+"""The reason in the stop records of a team that ends with its master."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
 
 
@@ -41,9 +41,9 @@ class MasterConnection:
 
 
 def master_of(origin: ConnectionOrigin, client: str) -> dict[str, Any] | None:
-    """The CLI behind a master's connection, as run.json names it; None for any other connection or when it is gone.
+    """The CLI of a master's connection, as in run.json; None for any other connection or if the CLI has ended.
 
-    The parent of the relay; where that is a shell which runs one command for the CLI, the shell's parent.
+    It is the relay's parent, or the parent of the shell if the CLI started the relay with ``sh -c``.
     """
     if not origin.leads or not origin.pids:
         return None
@@ -55,7 +55,7 @@ def master_of(origin: ConnectionOrigin, client: str) -> dict[str, Any] | None:
 
 
 def _carries(pid: int, parent: int) -> bool:
-    """Whether the process is a shell that its parent has started for one command, in its own session."""
+    """Whether the process is a shell that its parent started for one command, in its own session."""
     words = processes.command_of(pid).split(" ")
     if os.path.basename(words[0]) not in SHELLS or not words[1:2] or words[1] != "-c":  # noqa: PTH119 - one word
         return False
@@ -68,9 +68,10 @@ def _carries(pid: int, parent: int) -> bool:
 def judge(
     policy: Literal["keep", "stop"], *, other: bool, gone_s: float, grace_s: float
 ) -> Literal["follow", "keep", "wait", "stop"]:
-    """What it means that a run's master has been gone for ``gone_s``; ``other``: another CLI is there.
+    """What to do about a run whose master has been gone for ``gone_s``; ``other``: another CLI is in its window.
 
-    Pure. ``follow``: the other leads now. ``keep``: the team works on without one. ``wait``: one may still come.
+    Pure. ``follow``: the other CLI leads now. ``keep``: the team continues without a master. ``wait``: a master may
+    still come.
     """
     if other:
         return "follow"
@@ -81,7 +82,7 @@ def judge(
 
 @dataclass
 class _LostMaster:
-    """A master that is gone: which one, since when (monotonic), and the policy under which that was told."""
+    """A master that is gone: its process, since when (monotonic), and the policy when that was logged."""
 
     master: tuple[int, int]
     since: float
@@ -107,17 +108,17 @@ class Masters:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Look after the masters from now on, every `LOOK_EVERY_S`."""
+        """Start checking the masters, every `LOOK_EVERY_S`."""
         self._tasks.append(asyncio.get_running_loop().create_task(self._watch()))
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         await call_off(self._tasks)
 
     async def used(self, leader: MasterConnection, run: TeamRun | None) -> None:
-        """A connection uses a run: if it is a master's of the run's own window, that CLI leads the run from now on.
+        """Note that a connection uses a run: a master in the run's own window leads the run from now on.
 
-        Asked of tmux once per connection and run; what cannot be found out or written changes nothing.
+        tmux is asked once per connection and run; a failed query or write changes nothing.
         """
         conn = leader.origin.conn
         if run is None or not run.live or not leader.origin.leads or run.run_id in self._used.get(conn, ()):
@@ -144,13 +145,13 @@ class Masters:
             try:
                 await self.look()
             except OrchestratorError as error:
-                # tmux hangs, the disk is full: looked at again, nothing was decided that is not written.
+                # tmux hangs or the disk is full: checked again later; every decision made is written.
                 log.warning("masters not looked after", **error.as_dict())
             except Exception:
                 log.exception("bug while looking after masters")
 
     async def look(self) -> None:
-        """Look once at the master of every live run, and do what its end asks for."""
+        """Check the master of every live run once, and act if it has ended."""
         connected = {leader.origin.conn for leader in self._leaders()}
         self._used = {conn: runs for conn, runs in self._used.items() if conn in connected}
         live = {run.run_id for run in self._roster.runs.values() if run.live and run.file.get("master")}
@@ -168,7 +169,7 @@ class Masters:
         if gone is None or gone.master != master:
             gone = self._gone[run.run_id] = _LostMaster(master, now)
         if gone.policy == config.on_master_exit == "keep":
-            return  # told already; the next master is noted when it uses the run
+            return  # already logged; the next master is noted when it uses the run
         follower = await self._follower(run)
         if follower is not None:
             await self._windows.led_from(run, *follower)

@@ -29,13 +29,13 @@ from orchestrator.team.roster.roster import Roster
 log = structlog.get_logger()
 
 HEED_S = 10.0
-"""A wake that no call follows within this time may have been swallowed."""
+"""Seconds to wait for the call after a wake; then the wake may have been lost."""
 LISTED_S = 20.0
-"""How long a CLI's first prompt is held back until it has our tools."""
+"""Maximum seconds for which a CLI's first prompt is held until it has our tools."""
 AFTER_LISTED_S = 1.0
-"""The CLI has our answer then, and needs a moment to take the tools in: on a busy machine 0.2 s were too few."""
+"""Seconds that a CLI needs after our answer to load the tools; on a busy machine 0.2 s were too few."""
 FOR_EVER_S = 10 * 365 * 86400.0
-"""A plugin holds up nothing: its park has no end."""
+"""A plugin blocks nothing: its park has no time limit."""
 
 STILL_HOLDS = (
     "You are agent {agent_id} and still hold task {task_id}. As the user I ask you: finish it now and report its end "
@@ -45,10 +45,10 @@ STILL_HOLDS = (
 
 @dataclass(eq=False)
 class HookChannel:
-    """One connection of a hook or a plugin. ``say`` sends one word, and does nothing once the connection ended.
+    """One connection of a hook or a plugin. ``say`` sends one message; it does nothing after the connection ended.
 
-    ``keeps``: it lives as long as its CLI (a plugin); a hook's ends with its first answer. ``depth``: how many
-    processes stand between the hook and the agent's own, as far as that is known.
+    ``keeps``: it stays open as long as its CLI (a plugin); a hook's connection ends with its first answer. ``depth``:
+    how many processes are between the hook and the agent's CLI, if known.
     """
 
     say: Callable[[dict[str, Any]], None]
@@ -73,7 +73,7 @@ class HookChannel:
 
 @dataclass
 class HookEvent:
-    """One event of a CLI: its own name for it, its session, and the small facts it told."""
+    """One event of a CLI: the CLI's name for it, its session, and the small facts that it reported."""
 
     event: str
     session: str | None = None
@@ -86,12 +86,12 @@ class HookEvent:
 
 @dataclass
 class _ParkedLaunch:
-    """What this daemon remembers of one epoch of an agent's CLI."""
+    """The daemon's memory of one epoch of an agent's CLI."""
 
     epoch: int
-    unheeded: int = 0  # wakes in a row that no call followed
-    calls: int = -1  # the agent's calls when it was last woken
-    depth: int | None = None  # of its own hooks, the least that was seen
+    unheeded: int = 0  # consecutive wakes without a call
+    calls: int = -1  # the agent's number of calls at its last wake
+    depth: int | None = None  # the smallest depth seen of its own hooks
     channel: HookChannel | None = None  # held
     plugin: HookChannel | None = None  # connected, held or not
     holding: asyncio.Task[None] | None = None
@@ -100,7 +100,7 @@ class _ParkedLaunch:
 class Parking:
     """The parked agents of one roster.
 
-    ``rested`` is told of an agent whose turn is over, or not known to run, and that no hook of ours holds.
+    ``rested`` is called with an agent whose turn is over or not known to run, and that no hook of ours holds.
     """
 
     def __init__(self, roster: Roster, rested: Callable[[AgentEntry], None] = lambda _entry: None) -> None:

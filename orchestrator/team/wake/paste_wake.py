@@ -48,13 +48,13 @@ PAUSES_S = (0.0, 30.0, 60.0, 120.0)
 TROUBLE_S = 600.0
 """An API that fails or a used up quota comes back without a human: then the work must go on."""
 HIDDEN_S = 60.0
-"""After so long without an empty composer it is said that a wake waits for one."""
+"""Seconds without an empty composer after which the agent is recorded as blocked."""
 CAUSE = "deaf"
 TROUBLES = ("api_error", "rate_limit")
 
 
 class PastePanes(Protocol):
-    """What is done to panes; `team.windows` does it on tmux."""
+    """The actions on panes; `team_panes` carries them out in tmux."""
 
     async def look_at_agent(self, entry: AgentEntry) -> Screen | None: ...
     async def paste(self, entry: AgentEntry, line: str) -> bool: ...
@@ -63,7 +63,7 @@ class PastePanes(Protocol):
 
 @dataclass
 class _Tried:
-    """An agent that did not react: not tried again before one of these has changed."""
+    """An agent that did not react: it is tried again only after one of these has changed."""
 
     epoch: int
     calls: int
@@ -71,7 +71,7 @@ class _Tried:
 
 
 class PasteWake:
-    """The agents of one roster that must be woken by a paste. ``seen`` may be called at any time."""
+    """Wakes the agents of one roster that need a paste. ``seen`` may be called at any time."""
 
     def __init__(self, roster: Roster, panes: PastePanes) -> None:
         self._roster = roster
@@ -82,8 +82,8 @@ class PasteWake:
         self._closed = False
 
     def seen(self, entry: AgentEntry) -> None:
-        """Something changed about the agent: take care of it, if it needs any."""
-        # Soon, not now: a record may be told durable before it is folded into the agent's state.
+        """Note that the agent has changed, and wake it if needed."""
+        # Soon, not now: a record may be reported as durable before it is folded into the agent's state.
         asyncio.get_running_loop().call_soon(self._consider, entry)
 
     def _consider(self, entry: AgentEntry) -> None:
@@ -94,14 +94,14 @@ class PasteWake:
         task.add_done_callback(lambda _task: self._tasks.pop(entry.agent_id, None))
 
     async def close(self) -> None:
-        """Wake nobody any more."""
+        """Stop waking agents."""
         self._closed = True
         await call_off(self._tasks.values())
 
     # -- who needs it -------------------------------------------------------------------------------------------
 
     def _wanted(self, entry: AgentEntry) -> bool:
-        """Whether the agent has a reason to call and does not, and this way of telling it is open."""
+        """Whether the agent has a reason to call but does not, and a paste is possible."""
         agent, row = entry.state, _row(entry)
         if row is None or row.composer is None or agent.life != "ready" or entry.process == "gone":
             return False
@@ -112,8 +112,8 @@ class PasteWake:
         cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
         if cause in ("task", "stop"):
             return True
-        # One that holds a task may be in the middle of it: only a turn that is known to be over is disturbed.
-        # A task it never answered may have come with an answer that an Esc threw away (gemini-cli.md §0.7).
+        # An agent with a task may be working on it: it is only pasted to if its turn is known to be over.
+        # The answer with a task it never acknowledged may have been discarded by an Esc (gemini-cli.md §0.7).
         unheard = agent.lease is not None and agent.lease.state == "delivered"
         over = entry.turn == "ended" or unheard or _in_trouble(entry)
         return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
@@ -134,7 +134,7 @@ class PasteWake:
             log.exception("bug while waking", agent=entry.agent_id)
 
     async def _silent(self, entry: AgentEntry) -> bool:
-        """Wait until the agent has been silent long enough; False when it needs no wake any more."""
+        """Wait until the agent has been silent long enough; False if it no longer needs a wake."""
         signs = [sign for sign in (entry.last_call, entry.last_word) if sign is not None]
         since = max(signs, default=self._clock.monotonic())
         while self._wanted(entry):
@@ -171,7 +171,7 @@ class PasteWake:
                 if not await self._panes.paste(entry, line):
                     continue
                 await self._pause(row.paste_gap_s)
-            # A busy CLI may lose the return, or take it for a new line, never the line.
+            # A busy CLI may lose the return or take it for a newline, but it never loses the line.
             for again in (True, False):
                 await self._panes.submit(entry)
                 if await self._called(entry, calls):
@@ -182,7 +182,7 @@ class PasteWake:
         self._given_up[entry.agent_id] = _Tried(entry.state.epoch, entry.calls, entry.turn)
 
     def _command(self, entry: AgentEntry) -> str:
-        """What the agent is woken for, as long as it is the same."""
+        """A key of the command for which the agent is woken."""
         agent = entry.state
         cause = rules.due(agent, visible_inbox=entry.inbox.visible_seq, told_stop=entry.told_stop)
         head = agent.head()
@@ -190,7 +190,7 @@ class PasteWake:
         return f"{agent.epoch} {cause} {'' if cause == 'stop' else task}"
 
     def _tries(self, entry: AgentEntry, key: str) -> int:
-        """How often a line was pasted for this command and no call has followed."""
+        """Number of lines pasted for this command without a call."""
         try:
             found = read_json(self._roster.paths.nudges(entry.agent_id))
             return int(found["tries"]) if found["command"] == key else 0
@@ -202,7 +202,7 @@ class PasteWake:
         replace(self._roster.paths.nudges(entry.agent_id), data, mode=0o600)
 
     async def _settled(self, entry: AgentEntry, row: Engine) -> Screen | None:
-        """Look until the composer is empty, or holds our line, and nothing moves; None when no wake is needed."""
+        """Look until the screen is still and its composer is empty or has our line; None if no wake is needed."""
         clock, line = self._clock, wake_message(entry.agent_id)
         began = clock.monotonic()
         last: Screen | None = None
@@ -227,7 +227,7 @@ class PasteWake:
         return None
 
     async def _still(self, entry: AgentEntry, seconds: float) -> bool:
-        """Wait so long; whether the agent still needs a wake."""
+        """Wait ``seconds``; True if the agent still needs a wake."""
         wanted: Callable[[], bool | None] = lambda: None if self._wanted(entry) else True  # noqa: E731 - the look
         return not await wait_until(wanted, entry.changed, self._clock.monotonic() + seconds, self._clock)
 
@@ -241,7 +241,7 @@ class PasteWake:
         return bool(await wait_until(moved, entry.changed, until, self._clock))
 
     async def _lost(self, entry: AgentEntry, row: Engine, line: str) -> bool:
-        """Whether what was just pasted still stands in the composer, also of a CLI that seems to work."""
+        """Whether the pasted line is still in the composer, even if the CLI seems to work."""
         screen = await self._panes.look_at_agent(entry)
         return screen is not None and (_holds(row, screen, line) or _holds(row, screen, row.pasted))
 
@@ -259,12 +259,12 @@ class PasteWake:
 
 
 def may_paste(row: Engine, screen: Screen) -> bool:
-    """Whether a line pasted now lands in an empty composer of a CLI that rests. Pure."""
+    """Whether a line pasted now goes into the empty composer of an idle CLI. Pure."""
     return row.composer is not None and row.composer(screen) == "empty" and _rests(row, screen)
 
 
 def may_submit(row: Engine, screen: Screen, line: str) -> bool:
-    """Whether the composer of a CLI that rests holds ``line`` and nothing else: its return was lost. Pure."""
+    """Whether the composer of an idle CLI has only ``line``, because its return was lost. Pure."""
     return _holds(row, screen, line) and _rests(row, screen)
 
 
@@ -273,8 +273,8 @@ def _holds(row: Engine, screen: Screen, line: str) -> bool:
 
 
 def _rests(row: Engine, screen: Screen) -> bool:
-    # A screen that still tells of an interruption is one of a human who went away, and one that tells of a trouble
-    # of the model's API shows it until the next turn: both CLIs rest. Anything else must be dealt with first.
+    # An interruption on the screen means that a person left; an API error stays on the screen until the next
+    # turn. In both cases the CLI is idle. Anything else must be resolved first.
     if row.busy and any(re.search(row.busy, line) for line in screen.lines):
         return False
     found = explain(row.patterns, screen)
@@ -284,7 +284,7 @@ def _rests(row: Engine, screen: Screen) -> bool:
 
 
 def _in_trouble(entry: AgentEntry) -> bool:
-    """Whether its screen tells of a trouble of the model's API. Its turn ended with it, and no hook has said so."""
+    """Whether its screen shows an error of the model's API, which ends a turn without a hook event."""
     return entry.seen is not None and entry.seen.kind in TROUBLES
 
 
