@@ -28,7 +28,7 @@ GLYPHS = {
 
 
 class BorderLines:
-    """Keeps the border lines of a roster's live runs true."""
+    """Keeps the border lines of a roster's live runs up to date."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -37,7 +37,7 @@ class BorderLines:
         self._work: set[asyncio.Task[None]] = set()
 
     def repaint(self, _entry: AgentEntry | None = None) -> None:
-        """Bring the border lines up to date soon; many changes make one tmux call."""
+        """Update the border lines soon; many changes share one tmux call."""
         if self._due is None:
             self._due = self._roster.clock.timer(EVERY_S, self._start)
 
@@ -67,7 +67,7 @@ class BorderLines:
                 log.debug("border lines not painted", run=run.run_id, **error.as_dict())
 
     def close(self) -> None:
-        """Paint no more."""
+        """Stop updating."""
         if self._due is not None:
             self._due.cancel()
         for task in self._work:
@@ -75,7 +75,7 @@ class BorderLines:
 
 
 def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
-    """Agent, role, status, why it does not go on, task, queue depth: what a human sees above the pane. Pure."""
+    """The text above the pane: agent, role, status, why it is blocked, task, queue depth. Pure."""
     state = entry.state
     said = f"{GLYPHS.get(status, '?')} {status}"
     if status == "blocked" and reason:

@@ -14,22 +14,22 @@ from orchestrator.tmux.server_address import TmuxSocket, from_env
 
 
 def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
-    """The tmux server the master runs in: by its own environment, else by an ancestor's; None outside tmux."""
+    """The master's tmux server, from its own environment or an ancestor's; None outside tmux."""
     value = origin.tmux
     if not value:
-        # Some CLIs scrub the environment of their MCP servers, not their own.
+        # Some CLIs clear the environment of their MCP servers, but not their own.
         value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
     return from_env(value) if value else None
 
 
 def pane_of(socket: TmuxSocket, origin: ConnectionOrigin) -> PaneInfo | None:
-    """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None when its server is gone.
+    """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None if its server is gone.
 
-    Environment ``pane_unknown`` for a CLI's background process that serves several panes: what its environment
-    says may be a stranger's (Codex, other-clis.md §3.2).
+    Raises Environment ``pane_unknown`` for a CLI's background process that serves several panes: its environment may
+    belong to another pane (Codex, other-clis.md §3.2).
     """
     shared = _shared_process(origin)
-    if shared is not None:  # also with a pane among its ancestors: that is where the first of its CLIs was started
+    if shared is not None:  # even with a pane among its ancestors: only its first CLI was started there
         raise Environment("pane_unknown", f"this MCP server was started by {shared!r}, not in your pane")
     try:
         return panes.find_master(socket, list(origin.pids), origin.tmux_pane, origin.tty)

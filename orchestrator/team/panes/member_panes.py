@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShownMember:
-    """Where a member is shown: the tmux server in just that life, the window, the pane it is ``beside``.
+    """Where a member is shown: the identity of the tmux server, the window, and the pane it is ``beside``.
 
     Written before anything is changed there.
     """
@@ -62,30 +62,30 @@ class MemberPanes:
         self._roster = roster
         self._windows = windows
         self._shown: dict[str, ShownMember] = {}
-        self._one = asyncio.Lock()  # one change at a time: tmux does no two at once either
+        self._one = asyncio.Lock()  # one change at a time, as in tmux itself
         self._work: set[asyncio.Task[Any]] = set()
 
     async def show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
-        """Run ``argv`` in a pane of the caller's window and answer its id; None where that cannot be.
+        """Run ``argv`` in a pane of the caller's window and return its id; None if that is not possible.
 
-        ``mark`` names one member and no other ever. Never raises. Who is called off while it waits may still get the
-        pane: `hide` with the mark closes it.
+        ``mark`` is unique for one member. Never raises. A caller canceled while it waits may still get the pane:
+        `hide` with the mark closes it.
         """
         return await self._finished(partial(self._show, origin, title, mark, argv), mark)
 
     async def hide(self, pane_id: str, mark: str) -> None:
-        """Close the member's pane, if it is still there, and put the window back after the last of ours.
+        """Close the member's pane, if it still exists, and restore the window after the last of our panes.
 
-        Never raises; what could not be done is tried again by the next `sweep`.
+        Never raises; the next `sweep` retries what failed.
         """
         await self._finished(partial(self._hide, pane_id, mark), mark)
 
     async def sweep(self, living: Collection[str]) -> None:
-        """Close what a daemon that was killed has left, but for these members' panes. Never raises; called first."""
+        """Close the panes left by a killed daemon, except those of ``living`` members. Never raises; called first."""
         await self._finished(partial(self._sweep, living), "")
 
     async def _finished(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
-        """The outcome of work that goes on to its end although its caller is called off: tmux is at it already."""
+        """The result of work that runs to its end even if its caller is canceled: tmux has already begun it."""
         task = asyncio.get_running_loop().create_task(self._quietly(work, mark))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -108,7 +108,7 @@ class MemberPanes:
         place = await windows.place_of(origin, make=False)
         if place is None or place.detached:
             raise Environment(
-                "pane_unknown", "the caller works outside tmux", "nothing: the member works all the same"
+                "pane_unknown", "the caller works outside tmux", "do nothing: the member works without a pane"
             )
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         run = self._run_in(place.pane.window_id, server)
@@ -126,12 +126,12 @@ class MemberPanes:
         finally:
             if not isinstance(made, str):
                 await self._close({mark: shown})
-        with contextlib.suppress(Environment):  # it is shown all the same
+        with contextlib.suppress(Environment):  # it is shown anyway
             await asyncio.to_thread(borders.set_line, shown.socket, {made: f" {title} "})
         return made
 
     async def _add(self, shown: ShownMember, new: NewMemberPane) -> str | Environment:
-        """A pane in a window without a run."""
+        """Make a pane in a window without a run."""
         socket, window, mode = shown.socket, shown.window_id, self._roster.config().border
         if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.beside]):
             await asyncio.to_thread(borders.set_borders, socket, window)
@@ -182,7 +182,7 @@ class MemberPanes:
         await self._close({mark: shown for mark, shown in self._shown.items() if mark not in living})
 
     async def _close(self, found: dict[str, ShownMember]) -> None:
-        """Close these members' panes, window by window, and forget them; raises when a tmux server refuses."""
+        """Close these members' panes, window by window, and forget them; raises if a tmux server refuses."""
         trouble: OrchestratorError | None = None
         for server in {(one.socket, one.server_pid, one.server_start) for one in found.values()}:
             there = {
@@ -204,7 +204,7 @@ class MemberPanes:
             raise trouble
 
     async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, beside: str) -> None:
-        """Even out what is left of ours in the window; after the last, put it back as the user had it."""
+        """Even out our remaining panes in the window; after the last one, restore the user's layout."""
         run = self._run_in(window_id, server)
         if run is not None:
             async with self._windows.lock(run):
@@ -212,14 +212,14 @@ class MemberPanes:
                     await self._leave_to(run, socket, window_id)
                     return
         if await asyncio.to_thread(_is_ours, socket, window_id):
-            with contextlib.suppress(Environment):  # the window is gone, or busy: nothing that could not wait
+            with contextlib.suppress(Environment):  # the window is gone or busy: this can wait
                 await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
 
     async def _leave_to(self, run: TeamRun, socket: TmuxSocket, window_id: str) -> None:
-        """The run puts the window back when it ends, also what was changed for members."""
+        """Leave the restoring to the run: at its end it also reverts the changes made for members."""
         if run.file["changed"] is None:
             with contextlib.suppress(Environment):
                 run.file["changed"] = await asyncio.to_thread(borders.saved_borders, socket, window_id)
@@ -236,7 +236,7 @@ class MemberPanes:
             raise Environment("run_dir_unsafe", str(error)) from error
 
     def _elsewhere(self) -> list[Path]:
-        """The records of a daemon that ran in the project's other run directory."""
+        """The records of a daemon that used the project's other run directory."""
         own = self._record()
         return [
             path
@@ -268,7 +268,7 @@ def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
 
 
 def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str, str]:
-    """Close the panes of these members on one server; their windows, each with the pane they are beside."""
+    """Close the panes of these members on one server; returns their windows, each with the pane beside them."""
     windows = {shown.window_id: shown.beside for shown in found.values()}
     tagged = member_tags.list_members(socket)
     for pane in tagged:
@@ -278,14 +278,14 @@ def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str,
             windows.setdefault(pane.window_id, found[pane.mark].beside)
     for mark in found.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, member_tags.begun(mark))
-        if stub is not None:  # split by a daemon that died before it could tag it
+        if stub is not None:  # split by a daemon that died before it could tag the pane
             panes.set_tags(socket, stub.pane_id, {member_tags.MEMBER: mark})
             member_tags.kill(socket, stub.pane_id, mark)
     return windows
 
 
 def _is_ours(socket: TmuxSocket, window_id: str) -> bool:
-    """Whether a pane of an agent or a member is left in the window, of whatever project."""
+    """Whether the window still has a pane of an agent or a member of any project."""
     if member_tags.list_members(socket, window_id):
         return True
     return any(pane.window_id == window_id for pane in panes.list_tagged(socket))

@@ -51,14 +51,14 @@ class RunWindows:
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
         self._late: dict[str, asyncio.Task[None]] = {}  # by run id: its run.json could not be written yet
-        self.placing = asyncio.Lock()  # held while agents enter a run, and while it is asked whether a run is empty
+        self.placing = asyncio.Lock()  # held while agents enter a run, and while a run is checked for being empty
 
     # -- finding the window -------------------------------------------------------------------------------------
 
     async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> MasterWindow | None:
         """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
 
-        With ``make`` the detached session is created once when there is none; else None.
+        With ``make`` the detached session is created if there is none; otherwise None is returned.
         """
         return await asyncio.to_thread(self._place_of, origin, make)
 
@@ -101,24 +101,24 @@ class RunWindows:
         return f"orchestrator-{name}-{digest}"
 
     def attach_command(self, run: TeamRun) -> str | None:
-        """How a human sees a detached run; None inside tmux."""
+        """The command that shows a detached run to a person; None inside tmux."""
         if not run.file.get("detached"):
             return None
         name = run.file.get("tmux_name")
         return f"tmux {'-L ' + name + ' ' if name else ''}attach -t {run.file['session']}"
 
     async def run_at(self, place: MasterWindow) -> TeamRun | None:
-        """The live run of that window, on that life of the tmux server."""
+        """The live run of that window, on that instance of the tmux server."""
         return next((run for run in await self.runs_at(place) if run.live), None)
 
     async def runs_at(self, place: MasterWindow) -> list[TeamRun]:
-        """All runs that window has had: a restarted tmux server numbers its windows anew."""
+        """All runs that this window has had: a restarted tmux server reuses window ids."""
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         here = {"window_id": place.pane.window_id, "server_pid": server.pid, "server_start": server.start_time}
         return [run for run in self._roster.runs.values() if here.items() <= run.file.items()]
 
     async def run_for(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
-        """The live run of that window, or a new one; the caller's pane, and its CLI if it is one, lead it now."""
+        """The live run of that window, or a new run; the caller's pane (and its CLI, if it is one) leads it now."""
         async with self._making:
             found = await self.run_at(place)
             if found is None:
@@ -127,10 +127,10 @@ class RunWindows:
             return found
 
     async def led_from(self, run: TeamRun, place: MasterWindow, master: dict[str, Any] | None) -> None:
-        """Enter into run.json from which pane, and by which CLI (`masters.master_of`), the run is led from now on.
+        """Record in run.json the pane and the CLI (`masters.master_of`) that lead the run from now on.
 
-        Without a CLI only the pane changes. Written when something has changed; another CLI than before has been told
-        nothing. What cannot be written is not so: raises as the disk does.
+        Without a CLI only the pane changes. Written only on a change; a new CLI starts with nothing read. Raises the
+        disk's error if it cannot be written, and then changes nothing.
         """
         now: dict[str, Any] = {"master_pane": place.pane.pane_id}
         before = run.file.get("master") or {}
@@ -187,7 +187,7 @@ class RunWindows:
         return run
 
     async def save(self, run: TeamRun) -> None:
-        """Write run.json, which tells of what tmux has done already; what the disk refuses now is written later."""
+        """Write run.json after a change in tmux; a write that the disk refuses is retried later."""
         try:
             await asyncio.to_thread(run.save)
         except OrchestratorError as error:
@@ -210,7 +210,7 @@ class RunWindows:
         return TmuxSocket(path=run.file["tmux_socket"])
 
     async def same_server(self, run: TeamRun) -> bool:
-        """Whether the tmux server the run was made on still lives; a restarted one numbers panes anew."""
+        """Whether the run's tmux server still runs; a restarted server reuses pane ids."""
         try:
             server = await asyncio.to_thread(lambda: tmux(self.socket_of(run)).identity())
         except Environment:
@@ -218,15 +218,15 @@ class RunWindows:
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
 
     def lock(self, run: TeamRun) -> asyncio.Lock:
-        """Held while the run's panes or what we changed of its window are looked at and changed."""
+        """The lock for reading and changing the run's panes and our changes to its window."""
         return self._locks.setdefault(run.run_id, asyncio.Lock())
 
     # -- a window that is gone ----------------------------------------------------------------------------------
 
     async def ready_for(self, run: TeamRun, agent_id: str) -> str:
-        """Make ready to give the agent a new pane, its old one being gone; "" or why none can be made.
+        """Prepare a new pane for an agent whose pane is gone; "" or why none can be made.
 
-        A session of our own outside tmux is made again when its server has ended; a window of the user's is not.
+        Our own session outside tmux is recreated if its server has ended; a window of the user is not.
         """
         async with self.lock(run):
             gone = await self._gone(run)
@@ -252,7 +252,7 @@ class RunWindows:
         return ""
 
     async def go_on_at(self, run: TeamRun, origin: ConnectionOrigin) -> None:
-        """See that the run has a window: its own, else the caller's; Conflict when another team works in that."""
+        """Ensure that the run has a window: its own, else the caller's; Conflict if another team works in that."""
         async with self._making:
             if not await self._gone(run):
                 return
@@ -277,7 +277,7 @@ class RunWindows:
             "session": place.pane.session_name,
             "detached": place.detached,
             "changed": None,
-            # The panes of the old server are gone, and their ids may be other people's on the new one.
+            # The panes of the old server are gone; on the new server their ids may belong to other panes.
             "agents": dict.fromkeys(run.file["agents"], ""),
             "ended_at": None,
         }
@@ -287,14 +287,14 @@ class RunWindows:
     # -- the end of a run ---------------------------------------------------------------------------------------
 
     async def end_if_empty(self, run: TeamRun) -> None:
-        """End the run when its last agent has left; no agent enters it meanwhile."""
+        """End the run if its last agent has left; no agent can enter it meanwhile."""
         async with self.placing:
             await self.end_run_of_nobody(run)
 
     async def end_run_of_nobody(self, run: TeamRun) -> None:
         """As `end_if_empty`, for a caller that holds ``placing``.
 
-        What we changed of the window is put back, our own session ended (design §6, §7).
+        Our changes to the window are reverted, and our own session is ended (design §6, §7).
         """
         async with self.lock(run):
             agents = self._roster.agents.values()
@@ -303,7 +303,7 @@ class RunWindows:
             if await self.same_server(run):
                 socket = self.socket_of(run)
                 window, changed = run.file["window_id"], run.file["changed"]
-                # Where members are still shown, the window is put back when the last of them is hidden.
+                # If members are still shown, the window is restored when the last of them is hidden.
                 if changed is not None and not await asyncio.to_thread(member_tags.list_members, socket, window):
                     await asyncio.to_thread(borders.restore_window, socket, window, changed)
                 if run.file["detached"]:
@@ -314,7 +314,7 @@ class RunWindows:
             await self.save(run)
 
     async def end_abandoned(self) -> None:
-        """End our session outside tmux when no run lives in it: its daemon died before it could make the run."""
+        """End our session outside tmux if it has no run: its daemon died before it could make the run."""
         place = await asyncio.to_thread(self._detached, make=False)
         if place is not None:
             await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)

@@ -26,11 +26,11 @@ from orchestrator.tmux.window_layout import LayoutLimits
 
 log = structlog.get_logger()
 
-LOOKED_BACK = 60  # rows, blank ones among them
+LOOKED_BACK = 60  # rows, including blank rows
 
 
 def lines_wanted(mode: Literal["auto"] | bool, socket: TmuxSocket, window_id: str, own: Sequence[str]) -> bool:
-    """Whether the window gets border lines; ``own`` are the panes in it that are ours, but for the members'."""
+    """Whether the window gets border lines; ``own`` are our panes in it except the members' panes."""
     there = [info.pane_id for info in panes.list_panes(socket, window_id)]
     if borders.borders_wanted(mode, there, own):
         return True
@@ -39,7 +39,7 @@ def lines_wanted(mode: Literal["auto"] | bool, socket: TmuxSocket, window_id: st
 
 
 class TeamPanes(RunWindows):
-    """The tmux side of a roster: its runs' places, and the panes in them."""
+    """The tmux side of a roster: the windows of its runs, and the panes in them."""
 
     # -- panes --------------------------------------------------------------------------------------------------
 
@@ -48,25 +48,25 @@ class TeamPanes(RunWindows):
         return LayoutLimits(config.min_pane_width, config.min_pane_height, config.master_share)
 
     def agents_of(self, run: TeamRun) -> list[str]:
-        """The panes of the run's agents, as far as it has any."""
+        """The panes of the run's agents that have one."""
         return [pane_id for pane_id in run.file["agents"].values() if pane_id]
 
     async def let_go(self, run: TeamRun, agent_id: str, pane_id: str) -> None:
-        """The pane is the agent's no more: somebody started another program in it."""
+        """Detach the agent from the pane, because another program was started in it."""
         async with self.lock(run):
             await asyncio.to_thread(panes.untag, self.socket_of(run), pane_id, agent_id, run.run_id)
             run.file["agents"].pop(agent_id, None)
             await asyncio.to_thread(run.save)
 
     async def room(self, place: MasterWindow, run: TeamRun | None, count: int) -> tuple[int, str]:
-        """How many of ``count`` more agents fit now, and why not more; asked before anything is written."""
+        """How many of ``count`` more agents fit now, and why not more; checked before anything is written."""
         if self._roster.config().overflow == "window":
             return count, ""
         agents = self.agents_of(run) if run is not None else []
         return await asyncio.to_thread(splits.room, place.socket, place.pane.pane_id, agents, count, self.limits())
 
     async def make(self, run: TeamRun, wanted: Sequence[NewPane]) -> list[str | Environment]:
-        """Panes for new agents, tagged and with their final size; a pane id or the error for each."""
+        """Make panes for new agents, tagged and with their final size; returns a pane id or an error for each."""
         async with self.lock(run):
             socket = self.socket_of(run)
             await self.borders_on(run, len(wanted))
@@ -87,7 +87,7 @@ class TeamPanes(RunWindows):
             return outcome
 
     async def borders_on(self, run: TeamRun, count: int) -> None:
-        """Turn the window's border lines on where they are wanted for so many new panes. The caller holds `lock`."""
+        """Turn on the window's border lines if they are wanted with ``count`` new panes. The caller holds `lock`."""
         mode = self._roster.config().border
         socket, window = self.socket_of(run), run.file["window_id"]
         if mode is False or run.file["changed"] is not None:
@@ -99,7 +99,7 @@ class TeamPanes(RunWindows):
         await self.save(run)
 
     async def tagged(self, run: TeamRun) -> dict[str, TaggedPane]:
-        """The run's panes by agent; empty when its tmux server is gone."""
+        """The run's panes by agent; empty if its tmux server is gone."""
         try:
             if not await self.same_server(run):
                 return {}
@@ -124,7 +124,7 @@ class TeamPanes(RunWindows):
         return info.pane_id
 
     async def note(self, run: TeamRun, agent_id: str, pane_id: str) -> None:
-        """Enter a pane into run.json that was tagged by a daemon which died before it could."""
+        """Record in run.json a pane that was tagged by a daemon which died before it could record it."""
         if run.file["agents"].get(agent_id) == pane_id:
             return
         async with self.lock(run):
@@ -133,13 +133,13 @@ class TeamPanes(RunWindows):
             await self.arrange(run)
 
     async def respawn(self, run: TeamRun, pane_id: str, new: NewPane) -> bool:
-        """Start the next life of an agent in its dead pane."""
+        """Start the next launch of an agent in its dead pane."""
         done = await asyncio.to_thread(panes.respawn, self.socket_of(run), pane_id, new)
         failpoints.passed("tmux:respawn-pane")
         return done
 
     async def last_lines(self, run: TeamRun, pane_id: str) -> list[str]:
-        """What the pane shows at its end, as `readable`; nothing when it is gone."""
+        """The last lines of the pane, as `readable`; empty if the pane is gone."""
         try:
             lines = await asyncio.to_thread(panes.capture, self.socket_of(run), pane_id, LOOKED_BACK)
         except OrchestratorError:
@@ -147,7 +147,7 @@ class TeamPanes(RunWindows):
         return readable(lines)
 
     async def look(self, run: TeamRun, entries: Sequence[AgentEntry]) -> dict[str, Screen]:
-        """The screens of these agents of one run by agent id, in one look; those whose pane is gone are absent."""
+        """The screens of these agents of one run by agent id, in one look; agents without a pane are absent."""
         wanted = {
             entry.pane_id: screen_capture.PaneTag(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
         }
@@ -164,11 +164,11 @@ class TeamPanes(RunWindows):
         return (await self.look(run, [entry])).get(entry.agent_id) if run is not None else None
 
     async def paste(self, entry: AgentEntry, line: str) -> bool:
-        """Paste a line into the agent's pane, unsubmitted; False when that could not be done."""
+        """Paste a line into the agent's pane, unsubmitted; False if that failed."""
         return await self._at_pane(entry, partial(paste.paste, line=line))
 
     async def submit(self, entry: AgentEntry) -> bool:
-        """Submit what stands in the composer of the agent's pane; False when that could not be done."""
+        """Submit the text in the composer of the agent's pane; False if that failed."""
         return await self._at_pane(entry, paste.submit)
 
     async def _at_pane(
@@ -188,7 +188,7 @@ class TeamPanes(RunWindows):
             return None
 
     async def remove(self, run: TeamRun, agent_id: str) -> None:
-        """Close the agent's pane, even out the others, and put the window back when it was the last."""
+        """Close the agent's pane, even out the others, and restore the window after the last agent."""
         async with self.lock(run):
             pane = (await self.tagged(run)).get(agent_id)
             pane_id = pane.pane_id if pane is not None else run.file["agents"].get(agent_id)
@@ -203,7 +203,7 @@ class TeamPanes(RunWindows):
             await self.save(run)
 
     async def arrange(self, run: TeamRun) -> None:
-        """Even out our panes in the run's window; harmless when that is gone. The caller holds `lock`."""
+        """Even out our panes in the run's window; does nothing if it is gone. The caller holds `lock`."""
         try:
             await asyncio.to_thread(
                 splits.arrange,

@@ -25,7 +25,7 @@ from orchestrator.edge.project_location import worktree_at
 from orchestrator.journal.project_files import failure
 
 LIMIT = 4 << 20
-"""More bytes than this of an answer are not read: nobody would, and the daemon lives long."""
+"""Maximum number of bytes read of an answer: the daemon runs for long and must not hold more."""
 READ_S = 20.0
 WRITE_S = 120.0  # the checkout of a large tree
 LOOK_AGAIN_S = 0.05
@@ -47,7 +47,7 @@ _OPERATIONS = {
 
 @dataclass(frozen=True)
 class GitAnswer:
-    """What git answered; ``cut``: it had more to say than ``LIMIT``, and was ended."""
+    """The output of git; ``cut``: it exceeded ``LIMIT``, and git was ended."""
 
     code: int
     out: bytes
@@ -56,15 +56,15 @@ class GitAnswer:
 
     @property
     def line(self) -> str:
-        """The answer to a question that has one: git ends it with a newline, and a path may hold others."""
+        """A one-line answer without git's final newline; a path may contain more newlines."""
         return os.fsdecode(self.out.removesuffix(b"\n"))
 
 
 def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> GitAnswer:
-    """What ``git -C where words…`` says, whatever its status; after ``seconds`` it is killed with all it started.
+    """The output of ``git -C where words…``, whatever its status; after ``seconds`` its process group is killed.
 
-    ``held`` is the descriptor of a lock that git keeps even when we die (`turn`). Raises Environment ``git_failed``
-    when git is missing or takes too long.
+    ``held`` is the descriptor of a lock that git keeps even if the daemon dies (`turn`). Raises Environment
+    ``git_failed`` if git is missing or takes too long.
     """
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryFile() as told:
@@ -92,7 +92,7 @@ def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
 
 
 def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> GitAnswer:
-    """As `run`, for what must succeed: Environment ``git_failed`` with git's own last words otherwise."""
+    """As `run`, but raises Environment ``git_failed`` with git's own last words if git fails."""
     said = run(where, *words, seconds=seconds, held=held)
     if said.code and not said.cut:
         raise refused(words[0], said)
@@ -100,17 +100,17 @@ def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
 
 
 def refused(what: str, said: GitAnswer) -> Environment:
-    """The error that says what git said."""
+    """The error with git's message."""
     return Environment("git_failed", f"git {what} failed: {said.err or f'status {said.code}'}")
 
 
 @contextlib.contextmanager
 def turn(place: Path, seconds: float = WRITE_S) -> Iterator[int]:
-    """Be the only one who changes worktrees; the lock's descriptor, for ``held``.
+    """Take the lock for changing worktrees; yields its descriptor, for ``held``.
 
     ``place`` is an existing directory. A git that outlives a killed daemon still holds the lock it inherited, so the
-    next daemon never looks at a half-made worktree that is still being made. Conflict ``worktree_busy`` when
-    nobody makes room within ``seconds``.
+    next daemon never looks at a half-made worktree that is still being made. Raises Conflict ``worktree_busy`` if
+    the lock is not released within ``seconds``.
     """
     path = place / ".lock"
     try:
@@ -133,32 +133,32 @@ def turn(place: Path, seconds: float = WRITE_S) -> Iterator[int]:
 
 
 def names(said: GitAnswer) -> list[str]:
-    """The names that a ``-z`` answer lists, as paths take them; a last one that was cut is left out."""
+    """The names in a ``-z`` answer, usable as paths; a last name that was cut is left out."""
     return [os.fsdecode(name) for name in said.out.split(b"\0")[:-1]]
 
 
 def shown(name: str) -> str:
-    """A name as any message can carry it: git's need not be UTF-8."""
+    """A name that is safe in messages: git's names need not be UTF-8."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def linked(tree: Path) -> Path | None:
-    """The git directory of a linked worktree; None for a main tree, a submodule, and what is no worktree at all.
+    """The git directory of a linked worktree; None for a main tree, a submodule, or a directory that is no worktree.
 
-    git itself must not be asked first: in a directory that has lost its ``.git`` it would answer for the repository
-    above, and a ``.git`` file that came with an archive may name any repository.
+    git itself must not be asked first: in a directory without its ``.git`` it would answer for the repository above,
+    and a ``.git`` file from an archive may name any repository.
     """
     found = worktree_at(tree)
     return found.git_dir if found is not None else None
 
 
 def under_way(git_dir: Path) -> str | None:
-    """The operation that a worktree is in the middle of, as a word; None when it is in none."""
+    """The unfinished operation of a worktree (such as a merge), as a word; None if there is none."""
     return next((word for name, word in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
 def locked(git_dir: Path) -> str | None:
-    """Why a worktree is locked; None when it is not. git locks one with ``initializing`` while it makes it."""
+    """Why a worktree is locked; None if it is not. git locks it with ``initializing`` while it makes it."""
     try:
         return (git_dir / "locked").read_text("utf-8", "replace").strip() or "no reason given"
     except OSError:
@@ -167,12 +167,12 @@ def locked(git_dir: Path) -> str | None:
 
 def _environment() -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") and name != "LANGUAGE"}
-    # Optional locks: a look must never make the git of an agent fail.
+    # Optional locks: a query must never make the git of an agent fail.
     return env | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bool]:
-    """All it says until it closes its stdout, and whether that was cut off; TimeoutError at the deadline."""
+    """All its output until it closes stdout, and whether it was cut; TimeoutError at the deadline."""
     assert process.stdout is not None
     out, ready = bytearray(), select.poll()
     ready.register(process.stdout, select.POLLIN)
@@ -188,7 +188,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, boo
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Make sure that it is over; nothing of it was reaped before, so its group is still its own."""
+    """End the process group; the process was not reaped before, so the group id is still its own."""
     assert process.stdout is not None
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):

@@ -20,23 +20,23 @@ NAME = ".worktreeinclude"
 MAX_FILES = 20_000
 MAX_BYTES = 1 << 30
 TOLD = 20
-"""Files that could not be copied are named up to here; of the others only the number is told."""
+"""Maximum number of uncopied files that are named; of the others only the number is reported."""
 COMPARED_BYTES = 64 << 20
 _RUN_DATA = ("agents", "run", "worktrees", "lock")
 
 
 def copy(tree: Path, new: Path) -> tuple[int, list[str]]:
-    """Copy what matches from ``tree`` to ``new``: how many files, and what was not copied, each with its reason.
+    """Copy what matches from ``tree`` to ``new``: returns the number of files, and why others were not copied.
 
     Only what git does not track is copied, with mode and time; a symbolic link stays one. ``new`` has its links
-    resolved. Nothing that cannot be copied raises.
+    resolved. A file that cannot be copied raises no error.
     """
     if not os.path.lexists(tree / NAME):
         return 0, []
     copied, size = 0, 0
     left: list[str] = []
     try:
-        # All that is untracked, ignored or not, and matches the patterns of that file alone.
+        # All untracked files, ignored or not, that match the patterns of this file alone.
         said = git.ask(tree, "ls-files", "-z", "--others", "--ignored", f"--exclude-from={tree / NAME}")
     except OrchestratorError as error:
         return 0, [f"{NAME}: {error.message}"]
@@ -61,9 +61,9 @@ def copy(tree: Path, new: Path) -> tuple[int, list[str]]:
 
 
 def same(tree: Path, other: Path, name: str, *, exact: bool) -> bool:
-    """Whether the two have the same file of that name: then the one in ``other`` holds nothing of its own.
+    """Whether both trees have the same file of that name, so that the file in ``other`` holds no work.
 
-    Unless ``exact``, equal size and time are proof enough, as a copy has them.
+    Unless ``exact``, equal size and time are enough, because a copy keeps them.
     """
     mine, theirs = tree / name, other / name
     try:
@@ -78,16 +78,16 @@ def same(tree: Path, other: Path, name: str, *, exact: bool) -> bool:
 
 
 def _ours(name: str) -> bool:
-    """Whether it is run data of a team: secrets, logs and worktrees are no part of the user's tree."""
+    """Whether the name is team data: secrets, logs and worktrees do not belong to the user's tree."""
     return any(above == ".agents" and below in _RUN_DATA for above, below in pairwise(name.split("/")))
 
 
 def _copy(source: Path, target: Path) -> str:
-    """Copy one file; why not, or nothing. OSError when the disk refuses; half a file is never left."""
+    """Copy one file; returns why it is skipped, else "". OSError if the disk refuses; half a file is never left."""
     mode = source.lstat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         return "no regular file"
-    if target.parent.resolve() != target.parent:  # before anything is made there
+    if target.parent.resolve() != target.parent:  # checked before anything is made there
         return "a link of the worktree leads elsewhere"
     if os.path.lexists(target):
         return "the worktree has one already"

@@ -27,7 +27,7 @@ _BRANCH = "ref: refs/heads/"
 
 @dataclass(frozen=True)
 class WorktreeLocation:
-    """One worktree as records and directory tell it; ``branch`` and ``base`` are empty when no record is left."""
+    """One worktree, from its record and directory; ``branch`` and ``base`` are empty without a record."""
 
     agent_id: str
     path: Path
@@ -37,18 +37,18 @@ class WorktreeLocation:
 
     @property
     def git_dir(self) -> Path | None:
-        """Its own part of the repository; None when it is gone, or is no worktree any more."""
+        """Its own part of the repository; None if it is gone or no longer a worktree."""
         return None if self.path.is_symlink() else git.linked(self.path)
 
 
 def home(root: Path) -> Path:
-    """The directory of all worktrees of a project; BadRequest ``path_escape`` when a link leads out of it."""
+    """The directory of all worktrees of a project; BadRequest ``path_escape`` if a link leads out of it."""
     return confine(root, ".agents/worktrees", what=".agents/worktrees")
 
 
 @dataclass(frozen=True)
 class WorktreeStatus:
-    """What git status says: the commit, the branch (None: detached), what is not committed, what is only a copy."""
+    """The git status: commit, branch (None: detached), uncommitted files, files that are only copies."""
 
     head: str
     branch: str | None
@@ -58,12 +58,12 @@ class WorktreeStatus:
 
     @property
     def named(self) -> list[str]:
-        """The first files that are not committed, as any message can carry them."""
+        """The first uncommitted files, safe for messages."""
         return [git.shown(name) for name in self.dirt[:NAMED]]
 
 
 def place_of(root: Path, agent_id: str) -> WorktreeLocation | None:
-    """The agent's worktree as its record tells it, else a leftover of that name; None when there is neither."""
+    """The agent's worktree from its record, else a leftover of that name; None if there is neither."""
     path = home(root) / check_id(agent_id, "agent_id")
     record = _recorded(root, agent_id)
     if record is not None:
@@ -82,7 +82,7 @@ def place_of(root: Path, agent_id: str) -> WorktreeLocation | None:
 
 
 def known(root: Path, agent_id: str) -> WorktreeLocation:
-    """As `place_of`; BadRequest ``no_worktree`` when there is none."""
+    """As `place_of`; BadRequest ``no_worktree`` if there is none."""
     found = place_of(root, agent_id)
     if found is None:
         raise BadRequest("no_worktree", f"agent {agent_id} has no worktree")
@@ -90,11 +90,11 @@ def known(root: Path, agent_id: str) -> WorktreeLocation:
 
 
 def look(root: Path, agent_id: str, seconds: float = LOOK_S) -> dict[str, Any] | None:
-    """What the worktree holds now, against the main tree's HEAD; None when it is gone or never was.
+    """The content of the worktree now, compared to the main tree's HEAD; None if it is gone or never existed.
 
-    ``ahead`` and ``behind`` count commits; ``files_changed``, ``insertions`` and ``deletions`` count from where it
-    left the main tree, with what is not committed; a new file counts as a file. ``merged``: it has commits of its
-    own, and the main tree has all of them. What git cannot tell within ``seconds`` is an ``error`` instead.
+    ``ahead`` and ``behind`` count commits; ``files_changed``, ``insertions`` and ``deletions`` count from its
+    branching point, with uncommitted changes; a new file counts as a file. ``merged``: it has commits of its
+    own, and the main tree has all of them. If git does not answer within ``seconds``, the result is an ``error``.
     """
     place = place_of(root, agent_id)
     if place is None or not os.path.lexists(place.path):
@@ -134,9 +134,9 @@ def _measured(place: WorktreeLocation, deadline: float) -> dict[str, Any]:
 
 
 def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: bool = False) -> WorktreeStatus:
-    """Ask git for the state of a worktree that is there (``git_dir``); takes no lock that its agent would miss.
+    """Ask git for the state of an existing worktree (``git_dir``); takes no lock that its agent may need.
 
-    ``exact``: compare copies byte by byte before they are called copies.
+    ``exact``: compare copies byte by byte.
     """
     words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
     said = git.ask(place.path, *words, "--ignore-submodules=none", seconds=seconds)
@@ -151,7 +151,7 @@ def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: boo
         elif rest.startswith("branch.head "):
             branch = rest.removeprefix("branch.head ")
         elif kind == "?" and include.same(place.tree, place.path, rest, exact=exact):
-            copies.append(rest)  # from the main tree, as it is there: it holds nothing of its own
+            copies.append(rest)  # identical to the main tree's file: it holds no work
         elif kind == "?":
             untracked += 1
             dirt.append(rest)
@@ -163,9 +163,9 @@ def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: boo
 
 
 def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:
-    """What the agent's first record keeps of its worktree; None without one, or when its log cannot be read.
+    """The worktree in the agent's first record; None without one, or if its log cannot be read.
 
-    A record that was not written on this machine keeps nothing: it could name any directory.
+    A record that was not written on this machine is ignored: it could name any directory.
     """
     paths = Paths(root)
     seal = paths.provenance.seal("agent", agent_id, "outbox")
@@ -197,10 +197,10 @@ def listed(root: Path) -> list[dict[str, Any]]:
 
 
 def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
-    """Whether what the agent has committed would merge into the main tree's HEAD, or ``into``, without conflict.
+    """Whether the agent's commits would merge into the main tree's HEAD, or ``into``, without conflict.
 
-    ``{branch, into, clean, conflicts, dirty, operation}``; the files in ``conflicts`` have no order of their own.
-    Changes nothing but git's store of objects. ``dirty``: what is not committed was not looked at.
+    ``{branch, into, clean, conflicts, dirty, operation}``; the files in ``conflicts`` are unordered.
+    Changes only git's object store. ``dirty``: there are uncommitted changes, which are not checked.
     """
     place = known(root, agent_id)
     version = git.ask(root, "version").line
@@ -209,7 +209,7 @@ def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
     git_dir = place.git_dir
     state = None if git_dir is None else state_of(place)
     mine = state.head if state is not None else f"refs/heads/{place.branch}"
-    # By its id from here on: no name that somebody gives is ever an option of git.
+    # By its id from here on, so that no given name can be an option of git.
     target = git.run(place.tree, "rev-parse", "--quiet", "--verify", f"{into or 'HEAD'}^{{commit}}")
     if target.code:
         raise BadRequest("bad_argument", f"{place.tree} has no branch or commit {into!r}", "git branch shows them")

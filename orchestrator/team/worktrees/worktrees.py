@@ -25,7 +25,7 @@ from orchestrator.team.worktrees.inspection import WorktreeLocation, home, known
 
 @dataclass(frozen=True)
 class WorktreePlan:
-    """Where a new worktree comes from: the main tree, its commit, and the agent's directory below it."""
+    """The origin of a new worktree: the main tree, its commit, and the agent's directory below it."""
 
     tree: Path
     base: str
@@ -34,7 +34,7 @@ class WorktreePlan:
 
 @dataclass(frozen=True)
 class _KeptReason:
-    """Why a worktree stays: the code of the error, a reason, the first files that are meant."""
+    """Why a worktree is kept: the error code, a reason, the first files concerned."""
 
     code: str
     why: str
@@ -45,11 +45,11 @@ class _KeptReason:
 
 
 def plan(root: Path, cwd: Path) -> WorktreePlan:
-    """What a worktree for an agent in ``cwd`` would be made of; writes nothing.
+    """The plan of a worktree for an agent in ``cwd``; writes nothing.
 
-    The tree is the one that holds ``cwd``, the commit its HEAD now, on a branch or not. BadRequest
-    ``not_a_repository`` where there is no commit to begin with, Conflict ``worktree_busy`` in the middle of a merge
-    or rebase, for what stands there is not meant to stay.
+    The tree is the one that holds ``cwd``, the commit its HEAD now, on a branch or not. Raises BadRequest
+    ``not_a_repository`` if there is no commit, Conflict ``worktree_busy`` during a merge or rebase, whose state is
+    temporary.
     """
     found = git.run(cwd, "rev-parse", "--show-toplevel")
     if found.code and ("not a git repository" in found.err or "work tree" in found.err):
@@ -77,11 +77,11 @@ def plan(root: Path, cwd: Path) -> WorktreePlan:
 
 
 def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
-    """Make the agent's worktree; what its `starting` record keeps of it.
+    """Make the agent's worktree; returns its part of the `starting` record.
 
     The branch is new: `orchestrator/<agent_id>`, with -2, -3 … when taken. Files of `.worktreeinclude` are copied;
-    what cannot be is told and is no failure. Conflict ``worktree_taken`` when something with work in it is in the
-    way; Environment ``git_failed`` or ``disk_full``, with nothing left behind.
+    files that cannot be copied are reported, not fatal. Raises Conflict ``worktree_taken`` if something with work is
+    in the way; Environment ``git_failed`` or ``disk_full``, with nothing left behind.
     """
     make_dir(home(root))
     path = home(root) / check_id(agent_id, "agent_id")
@@ -115,14 +115,14 @@ def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
 
 
 def fitted(root: Path, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec of an agent with a worktree made for it: ``worktree``, and its ``cwd`` at the same place in there."""
+    """The spec of an agent with a worktree made for it: ``worktree``, and its ``cwd`` at the same place in it."""
     given = plan(root, Path(spec["cwd"]))
     made = make(root, agent_id, given)
     return spec | {"cwd": os.path.normpath(Path(made["path"], given.below)), "worktree": made}
 
 
 def undo(root: Path, made: dict[str, Any]) -> None:
-    """Take back a worktree whose agent could not be recorded; what git refuses is left for `listed`."""
+    """Remove a worktree whose agent could not be recorded; if git refuses, `listed` shows it."""
     with contextlib.suppress(OrchestratorError), git.turn(home(root)) as held:
         path = Path(made["path"])
         _discard(WorktreeLocation(path.name, path, Path(made["tree"]), made["branch"], made["base"]), held)
@@ -140,7 +140,7 @@ def _free_branch(tree: Path, agent_id: str) -> str:
 
 
 def _discard(place: WorktreeLocation, held: int) -> None:
-    """Remove what was being made and nobody has worked in, whatever state it is in."""
+    """Remove an unfinished worktree that holds no work, in any state."""
     words = ("worktree", "remove", "--force", "--force", str(place.path))
     git.run(place.tree, *words, seconds=git.WRITE_S, held=held)
     with contextlib.suppress(OSError):
@@ -149,12 +149,12 @@ def _discard(place: WorktreeLocation, held: int) -> None:
 
 
 def _clear_way(root: Path, agent_id: str, given: WorktreePlan, held: int) -> None:
-    """Remove the leftover of a daemon that was killed; Conflict ``worktree_taken`` if it might be anybody's work."""
+    """Remove the leftover of a daemon that was killed; Conflict ``worktree_taken`` if it may hold work."""
     place = place_of(root, agent_id)
     if place is not None:
         git_dir = place.git_dir
         if git_dir is not None and (git.locked(git_dir) or "").startswith("initializing"):
-            _discard(place, held)  # we hold the lock, so nobody is making it any more
+            _discard(place, held)  # we hold the lock, so no other process is making it
             return
         kept = _kept(place)
         if kept is not None:
@@ -164,11 +164,11 @@ def _clear_way(root: Path, agent_id: str, given: WorktreePlan, held: int) -> Non
         return
     path = home(root) / agent_id
     if not os.path.lexists(path):
-        # If somebody has removed it by hand, git still knows it, and would refuse the path.
+        # If it was removed by hand, git still knows it and would refuse the path.
         git.run(given.tree, "worktree", "remove", "--force", "--force", str(path), held=held)
         return
     try:
-        path.rmdir()  # refuses what is not empty
+        path.rmdir()  # fails unless it is empty
     except OSError:
         raise Conflict("worktree_taken", f"{path} is in the way, and is no worktree of git") from None
 
@@ -177,9 +177,9 @@ def _clear_way(root: Path, agent_id: str, given: WorktreePlan, held: int) -> Non
 
 
 def removable(root: Path, agent_id: str) -> tuple[bool, str]:
-    """Whether `remove` would take the agent's worktree away, and if not, why.
+    """Whether `remove` would remove the agent's worktree, and if not, why.
 
-    False without a worktree. It does not know whether the agent lives: the caller does. Raises only for a bad id.
+    False without a worktree. The caller must check whether the agent is alive. Raises only for a bad id.
     """
     try:
         place = known(root, agent_id)
@@ -192,10 +192,11 @@ def removable(root: Path, agent_id: str) -> tuple[bool, str]:
 
 
 def remove(root: Path, agent_id: str) -> dict[str, Any]:
-    """Remove the worktree of an agent that has ended; never one that holds work, whoever asks.
+    """Remove the worktree of an agent that has ended; never a worktree that holds work.
 
-    Conflict ``worktree_dirty`` (with ``files``) or ``worktree_busy``. The branch goes too when it has no commit of
-    its own or the main tree has them all: ``{agent_id, path, branch, branch_removed, note}``. Repeated: the same.
+    Conflict ``worktree_dirty`` (with ``files``) or ``worktree_busy``. The branch is removed too if it has no commit
+    of its own or the main tree has them all: ``{agent_id, path, branch, branch_removed, note}``. A repeated call
+    returns the same.
     """
     place = known(root, agent_id)
     make_dir(home(root))
@@ -216,7 +217,7 @@ def remove(root: Path, agent_id: str) -> dict[str, Any]:
 
 
 def _kept(place: WorktreeLocation) -> _KeptReason | None:
-    """Why the worktree may not be removed; None when nothing would be lost."""
+    """Why the worktree may not be removed; None if nothing would be lost."""
     if not os.path.lexists(place.path):
         return None
     git_dir = place.git_dir
@@ -241,9 +242,9 @@ def _kept(place: WorktreeLocation) -> _KeptReason | None:
 
 
 def _remove(place: WorktreeLocation, held: int) -> None:
-    """Remove what `_kept` has nothing against; git itself looks once more."""
+    """Remove a worktree that `_kept` allows; git itself checks once more."""
     if not os.path.lexists(place.path):
-        git.run(place.tree, "worktree", "remove", str(place.path), held=held)  # gone by hand: git forgets it too
+        git.run(place.tree, "worktree", "remove", str(place.path), held=held)  # removed by hand: git forgets it too
         return
     for name in state_of(place, exact=True).copies:
         (place.path / name).unlink(missing_ok=True)
@@ -251,7 +252,7 @@ def _remove(place: WorktreeLocation, held: int) -> None:
 
 
 def _drop_branch(place: WorktreeLocation, held: int) -> str:
-    """Delete the branch if that loses no commit; else why it is kept."""
+    """Delete the branch if that loses no commit; otherwise return why it is kept."""
     ref = f"refs/heads/{place.branch}"
     if not place.branch:
         return "its branch is none of ours, and is kept"
@@ -263,6 +264,6 @@ def _drop_branch(place: WorktreeLocation, held: int) -> str:
         return f"branch {place.branch} is kept: it is checked out in {elsewhere}"
     if tip != place.base and git.run(place.tree, "merge-base", "--is-ancestor", ref, "HEAD").code:
         return f"branch {place.branch} is kept: the main tree does not have all its commits"
-    # Only as long as it still points there: who commits to it at this moment keeps it.
+    # Only if it still points there: a commit made at this moment keeps the branch.
     gone = git.run(place.tree, "update-ref", "-d", ref, tip, held=held)
     return f"branch {place.branch} is kept: {gone.err}" if gone.code else ""
