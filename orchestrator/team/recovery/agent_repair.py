@@ -23,9 +23,9 @@ from orchestrator.journal.log_lines import Record, encode, intact
 CODE = "corrupt_log"
 UNKNOWN = "outcome_unknown"
 GAP_MAX = 100_000
-"""A line whose number is further away than this from the one before is not this log's."""
+"""A line whose number differs by more than this from the previous number does not belong to this log."""
 LINE_MIN = 100
-"""No line of ours has fewer bytes: so many lines at most can hide in bytes that cannot be read."""
+"""Minimum bytes of a line: bounds the number of lines in unreadable bytes."""
 
 _HANDED_OUT = frozenset({"delivered", "ack", "progress", "requeued", "result", "error"})
 _WHOLE = re.compile(rb'\{"v":1,"seq":\d+,[^\x00]*,"crc":"[^"]{8}"\}')
@@ -33,7 +33,7 @@ _WHOLE = re.compile(rb'\{"v":1,"seq":\d+,[^\x00]*,"crc":"[^"]{8}"\}')
 
 @dataclass(frozen=True)
 class DamagedLog:
-    """What a log's files hold: ``lines`` without their newlines, the name they are kept under, the first bad one."""
+    """The content of a log: ``lines`` without newlines, the name in quarantine, the first bad line."""
 
     lines: list[bytes]
     quarantined: str
@@ -42,22 +42,22 @@ class DamagedLog:
 
 @dataclass
 class RepairedLogs:
-    """The two new logs, and what became of the tasks, for whoever is told."""
+    """The two new logs, and the outcome of the tasks for the report."""
 
-    at: str  # of all that is new in them
+    at: str  # the time of all new records
     inbox: list[bytes] = field(default_factory=list)
     outbox: list[bytes] = field(default_factory=list)
-    lost: int = 0  # numbers of which nothing is known
+    lost: int = 0  # numbers without a known record
     rebuilt: list[str] = field(default_factory=list)  # tasks whose record was damaged
-    unknown: list[str] = field(default_factory=list)  # tasks ended because their outcome is not known
+    unknown: list[str] = field(default_factory=list)  # tasks ended because their outcome is unknown
 
 
 @dataclass(frozen=True)
 class OutsideFacts:
-    """What is known of the agent outside its logs.
+    """The facts about the agent outside its logs.
 
-    ``told`` are the broadcast's intact records of it; ``spec`` the fields of a `starting` record, for when that is
-    lost; ``epoch`` the newest life that anything speaks of.
+    ``told`` are its intact records in the broadcast; ``spec`` the fields of a `starting` record, in case that is
+    lost; ``epoch`` the newest epoch named anywhere.
     """
 
     told: list[Record]
@@ -66,9 +66,9 @@ class OutsideFacts:
 
 
 def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, beside: OutsideFacts, at: str) -> RepairedLogs:
-    """The logs of the agent as far as they can be saved.
+    """The agent's logs, as far as they can be repaired.
 
-    Raises ``Corrupt("unknown_version")`` when a newer version has written a line.
+    Raises ``Corrupt("unknown_version")`` if a newer version has written a line.
     """
     happenings = _intact(outbox, OUTBOX_TYPES)
     known = {record["ref"]: record for record in beside.told if record["type"] != "starting"}
@@ -78,13 +78,13 @@ def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, beside: Outsid
         happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **beside.spec).fields
     made = RepairedLogs(at)
     agent = state.Agent(agent_id)
-    _mend_inbox(agent, inbox, acts, made)
-    _Outbox(agent, outbox, (happenings, known), made).mend(beside.epoch)
+    _repair_inbox(agent, inbox, acts, made)
+    _Outbox(agent, outbox, (happenings, known), made).repair(beside.epoch)
     return made
 
 
 def _intact(log: DamagedLog, types: frozenset[str]) -> dict[int, Record]:
-    """The log's intact records by number; the first of a number counts, and what is far away is not this log's."""
+    """The log's intact records by number; the first of equal numbers counts, distant numbers are not this log's."""
     found: dict[int, Record] = {}
     for line in log.lines:
         record = intact(line, types, Path(log.where))
@@ -99,7 +99,7 @@ def _intact(log: DamagedLog, types: frozenset[str]) -> dict[int, Record]:
 
 
 def _bad_end(log: DamagedLog, found: dict[int, Record]) -> list[bytes]:
-    """The lines behind the last intact one."""
+    """The lines after the last intact line."""
     whole = {record["line"] for record in found.values() if "line" in record}
     behind = list(reversed(log.lines))
     at = next((n for n, line in enumerate(behind) if line in whole), len(behind))
@@ -107,15 +107,15 @@ def _bad_end(log: DamagedLog, found: dict[int, Record]) -> list[bytes]:
 
 
 def _length(log: DamagedLog, found: dict[int, Record]) -> int:
-    """How many numbers the log had, as far as can be seen: readers know them, so none is given away again."""
+    """How many numbers the log is known to have had: readers know them, so none is reused."""
     return max((seq for seq, record in found.items() if "line" in record), default=0) + len(_bad_end(log, found))
 
 
 # -- the inbox --------------------------------------------------------------------------------------------------
 
 
-def _mend_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: RepairedLogs) -> None:
-    """Every task that was asked for stands once, in an order in which it can have been handed out."""
+def _repair_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: RepairedLogs) -> None:
+    """Write every task once, in an order in which the tasks can have been delivered."""
     found = _intact(log, INBOX_TYPES)
     slots: list[Record | None] = [found.get(seq) for seq in range(1, _length(log, found) + 1)]
     places: dict[str, int] = {}
@@ -125,7 +125,7 @@ def _mend_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: R
                 slots[place] = None
             else:
                 places[record["task_id"]] = place
-    # First those that were handed out: first in, first out tells where each must have stood.
+    # Delivered tasks first: first in, first out shows the order in which they were queued.
     mentioned = [r["task_id"] for r in acts if r["type"] in _HANDED_OUT]
     mentioned += [r["task_id"] for r in acts if r.get("task_id") is not None and r["type"] in state.TASK_RECORDS]
     behind = -1
@@ -146,7 +146,7 @@ def _mend_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: R
 
 
 def _written(record: Record, seq: int) -> tuple[Record, bytes]:
-    """The record and its line: the line it was read from, if it stands as it was."""
+    """The record and its line; the original line if the record is unchanged."""
     if "line" in record:
         return record, record["line"] + b"\n"
     return encode(record, seq)
@@ -156,7 +156,7 @@ def _written(record: Record, seq: int) -> tuple[Record, bytes]:
 
 
 class _Outbox:
-    """The new outbox as it grows: record by record, each legal for the state that the ones before it left."""
+    """The new outbox, built record by record; each is legal for the state after the previous records."""
 
     def __init__(
         self,
@@ -168,17 +168,17 @@ class _Outbox:
         self.agent, self.log, self.made, self.at = agent, log, made, made.at
         self.found, self.told = found, told = records
         self.slots: list[Record | None] = []
-        self.free: list[int] = []  # lost numbers of the life that is being read
+        self.free: list[int] = []  # lost numbers of the epoch that is being read
         self.last: dict[str, int] = {}  # number of the last record of each task
-        self.act = 0  # number of the last record that shows which task was in hand
-        self.moved = 0  # number of the last record that changed who is at the head of the queue
-        self.ends: dict[str, Record] = {}  # terminal events that do not fit where they stood
-        self.seen: set[str] = set()  # handed out, by records that do not fit
+        self.act = 0  # number of the last record that shows the delivered task
+        self.moved = 0  # number of the last record that changed the head of the queue
+        self.ends: dict[str, Record] = {}  # terminal events that do not fit at their old place
+        self.seen: set[str] = set()  # delivered, by records that do not fit
         ends = [(seq, r) for seq, r in {**told, **found}.items() if r["type"] in TERMINAL]
         self.end_of = {r["task_id"]: seq for seq, r in ends}
 
-    def mend(self, epoch: int) -> None:
-        """Read every number in order, then end what is open, and the life."""
+    def repair(self, epoch: int) -> None:
+        """Read every number in order, then end the open tasks and the launch."""
         last = max(_length(self.log, self.found), *self.found, *self.told)
         for seq in range(1, last + 1):
             record = self.found.get(seq) or self._retold(seq)
@@ -194,7 +194,7 @@ class _Outbox:
         self.made.lost += self.slots.count(None)
 
     def _retold(self, seq: int) -> Record | None:
-        """The record of that number as the broadcast told it, which leaves out a large payload and small facts."""
+        """The record of that number from the broadcast, which omits a large payload and small facts."""
         told = self.told.get(seq)
         if told is None:
             return None
@@ -221,7 +221,7 @@ class _Outbox:
         return record
 
     def _put(self, seq: int, record: Record) -> bool:
-        """Fold the record, with what must have come before it in lost lines; whether it stands."""
+        """Fold the record after the records that must precede it in lost lines; True if it fits."""
         if not self._fits(seq, record):
             task = self.agent.unfinished.get(record.get("task_id", ""))
             if task is None or record["epoch"] != self.agent.epoch or not self._make_room(task, record, seq):
@@ -257,11 +257,11 @@ class _Outbox:
         return False
 
     def _make_room(self, task: state.Task, record: Record, seq: int) -> bool:
-        """Put the ends and the hand-out that the record proves into the lost lines before it."""
+        """Put the ends and the delivery that the record proves into the lost lines before it."""
         agent = self.agent
         while (head := agent.head()) is not None and head is not task:
             if self.end_of.get(head.task_id, 0) > seq:
-                return False  # its end is known, and comes later
+                return False  # its end is known and follows later
             if not self._fill(self._end(head)):
                 return False
         if task.state == "queued" and record["type"] in ("ack", "progress", "requeued"):
@@ -270,7 +270,7 @@ class _Outbox:
         return True
 
     def _fill(self, draft: Draft) -> bool:
-        """Write the record in the first lost line behind all that is known of the queue until then."""
+        """Write the record into the first lost line after all known changes of the queue."""
         before = self.moved
         if draft.type != "delivered":
             before = max(before, self.last.get(draft.fields["task_id"], 0))
@@ -289,7 +289,7 @@ class _Outbox:
                 self.made.unknown.append(draft.fields["task_id"])
 
     def _end(self, task: state.Task) -> Draft:
-        """The task's end as it was told where it did not fit, else that it is not known."""
+        """The task's end from a record that did not fit, else an end with unknown outcome."""
         end = self.ends.get(task.task_id)
         if end is None:
             return self._unknown(task)
@@ -313,13 +313,13 @@ class _Outbox:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def _hidden(self) -> int:
-        """How many tasks may have been handed out in lines that are lost and that nothing later speaks of."""
+        """How many tasks may have been delivered in lost lines without a later trace."""
         behind = _bad_end(self.log, self.found)
         bad = sum(1 if _WHOLE.fullmatch(line) else len(line) // LINE_MIN + 1 for line in behind)
         last = max((seq for seq, record in self.found.items() if "line" in record), default=0)
-        short = 1 if max(self.told, default=0) > last else 0  # cut off: one more line may have been there
+        short = 1 if max(self.told, default=0) > last else 0  # cut off: one more line may have existed
         lines = sum(1 for seq in self.free if seq > self.act) + max(0, bad - len(behind)) + short
-        # Each hand-out is a line, and between two of them stands the end of the first.
+        # Each delivery is a line, and the end of the first task is between two deliveries.
         return (lines + (self.agent.lease is None)) // 2
 
     def _end_tasks(self, hidden: int) -> None:
@@ -338,7 +338,7 @@ class _Outbox:
                 self._add(ended(self.agent, task, "canceled", self.at, why))
 
     def _end_life(self, epoch: int) -> None:
-        """`failed` in the newest life there was, so that the next one gets a number that no process has had."""
+        """Record `failed` in the newest epoch, so that the next epoch has a number that no process has had."""
         agent = self.agent
         epoch = max([epoch, agent.epoch, *(r["epoch"] for r in (*self.found.values(), *self.told.values()))])
         reason = f"{self.log.where}: damaged; kept as {self.log.quarantined}"

@@ -16,13 +16,13 @@ from orchestrator.journal.log_lines import Record, encode, intact
 from orchestrator.team.roster.broadcast import digest
 
 Outboxes = Mapping[str, list[Record]]
-"""What each agent's outbox gives the broadcast to tell, in order; an agent whose files are gone is absent."""
+"""The records that each agent's outbox publishes, in order; agents without files are absent."""
 
 
 def retell(lines: list[bytes], outboxes: Outboxes, path: Path) -> list[bytes]:
-    """The lines of the new broadcast. What no intact line has told yet is left to be published as ever.
+    """The lines of the new broadcast. Records in no intact line are left to normal publishing.
 
-    Raises ``Corrupt("unknown_version")`` when a newer version has written a line.
+    Raises ``Corrupt("unknown_version")`` if a newer version has written a line.
     """
     found: dict[int, Record] = {}
     for line in lines:
@@ -48,7 +48,7 @@ def retell(lines: list[bytes], outboxes: Outboxes, path: Path) -> list[bytes]:
 
 
 def _missing(told: list[Record], due: dict[str, list[Record]], gap: int) -> list[Record] | None:
-    """The ``gap`` records that stood before the first of ``told``; None when the outboxes do not say."""
+    """The ``gap`` records before the first of ``told``; None if the outboxes do not prove them."""
     if gap == 0:
         return []
     sure: list[list[Record]] = []
@@ -60,19 +60,19 @@ def _missing(told: list[Record], due: dict[str, list[Record]], gap: int) -> list
         else:
             sure.append([one for one in records if one["ref"] < later])
     certain, more = in_order(sure), in_order(perhaps)
-    if len(certain) >= gap:  # some may have stood in a later gap: the order of time says which
+    if len(certain) >= gap:  # some may belong to a later gap: their times decide
         return certain[:gap]
     both = in_order([certain, more[: gap - len(certain)]])
     return both if len(both) == gap else None
 
 
 def in_order(digests: Iterable[list[Record]]) -> list[Record]:
-    """The digests of several agents in the order in which they are told: each agent's own order stays as it is."""
+    """The digests of several agents in the order of publishing; each agent's own order is kept."""
     return list(heapq.merge(*digests, key=lambda one: (one["at"], one["agent_id"])))
 
 
 def _follows(record: Record, missing: list[Record], due: dict[str, list[Record]]) -> bool:
-    """Whether the record is, after the missing ones, what its agent's outbox has to tell next."""
+    """Whether the record is the next one of its agent's outbox after the missing records."""
     records = due.get(record["agent_id"])
     if records is None:
         return True
@@ -82,7 +82,7 @@ def _follows(record: Record, missing: list[Record], due: dict[str, list[Record]]
 
 
 def _rest(told: list[Record], due: dict[str, list[Record]], written: int) -> list[bytes]:
-    """What was told behind the place where the old numbers end, of all agents, told again."""
+    """The published records of all agents after the end of the old numbers, published again."""
     if not told:
         return []
     upto: dict[str, int] = {}
