@@ -1,7 +1,7 @@
-"""The limits of requests, and the judgement of a client's line: passed on, or refused with the id it was asked under.
+"""The limits of MCP messages: checks a client's line and either passes it on or refuses it with its id.
 
-The relay and the daemon judge alike, so that no line is passed on that nobody answers. Pure; standard library only,
-because every relay imports it.
+The relay and the daemon use the same checks, so every line that is passed on is answered. Pure; standard library
+only, because every relay imports it.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any, Literal
 from orchestrator.edge.wire_format import Cut
 
 MAX_LINE = 32 << 20
-"""Bytes of one message. The daemon itself takes twice as much, so that it never ends a relay's connection for it."""
+"""Bytes of one message. The daemon accepts twice as much, so it never closes a relay's connection for this reason."""
 MAX_DEPTH = 100
-"""Levels of objects and arrays, the message itself included. Half of what the SDK and some clients can read: what a
-call brings comes back inside records and answers."""
+"""Levels of objects and arrays, the message itself included. Half of what the SDK and some clients can read, because
+a call's values come back nested in records and answers."""
 MAX_ID = 256
-"""Characters of an id that is a string. The ids of waiting requests stand in the hello to a new daemon."""
+"""Characters of an id that is a string. The handshake with a new daemon lists the ids of waiting requests."""
 ID_BITS = 64
 """Bits of an id that is an integer, its sign included: what a record can hold."""
 MAX_DIGITS = 4300
-"""Digits of an integer: more of them neither Python nor the SDK reads."""
+"""Digits of an integer; Python and the SDK read no more."""
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 
-BUSY = "a request with this id has no answer yet, and an id has only one; this request was not run"
-"""Why a second request of an id is refused. The refusal bears no id: the answer to the first one will."""
+BUSY = "an earlier request with this id is not answered yet; this request was not run; use a new id"
+"""Refuses a second request with the same id. The refusal has no id, because the first answer will have it."""
 
 Key = str | float
 Kind = Literal["request", "notification", "response"]
 
-_ID_FORM = f"an id is a string of at most {MAX_ID} characters or an integer of {ID_BITS} bits"
-_TOO_LONG = f"a message may have {MAX_LINE} bytes; put more into files"
-_NO_MESSAGE = "the line is no JSON-RPC 2.0 message"
+_ID_FORM = f"id must be a string of at most {MAX_ID} characters or an integer of at most {ID_BITS} bits"
+_TOO_LONG = f"a message may have at most {MAX_LINE} bytes; put larger content into a file and pass its path"
+_NO_MESSAGE = "the line is not a JSON-RPC 2.0 message"
 
 _NESTED = (dict, list)
 _NEIGHBOURS = (b"},{", b"}, {")
@@ -46,7 +46,7 @@ _LAST = re.compile(rb'[,{]\s*"(id|jsonrpc|method)"\s*:\s*(%s)\s*\}\s*$' % _SCALA
 
 
 class RefusedLine(Exception):
-    """A line that is not passed on. Only a ``request`` is answered; what is no message at all counts as one.
+    """A line that is not passed on. Only a ``request`` is answered; a line that is no message counts as a request.
 
     ``key`` is the id as it was read; for a ``response``, the id of the question; None if it cannot be read.
     """
@@ -69,35 +69,35 @@ def read_client(line: bytes) -> tuple[dict[str, Any], bytes]:
         message = json.loads(line.decode(), parse_constant=_refuse_constant)
     except RecursionError:
         seen = _outline(line)
-        raise refusal(seen, PARSE_ERROR if seen is None else INVALID_REQUEST, _deep()) from None
+        raise refusal(seen, PARSE_ERROR if seen is None else INVALID_REQUEST, _too_deep()) from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise refusal(_outline(line), PARSE_ERROR, "the line is not JSON") from None
     except ValueError:
-        reason = f"the line has NaN, Infinity or an integer of more than {MAX_DIGITS} digits"
+        reason = f"the line contains NaN, Infinity or an integer of more than {MAX_DIGITS} digits"
         raise refusal(_outline(line), PARSE_ERROR, reason) from None
     if isinstance(message, list):
-        raise refusal(message, INVALID_REQUEST, "batches are not part of MCP")
+        raise refusal(message, INVALID_REQUEST, "MCP has no batches; send each message on its own line")
     if not isinstance(message, dict):
         raise refusal(message, INVALID_REQUEST, _NO_MESSAGE)
-    if (wrong := _wrong(message)) is not None:
+    if (wrong := _defect(message)) is not None:
         raise refusal(message, *wrong)
     if is_deep(line, message):
-        raise refusal(message, INVALID_REQUEST, _deep())
+        raise refusal(message, INVALID_REQUEST, _too_deep())
     if b"\\ud" in line or b"\\uD" in line:
         line = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         if len(line) > MAX_LINE:
             raise refusal(message, INVALID_REQUEST, _TOO_LONG)
-        message = json.loads(line)  # what is kept of it is sent again, and must not bring the half back
+        message = json.loads(line)  # the kept message is sent again and must not contain the half character
     return message, line
 
 
 def read_cut(cut: Cut) -> RefusedLine:
-    """The refusal of a line over the limit; its id is read if it stands near the beginning or the end."""
+    """The refusal of a line over the limit; its id is read if it is near the beginning or the end."""
     ends = _ends(cut)
     if "method" in ends and "id" not in ends:
-        ends["id"] = None  # it may stand in between
+        ends["id"] = None  # it may be in the part that was cut
     if not ends.keys() & {"method", "result", "error"}:
-        ends.pop("id", None)  # nobody knows what it is the id of
+        ends.pop("id", None)  # the kind of message is not known
     return refusal(ends, INVALID_REQUEST, _TOO_LONG)
 
 
@@ -115,7 +115,7 @@ def refusal(message: Any, code: int, reason: str) -> RefusedLine:
 
 
 def is_id(key: object) -> bool:
-    """Whether a request may have this id: it becomes a part of records, and comes back in an answer in UTF-8."""
+    """Whether a request may have this id: it is stored in records and returned in UTF-8 answers."""
     if isinstance(key, str):
         return len(key) <= MAX_ID and (key.isascii() or not any("\ud800" <= char <= "\udfff" for char in key))
     return isinstance(key, int) and not isinstance(key, bool) and -(1 << ID_BITS - 1) <= key < 1 << ID_BITS - 1
@@ -144,8 +144,8 @@ def is_deep(line: bytes, value: Any) -> bool:
     return True
 
 
-def _wrong(message: dict[str, Any]) -> tuple[int, str] | None:
-    """The code and reason for which a message is refused whatever its depth; None for a good one."""
+def _defect(message: dict[str, Any]) -> tuple[int, str] | None:
+    """Error code and reason if a message is refused, its depth aside; None for a valid message."""
     if message.get("jsonrpc") != "2.0":
         return INVALID_REQUEST, _NO_MESSAGE
     if "method" not in message:
@@ -153,19 +153,19 @@ def _wrong(message: dict[str, Any]) -> tuple[int, str] | None:
             return INVALID_REQUEST, _NO_MESSAGE
         return None if is_id(message["id"]) else (INVALID_REQUEST, _ID_FORM)
     if not isinstance(message["method"], str):
-        return INVALID_REQUEST, "a method is a string"
+        return INVALID_REQUEST, "method must be a string"
     if message.get("result") is not None or message.get("error") is not None:
-        return INVALID_REQUEST, "a message has a method, a result or an error, and only one of them"
+        return INVALID_REQUEST, "a message must have exactly one of method, result and error"
     if "id" in message and not is_id(message["id"]):
         return INVALID_REQUEST, _ID_FORM
     if not isinstance(message.get("params"), dict | None):
-        return INVALID_PARAMS, "params is an object"
+        return INVALID_PARAMS, "params must be an object"
     return None
 
 
 def _outline(line: bytes) -> Any:
-    """A message that cannot be read as a whole, with null for all that is nested in it; None if that fails too."""
-    # Escaped quotes go first: then a string is what stands between two quotes, however long it is.
+    """A message that cannot be read as a whole, with null for each nested value; None if that fails too."""
+    # Escaped quotes go first: then each string is the text between two quotes.
     shown = line.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     kept: list[bytes] = []
     depth = begin = 0
@@ -191,23 +191,23 @@ def _outline(line: bytes) -> Any:
     if isinstance(message, dict):
         key = message.get("id")
         if isinstance(key, str) and any("\udc80" <= char <= "\udcff" for char in key):
-            message["id"] = None  # bytes that are no UTF-8 cannot be given back as they came
+            message["id"] = None  # bytes that are not UTF-8 cannot be returned unchanged
     return message
 
 
 def _ends(cut: Cut) -> dict[str, Any]:
-    """The members of a message that stand before its first nested value, and the plain ones at its very end."""
-    found: dict[str, Any] = {}
+    """The members of a message before its first nested value, and the scalar members at its end."""
+    first: dict[str, Any] = {}
     at = cut.head.find(b"{") + 1
     while at > 0 and (member := _FIRST.match(cut.head, at)) is not None:
-        found[member[1].decode()] = _scalar(member[2])
+        first[member[1].decode()] = _scalar(member[2])
         at = member.end() + 1 if member[2] is not None else 0
     last: dict[str, Any] = {}
     tail = cut.tail
     while (member := _LAST.search(tail)) is not None:
         last.setdefault(member[1].decode(), _scalar(member[2]))
         tail = tail[: member.start()] + b"}"
-    return found | last
+    return first | last
 
 
 def _scalar(text: bytes | None) -> Any:
@@ -221,8 +221,8 @@ def _int(text: str) -> int | None:
     return int(text) if len(text) <= MAX_DIGITS else None
 
 
-def _deep() -> str:
-    return f"a message may be nested {MAX_DEPTH} levels deep"
+def _too_deep() -> str:
+    return f"a message may be nested at most {MAX_DEPTH} levels deep"
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The row of Claude Code. Pure.
+"""The engine for Claude Code: all settings are flags of one process. Pure.
 
 Everything is injected per process by flags that name files of the agent's own (`--settings`, `--mcp-config`,
 `--append-system-prompt-file`): they are merged over what the user has, and nothing of the user's is written.
@@ -171,14 +171,18 @@ def _last(kind: Kind, line: str, reason: str, *, until: int = 0) -> ScreenPatter
 PATTERNS = (
     _dialog("permission", r"^ Do you want to (.+?)\??$", "asks for a permission: {1}"),
     _dialog("trust", r"Yes, I trust this folder", "answer the question in its pane"),
-    _dialog("trust", r"because this folder isn't trusted", "it has ended; start claude there by hand once"),
+    _dialog("trust", r"because this folder isn't trusted", "it has exited; start claude in this folder once by hand"),
     _dialog("login", r"Detected a custom API key in your env", "asks whether to use the API key of its environment"),
     _dialog("dialog", r"^ ?☐ (.+)", "asks a question: {1}"),
-    _dialog("dialog", r"Choose the text style that looks best", "its first start has not been gone through"),
-    _dialog("dialog", r"Press Enter to continue", "its first start has not been gone through"),
+    _dialog("dialog", r"Choose the text style that looks best", "its first-start setup is not finished"),
+    _dialog("dialog", r"Press Enter to continue", "its first-start setup is not finished"),
     _dialog("dialog", r"new MCP servers? found in", "asks whether to use the project's MCP servers"),
-    _dialog("dialog", r"Allow external CLAUDE\.md file", "asks whether CLAUDE.md may include files from elsewhere"),
-    _dialog("dialog", r"^ +Settings Error", "its settings are faulty, and it asks what to do"),
+    _dialog(
+        "dialog",
+        r"Allow external CLAUDE\.md file",
+        "asks whether CLAUDE.md may include files from outside the project",
+    ),
+    _dialog("dialog", r"^ +Settings Error", "its settings have an error, and it asks what to do"),
     _dialog("permission", r"cannot be used with root/sudo", 'it refuses approval "all" to root'),
     _dialog("api_error", r"Unable to connect to Anthropic services", "it cannot reach its provider"),
     _dialog("dialog", r"\b(?:Enter to (?:confirm|select|save)|Esc to (?:cancel|reject))\b", "a dialog waits"),
@@ -230,8 +234,8 @@ ROW = Engine(
     call_limit_s=120.0,  # then it goes on in the background
     headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".claude/agents"),
     limits=(
-        'Approval "all" is refused to root by Claude Code itself, except in what it takes for a sandbox.',
-        "An Esc in the middle of a turn is known from the screen only.",
-        "A hook or permission rule of the user that denies our two tools wins over their approval.",
+        'Claude Code refuses approval "all" to root, unless it detects a sandbox.',
+        "An Esc in the middle of a turn is detected only from the screen.",
+        "A user's hook or permission rule that denies our two tools overrides their approval.",
     ),
 )

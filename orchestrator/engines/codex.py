@@ -1,4 +1,4 @@
-"""The row of Codex CLI: everything by `-c` overrides of one process, nothing written into the user's CODEX_HOME."""
+"""The engine for Codex CLI: all settings are `--config` overrides; nothing is written into the user's CODEX_HOME."""
 
 from __future__ import annotations
 
@@ -146,15 +146,15 @@ def _strongest(settings: list[dict[str, Any]], key: str, default: Any) -> Any:
 
 def _overrides(launch: Launch) -> dict[str, Any]:
     settings = _settings(launch)
-    told = _strongest(settings, "developer_instructions", "")
+    instructions = _strongest(settings, "developer_instructions", "")
     roots = _strongest([_table(one, "sandbox_workspace_write") for one in settings], "writable_roots", [])
-    made: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         "check_for_update_on_startup": False,
         "history.persistence": "none",  # our messages are not what the user wants to find with the up arrow
         "notice.hide_rate_limit_model_nudge": True,  # a dialog that offers a cheaper model
         "tui.animations": False,  # a spinner costs 4 % of a core while parked
         "tui.show_tooltips": False,  # Codex counts in the user's file how often it showed one
-        "developer_instructions": f"{told}\n\n{launch.rules}".strip(),
+        "developer_instructions": f"{instructions}\n\n{launch.rules}".strip(),
         "hooks": hooks(launch.hook),
         # The sandbox keeps .agents/ read-only, also inside the folder that the model may change. (--add-dir would
         # do as well, but ends Codex where the user has chosen a read-only sandbox.)
@@ -166,12 +166,12 @@ def _overrides(launch: Launch) -> dict[str, Any]:
     name = "orchestrator"
     if any("url" in _table(one, "mcp_servers", name) for one in settings):
         # An override can replace a key and not remove one, and an entry with url and command is refused.
-        made[f"mcp_servers.{name}.enabled"] = False
+        overrides[f"mcp_servers.{name}.enabled"] = False
         name = "orchestrator_agent"
-    made |= {f"mcp_servers.{name}.{key}": value for key, value in _server(launch).items()}
+    overrides |= {f"mcp_servers.{name}.{key}": value for key, value in _server(launch).items()}
     if launch.trust:
-        made["projects"] = _trusted(launch.cwd)
-    return made
+        overrides["projects"] = _trusted(launch.cwd)
+    return overrides
 
 
 def _trusted(folder: str) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
 _THREAD = re.compile(rf"^session id: ({UUID.pattern})\s*$", re.MULTILINE)
 
 
-def told(_stdout: str, stderr: str) -> str:
-    """The id in the head that `exec` prints before everything else, the prompt included."""
+def printed_chat_id(_stdout: str, stderr: str) -> str:
+    """The id in the header that `exec` prints before everything else, including the prompt."""
     found = _THREAD.search(stderr)
     return found[1] if found else ""
 
@@ -291,12 +291,12 @@ PATTERNS = (
         r'^  Allow the (\S+) MCP server to run tool "([^"]+)"\?',
         "asks whether it may call {2} of the MCP server {1}",
     ),
-    ScreenPattern("permission", r"^\[ \S ?\] Action Required", "asks its human something", where="title"),
+    ScreenPattern("permission", r"^\[ \S ?\] Action Required", "asks its user a question", where="title"),
     ScreenPattern("trust", r"^  Trust this folder\?", "asks whether this folder is trusted"),
     ScreenPattern(
         "hooks",
         r"^  Hooks need review",
-        "asks to review hooks of the user's configuration: 1 shows them, 3 goes on without them",
+        "asks to review hooks of the user's configuration: 1 shows them, 3 continues without them",
     ),
     ScreenPattern("login", r"^  Welcome to Codex", "nobody has signed in: run codex login", unless=_COMPOSER),
     ScreenPattern(
@@ -339,7 +339,7 @@ PATTERNS = (
     ),
     _last("context_full", r"^■ Codex ran out of room", "its conversation fills the model's context"),
     ScreenPattern("api_error", rf"^.{{0,40}}{_RETRYING}", "the API fails or cannot be reached; it tries again"),
-    # An interruption is told by its hook, and the agent rests at its prompt: nothing that anybody must do.
+    # A hook reports an interruption, and the agent waits at its prompt: nobody has to act.
     _last(
         "api_error",
         r'^■ (?!Conversation interrupted)(?:\{"error": ?\{"message": ?")?([^"]{1,150})',
@@ -378,7 +378,9 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=300.0,
-    headless=Headless(run=_run, chats="told", told=told, long_prompt="stdin", models=".codex/agents"),
+    headless=Headless(
+        run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin", models=".codex/agents"
+    ),
     limits=(
         "A permission profile of the user's (`default_permissions`) must let the agent write its artifacts.",
         "After an API error that Codex gives up on, its turn ends without a hook.",

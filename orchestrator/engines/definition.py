@@ -1,6 +1,6 @@
-"""What a row of the engines table says: how to start one kind of CLI and speak to it. Pure, types only.
+"""The types of an engine: how to start one kind of CLI and talk to it. Pure.
 
-A quirk that needs code is a function named in the row (`prepare`, `reads`, `composer`), never a subclass.
+Special behaviour that needs code is a function of the engine (`prepare`, `reads`, `composer`), never a subclass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPROVALS = ("ask", "edits", "all")
 
 @dataclass(frozen=True)
 class UserFiles:
-    """Files and directories of the user that a row looks into before a launch; absolute paths."""
+    """Files and directories of the user that an engine reads before a launch; absolute paths."""
 
     files: tuple[str, ...] = ()
     dirs: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class UserFiles:
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a row needs to know of one launch of one agent."""
+    """All that an engine needs for one launch of one agent."""
 
     agent_id: str
     role: str
@@ -41,18 +41,18 @@ class Launch:
     engine_dir: str  # absolute; the files of `PreparedLaunch` land in it
     rules: str  # the loop's rules and the role's body: system level where the CLI has one
     first: str  # the first user message, short
-    again: str  # the constant reminder a wake hands over, also as a user message after a resume
-    session: str  # a fresh UUID that the row may preset
+    again: str  # the constant reminder that a wake delivers; also the user message after a resume
+    session: str  # a fresh UUID that the engine may use as the session id
     own: tuple[str, ...]  # command of our package
     mcp: tuple[str, ...]  # command of our MCP server, for this agent
     hook: tuple[str, ...]  # command of our hook, constant
     env: Mapping[str, str]  # what the CLI will find: the user's variables and our identity
-    resume: str | None = None  # the session to go on with
+    resume: str | None = None  # the session to resume
     model: str | None = None
     approval: str = "ask"
-    trust: bool = False  # spare the CLI's question whether the folder is trusted
+    trust: bool = False  # skip the CLI's question whether the folder is trusted
     command: tuple[str, ...] = ()  # engine `command`: the argv template
-    queries: tuple[str, ...] = ()  # tools of our server beside its two; they only read, and need no consent either
+    queries: tuple[str, ...] = ()  # further tools of our server; they only read and need no approval
     files: Mapping[str, str] = field(default_factory=dict)  # of `UserFiles.files`, those that exist
     dirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of `UserFiles.dirs`: the names in them
     shipped: Mapping[str, str] = field(default_factory=dict)  # of `Engine.ships`: the texts
@@ -60,22 +60,22 @@ class Launch:
 
 @dataclass(frozen=True)
 class PreparedLaunch:
-    """What one launch is made of. ``files`` and ``links`` are relative to the engine directory, files 0600."""
+    """The parts of one launch. ``files`` and ``links`` are relative to the engine directory, files 0600."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=_none)
     files: Mapping[str, str] = field(default_factory=_none)
     links: Mapping[str, str] = field(default_factory=_none)  # name -> absolute target
-    session: str | None = None  # known beforehand; else the CLI tells it later
+    session: str | None = None  # None: the CLI reports it later
 
 
 @dataclass(frozen=True)
 class HeadlessRun:
-    """One headless run of a CLI: a prompt in, text out, nobody at the keyboard.
+    """One headless run of a CLI: a prompt in, text out, no human.
 
-    ``session`` is a fresh UUID for a new chat, also where the CLI chooses its id (empty where no chat is kept),
-    ``chat`` the chat to go on with; at most one of them is set. ``stdin``: the prompt is too long for a word.
-    ``env`` is what the CLI will find.
+    ``session`` is a fresh UUID for a new chat, even if the CLI chooses its own id (empty: no chat is kept); ``chat``
+    is the chat to continue; at most one is set. ``stdin``: the prompt is too long for a command-line argument.
+    ``env`` is the environment of the CLI.
     """
 
     prompt: str
@@ -91,9 +91,9 @@ class HeadlessRun:
 
 @dataclass(frozen=True)
 class HeadlessCommand:
-    """What one headless run is made of: the words, the program first, and variables over the caller's.
+    """The command of one headless run; ``env`` is added to the caller's environment.
 
-    ``stdin`` is what must come on standard input, asked for by `HeadlessRun.stdin` or not; None: nothing.
+    ``stdin`` is the text for standard input, whether `HeadlessRun.stdin` is set or not; None: no input.
     """
 
     argv: tuple[str, ...]
@@ -103,24 +103,24 @@ class HeadlessCommand:
 
 @dataclass(frozen=True)
 class Headless:
-    """How a CLI answers one prompt without a screen, and how its chats go on.
+    """How a CLI answers one prompt without a screen, and how its chats are continued.
 
-    ``run`` refuses a chat whose id cannot be one of this CLI's: BadRequest ``bad_argument``. ``chats``: the id of a
-    new chat is ``chosen`` by us (`HeadlessRun.session`), printed by the command ``create`` (``created``), or found in
-    what the first run printed by ``told(stdout, stderr)`` (empty: not there).
+    ``run`` raises BadRequest ``bad_argument`` for an impossible chat id. ``chats``: a new chat's id is ``chosen``
+    by us (`HeadlessRun.session`), printed by the command ``create`` (``created``), or ``printed`` by the first run,
+    where ``printed_chat_id(stdout, stderr)`` finds it (empty: not found).
     """
 
     run: Callable[[HeadlessRun], HeadlessCommand]
-    chats: Literal["chosen", "created", "told"]
+    chats: Literal["chosen", "created", "printed"]
     create: tuple[str, ...] = ()
-    told: Callable[[str, str], str] | None = None
-    long_prompt: Literal["stdin", "no"] = "no"  # how a prompt comes that is longer than a word may be
-    sequential: bool = False  # several at once disturb each other
+    printed_chat_id: Callable[[str, str], str] | None = None
+    long_prompt: Literal["stdin", "no"] = "no"  # how to pass a prompt too long for an argument
+    sequential: bool = False  # parallel runs disturb each other
     models: str = ""  # the folder whose roles name models of this CLI
 
 
 def no_reads(_env: Mapping[str, str], _cwd: str) -> UserFiles:
-    """Of a row that looks at nothing of the user's."""
+    """For an engine that reads none of the user's files."""
     return UserFiles()
 
 

@@ -164,7 +164,7 @@ def _settings(text: str, path: str) -> dict[str, Any]:
         found = json.loads(_COMMENT.sub(lambda part: part[1] or "", text))
     except ValueError as error:
         raise BadRequest(
-            "bad_config", f"Gemini CLI's {path} is no JSON: {error}", "fix the file; gemini does not start with it"
+            "bad_config", f"Gemini CLI's {path} is not JSON: {error}", "fix the file; gemini does not start with it"
         ) from error
     return found if isinstance(found, dict) else {}
 
@@ -305,14 +305,14 @@ ROW = Engine(
     limits=(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
-        'Only approval "all" spares the question before a shell command whose words came with a task.',
-        "Whoever trusts the folder in an agent's pane ends that agent, for the CLI restarts: create it again.",
-        "While it tries the API again nothing on its screen tells it from thinking.",
-        "What it is told to remember for all projects stays with the agent.",
+        'Only approval "all" skips the question before a shell command whose text came with a task.',
+        "Trusting the folder in an agent's pane restarts the CLI and ends the agent: create it again.",
+        "While it retries the API, its screen looks the same as while it thinks.",
+        "Facts that it saves for all projects are kept only for this agent.",
         "Where the user has switched its hooks off, an idle agent polls.",
-        "In a git repository its read_file refuses what lies below .agents, artifacts too; its shell reads them.",
-        "A chat of a squad goes on only in the folder where it began.",
-        "In a squad's prompt `@path` of a file that exists has it append the text and space out other @ words.",
-        "As a squad's member it ends at once, with a sentence, in a folder that is not trusted.",
+        "In a git repository its read_file refuses files below .agents, also artifacts; its shell reads them.",
+        "A chat of a squad continues only in the folder where it began.",
+        "If a squad's prompt has `@path` of an existing file, it appends the file and changes other @ words.",
+        "As a squad's member it ends at once, with an error message, in an untrusted folder.",
     ),
 )

@@ -1,7 +1,7 @@
-"""The row of opencode: our settings by one environment variable, our rules by a file, our wake channel as a plugin.
+"""The engine for opencode: settings by an environment variable, rules by a file, wakes by a plugin.
 
 `OPENCODE_CONFIG_CONTENT` is laid over the user's own settings, which stay as they are. The plugin
-(`orchestrator/engines/plugins/opencode.js`) tells the daemon when turns end and prompts when work comes.
+(`orchestrator/engines/plugins/opencode.js`) reports the end of each turn to the daemon, and prompts for a new task.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prepare(launch: Launch) -> PreparedLaunch:
         argv += ["--model", launch.model]
     if launch.approval == "all":
         argv.append("--auto")  # all that the user has not denied
-    # opencode takes no prompt for a session that it goes on with: the plugin prompts then.
+    # opencode takes no prompt for a session that it resumes: the plugin sends the prompt then.
     argv += ["--session", launch.resume] if launch.resume else ["--prompt", launch.first]
     own = launch.env.get(CONTENT, "")
     theirs = _settings(own)
@@ -58,7 +58,7 @@ def prepare(launch: Launch) -> PreparedLaunch:
 
 
 def _run(once: HeadlessRun) -> HeadlessCommand:
-    """The prompt on standard input, always: words with a space in them opencode puts into quotes."""
+    """Always pass the prompt on standard input: opencode puts an argument that contains a space into quotes."""
     argv = ["opencode", "run"]
     if once.model:
         argv.append(f"--model={once.model}")
@@ -67,7 +67,7 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
     if once.chat:
         argv.append(f"--session={chat_id(once.chat, _SESSION, 'opencode')}")
     elif once.session:
-        argv.append("--print-logs")  # nothing else tells the id beside a plain answer
+        argv.append("--print-logs")  # a plain answer does not contain the id
     env = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
     if once.approval == "edits":
         own = _settings(once.env.get(PERMISSION, ""), PERMISSION)
@@ -75,8 +75,8 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
     return HeadlessCommand(tuple(argv), env, once.prompt)
 
 
-def told(_stdout: str, stderr: str) -> str:
-    """The first session in the log: the run's own, made before any of a subagent."""
+def printed_chat_id(_stdout: str, stderr: str) -> str:
+    """The first session in the log: the run's own session, created before any subagent's."""
     found = _CREATED.search(stderr)
     return found[1] if found else ""
 
@@ -147,7 +147,9 @@ def _settings(text: str, variable: str = CONTENT) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as error:
         raise BadRequest(
-            "bad_config", f"the variable {variable} is no JSON: {error}", "fix it; opencode does not start with it"
+            "bad_config",
+            f"the environment variable {variable} is not JSON: {error}",
+            "fix or unset it; opencode does not start with it",
         ) from error
     return found if isinstance(found, dict) else {}
 
@@ -197,16 +199,16 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=60.0,
-    headless=Headless(run=_run, chats="told", told=told, long_prompt="stdin"),
+    headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),
     limits=(
         "One agent takes 700 to 900 MB of memory.",
-        "Its start takes some 20 seconds of processor time: it is given twice `ready_timeout_s`.",
-        "While it waits inside a call its spinner takes a quarter of a core; parked it rests.",
-        "Without a provider of the user's own opencode takes one of its free models, over the network and unasked.",
-        "A chat of a squad goes on only in the folder where it began: elsewhere its run works there and never ends.",
-        "Its very first start makes its database: two members at once fail then. Start it once by hand.",
-        "In a squad whatever it would ask about ends its run, with status 0 and nothing said.",
-        "A squad's run that begins a chat has opencode's log in rawStderr: nothing else tells the chat's id.",
+        "Its start takes about 20 seconds of processor time, so it gets twice `ready_timeout_s`.",
+        "While it waits inside a call, its spinner takes a quarter of a core; parked, it takes none.",
+        "If the user has set up no provider, opencode uses one of its free models over the network without asking.",
+        "A chat of a squad continues only in the folder where it began; in another folder its run never ends.",
+        "Its very first start creates its database, and two members that start at once fail. Start it once by hand.",
+        "In a squad, any question it would ask ends its run with status 0 and no message.",
+        "A squad's run that begins a chat has opencode's log in rawStderr, because only the log has the chat's id.",
         "With OPENCODE_PURE set it loads no plugin: the agent works, but it polls and is never parked.",
     ),
 )

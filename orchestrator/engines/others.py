@@ -1,4 +1,4 @@
-"""Rows of the engines that need little: our worker, any command line, and two CLIs known from their pages only."""
+"""The engines that need little code: our worker, any command line, and two CLIs known only from their docs."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ SHELL = Engine(
 COMMAND = Engine(
     name="command",
     prepare=_command,
-    tool_limit_s=60.0,  # the shortest limit known of any CLI; progress notes keep longer waits alive nowhere for sure
-    about="any other CLI: an argv template of yours",
+    tool_limit_s=60.0,  # the shortest known limit of any CLI; no CLI is known to extend it for progress notifications
+    about="any other CLI: an argv template that you write",
     models=True,
 )
 
@@ -103,11 +103,11 @@ COMMAND = Engine(
 def _limits(config: str, approval: str) -> tuple[str, ...]:
     """What does not work with a CLI that is known from its pages only, and has a configuration file of that name."""
     return (
-        "Known from its published flags only: never run with this version of orchestrator.",
+        "Known only from its published flags: never run with this version of orchestrator.",
         f"It takes no MCP server by flag: register `orchestrator` in its {config}, with its environment passed on.",
         approval,
         "It cannot be parked: an idle agent polls, which costs a model turn each time.",
-        "A restarted agent begins a new conversation, for the id of the old one is not known.",
+        "A restarted agent begins a new conversation, because the id of the old conversation is not known.",
         'Approval "edits" is the same as "ask".',
     )
 
@@ -121,7 +121,7 @@ CURSOR = Engine(
     tool_limit_s=60.0,
     models=True,
     headless=Headless(run=_cursor_run, chats="created", create=("cursor-agent", "create-chat"), sequential=True),
-    limits=_limits("mcp.json", "All MCP servers of that file are approved, for the flag knows no names."),
+    limits=_limits("mcp.json", "All MCP servers of that file are approved, because the flag takes no server names."),
 )
 
 ANTIGRAVITY = Engine(
@@ -132,5 +132,7 @@ ANTIGRAVITY = Engine(
     tested=False,
     tool_limit_s=60.0,
     models=True,
-    limits=_limits("mcp_config.json", "It asks before each call of our tools, unless approved there."),
+    limits=_limits(
+        "mcp_config.json", "It asks before each call of our tools, unless they are approved in that file."
+    ),
 )

@@ -1,4 +1,4 @@
-"""Why a CLI did not get ready: the likely cause in one sentence, from its screen, its end and its version. Pure."""
+"""Why a CLI did not become ready: the likely cause in one sentence, from screen, exit status and version. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from orchestrator.engines.definition import Engine
 WHY: dict[str, str] = {
     "login": "it is not logged in",
     "trust": "it asks whether its folder is trusted",
-    "hooks": "it asks to have our hooks reviewed",
+    "hooks": "it asks to review our hooks",
     "permission": "it asks for a permission",
-    "rate_limit": "its provider has limited it",
+    "rate_limit": "it has hit a limit of its provider",
     "api_error": "its provider answers with errors",
-    "loop": "it has stopped itself, because it took its work for a loop",
+    "loop": "it has stopped, because it detected a loop in its work",
     "context_full": "its context is full",
     "dialog": "a dialog waits for an answer",
     "no_tools": "it could not start our MCP server",
-    "interrupted": "somebody interrupted it",
+    "interrupted": "a human interrupted it",
 }
-"""One sentence for each `screens.Kind`; docs/troubleshooting.md says what to do about it."""
+"""One sentence for each `screens.Kind`; docs/troubleshooting.md lists the remedies."""
 
 STATUSES = {
-    75: "it was not let go in time",
-    78: "its launch file or its pane is not the one it was meant for",
+    75: "the daemon did not release its launch in time",
+    78: "its launch file or its pane does not belong to this launch",
     126: "its program cannot be run",
-    127: "its program, or what the program's first line names, was not found",
+    127: "its program was not found, or the interpreter in the program's first line was not",
 }
 """Exit statuses of the launch stub; they have this meaning for a shell too."""
 
@@ -43,9 +43,9 @@ def version_in(text: str) -> str | None:
 def likely(
     row: Engine, *, found: ScreenFinding | None, status: int | None, listed: bool, version: str | None, lives: bool
 ) -> str:
-    """The likely cause, and a version that nobody has tried; empty for an end that nothing explains.
+    """The likely cause, and a warning about an untested version; empty if nothing explains the exit.
 
-    ``found``: what the screen explains; ``status``: the exit status of a program that ended; ``listed``: whether
+    ``found``: the finding on its screen; ``status``: the exit status of a program that ended; ``listed``: whether
     the CLI has asked our server for its tools; ``lives``: whether its process still runs.
     """
     if found is not None:
@@ -57,13 +57,13 @@ def likely(
     elif not lives:
         cause = ""
     elif listed:
-        cause = "it has our tools, and its model has not called wait_for_command"
+        cause = "it has our tools, but its model has not called wait_for_command"
     else:
-        cause = "it has not asked our MCP server for tools, so it may still be starting, or wait for a human"
-    return "; ".join(filter(None, (cause, _doubt(row.program, version, row.tested_versions))))
+        cause = "it has not asked our MCP server for tools, so it may still be starting, or it waits for a human"
+    return "; ".join(filter(None, (cause, _version_warning(row.program, version, row.tested_versions))))
 
 
-def _doubt(program: str, version: str | None, tested: Sequence[str]) -> str:
+def _version_warning(program: str, version: str | None, tested: Sequence[str]) -> str:
     if version is None or not tested or version in tested:
         return ""
     return f"{program} {version} is not a version we have tested ({', '.join(tested)})"

@@ -1,6 +1,6 @@
-"""The engines table: one row per kind of CLI, and what is asked of the table as a whole. Pure.
+"""The table of all engines: looks one up, picks the default, checks options, builds an agent's environment. Pure.
 
-The rows stand in `core/rows/`, one module per CLI; `core/engine.py` says what a row holds.
+Each large CLI has its own module in this package; `definition.py` holds the types.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ ENGINES: dict[str, Engine] = {
 
 
 def engine(name: str) -> Engine:
-    """The row of that name; BadRequest ``unknown_engine`` otherwise."""
+    """The engine of that name; raises BadRequest ``unknown_engine`` if there is none."""
     row = ENGINES.get(name)
     if row is None:
-        raise BadRequest("unknown_engine", f"no engine is called {name!r}; there are: {', '.join(sorted(ENGINES))}")
+        raise BadRequest(
+            "unknown_engine", f"no engine is named {name!r}; the engines are: {', '.join(sorted(ENGINES))}"
+        )
     return row
 
 
@@ -68,7 +70,7 @@ def default_engine(configured: str, client_name: str) -> str:
 
 
 def call_limit_s(client_name: str) -> float | None:
-    """How long the CLI that introduces itself so lets one call run if nobody has raised that; None: not known."""
+    """Default limit of one call, in seconds, in the CLI with that client name; None: not known."""
     for row in ENGINES.values():
         if client_name in row.clients:
             return row.call_limit_s or None
@@ -80,22 +82,22 @@ def check_wishes(row: Engine, model: str | None, approval: str, command: tuple[s
     if model and not row.models:
         raise BadRequest("bad_argument", f"engine {row.name} takes no model")
     if approval not in APPROVALS:
-        raise BadRequest("bad_argument", f"approval {approval!r} is none of {', '.join(APPROVALS)}")
+        raise BadRequest("bad_argument", f"approval {approval!r} is not one of {', '.join(APPROVALS)}")
     if row.name == "command" and not command:
         raise BadRequest(
-            "bad_argument", "engine command needs a command line", "pass command, or set `command` in config.toml"
+            "bad_argument", "engine 'command' needs a command line", "pass command, or set `command` in config.toml"
         )
 
 
 def passed_on(inherited: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """What an agent gets of the master CLI's environment, and ``extra`` over it; nothing of ours."""
+    """The master CLI's environment for an agent, without our variables, overlaid with ``extra``."""
     ours = ("ORCHESTRATOR_AGENT_", "ORCHESTRATOR_MEMBER_")
     env = {k: v for k, v in inherited.items() if k not in NOT_PASSED and not k.startswith(ours)}
     return {**env, **extra}
 
 
 def identity(*, agent_id: str, epoch: int, secret: str, project: str) -> dict[str, str]:
-    """The variables that say to relay, hook and worker who the agent is."""
+    """The variables from which relay, hook and worker learn the agent's identity."""
     return {
         "ORCHESTRATOR_AGENT_ID": agent_id,
         "ORCHESTRATOR_AGENT_EPOCH": str(epoch),

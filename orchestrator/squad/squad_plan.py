@@ -113,7 +113,7 @@ class MemberPlan:
                 raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
             raise BadRequest("bad_config", "nothing says which CLI runs the members of a squad", NO_ENGINE)
         chats = row.headless.chats
-        begins = self.new_chat and (chats == "chosen" or (chats == "told" and settings.create is None))
+        begins = self.new_chat and (chats == "chosen" or (chats == "printed" and settings.create is None))
         once = HeadlessRun(
             prompt=self.prompt,
             cwd=str(self.cwd),
@@ -135,9 +135,9 @@ class MemberPlan:
     def told(self, stdout: str, stderr: str) -> str:
         """The id of the chat that a run began, from what it printed; empty when it is not there."""
         headless = self._headless()
-        if headless is None or headless.told is None:
+        if headless is None or headless.printed_chat_id is None:
             return ""
-        return headless.told(stdout, stderr)
+        return headless.printed_chat_id(stdout, stderr)
 
     def _headless(self) -> Headless | None:
         row = self.around.settings.row

@@ -1,7 +1,7 @@
-"""The worker's connection: a small MCP client that calls the tools of its own relay, and a new one where it was lost.
+"""The worker's MCP client: calls tools through its own relay, and starts a new relay if it is lost.
 
 Standard library only, like the relay: the SDK would cost each agent of the `shell` engine a second at its start and
-40 MB as long as it lives, for one handshake and two tools of our own.
+40 MB of memory, for one handshake and two tools of our own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ CALL_LIMIT_S = 180.0
 CLOSE_S = 2.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 10.0
 MCP_VERSION = "2025-11-25"
-"""The newest era with one handshake at the start, which the relay repeats to a new daemon."""
+"""The newest MCP version with one handshake at the start; the relay repeats it to a new daemon."""
 READ = 1 << 16
 DECLINED_MAX = 3
-"""How often a call is repeated that is declined, each time through a new server."""
+"""How often a declined call is repeated, each time through a new server."""
 WRONG = frozenset({-32700, -32600, -32601, -32602})
-"""Codes of JSON-RPC for a request that is wrong. A new server helps only where the handshake was lost."""
+"""JSON-RPC codes for a wrong request. A new server helps only if the handshake was lost."""
 
-# Codes after which no call of ours will ever be answered, and the exit code each deserves. The end of the
-# agent is what its master asked for; the others mean that this process should not exist.
+# Error codes that end the worker, and its exit code. `agent_ended` is what the master asked for; after the others
+# this process should not run.
 ENDINGS = {"agent_ended": 0, "replaced": 3, "not_an_agent": 3}
 
 
@@ -45,7 +45,7 @@ class CallRefused(Exception):
 
 
 class ServerLost(Exception):
-    """The server has ended, said what is no answer, or said nothing for too long: only a new one can help."""
+    """The server has ended, sent something invalid, or not answered in time: a new one is needed."""
 
 
 class RequestDeclined(ServerLost):
@@ -53,7 +53,7 @@ class RequestDeclined(ServerLost):
 
 
 class RelayClient:
-    """Calls tools through a server of our own; a server that dies is replaced, calls wait for it."""
+    """Calls tools through a server process; a server that dies is replaced, and calls wait for the new one."""
 
     def __init__(self, server: Sequence[str], say: Callable[[str], None]) -> None:
         self._server = list(server)
@@ -63,7 +63,7 @@ class RelayClient:
         self._lost = asyncio.Event()
 
     async def keep(self) -> None:
-        """Hold a connection until canceled; opening one again waits 1 to 10 s."""
+        """Keep a connection open until canceled; waits 1 to 10 s before it opens the next."""
         pause = FIRST_PAUSE_S
         while True:
             self._lost.clear()
@@ -72,7 +72,7 @@ class RelayClient:
                     self._open, pause = connection, FIRST_PAUSE_S
                     self._changed.set()
                     await self._lost.wait()
-            except Exception as error:  # noqa: BLE001 whatever ended the connection, the remedy is a new one
+            except Exception as error:  # noqa: BLE001 whatever ended the connection, a new one is opened
                 self._say(f"orchestrator: no connection ({_first_line(error)}); trying again")
             self._open = None
             self._changed.clear()
@@ -80,9 +80,9 @@ class RelayClient:
             pause = min(pause * 2, LAST_PAUSE_S)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The tool's structured answer, however long the daemon is away.
+        """The tool's structured answer; waits for the daemon without a limit.
 
-        Raises ``WorkerEnded`` when this worker has to go, ``CallRefused`` when repeating the call cannot help.
+        Raises ``WorkerEnded`` if this worker must exit, ``CallRefused`` if repeating the call cannot help.
         """
         pause, declined = FIRST_PAUSE_S, 0
         while True:
@@ -100,10 +100,10 @@ class RelayClient:
                     self._lost.set()
                 self._say(f"orchestrator: the connection was lost ({_first_line(error)}); trying again")
                 continue
-            told = _table(answer.get("structuredContent"))
+            structured = _object(answer.get("structuredContent"))
             if not answer.get("isError"):
-                return told
-            facts = _table(told.get("error"))
+                return structured
+            facts = _object(structured.get("error"))
             code, kind = str(facts.get("code", "")), facts.get("kind")
             message = str(facts.get("message") or f"{tool} failed")
             if code in ENDINGS:
@@ -125,25 +125,25 @@ class Connection:
         assert process.stdout is not None
         self._into, self._out = process.stdin, process.stdout
         self._ids = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._over: str | None = None
         self.reading = asyncio.create_task(self._read())
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result; raises ``ServerLost`` for everything else, no answer within 180 s included."""
+        """The result; raises ``ServerLost`` for an error answer, and if there is no answer within 180 s."""
         key = next(self._ids)
-        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        answer = self._waiting[key] = asyncio.get_running_loop().create_future()
         try:
             await self.send({"id": key, "method": method, "params": params})
             async with asyncio.timeout(CALL_LIMIT_S):
-                told = await answer
+                response = await answer
         except TimeoutError as error:
             raise ServerLost(f"no answer to {method} within {CALL_LIMIT_S:.0f} s") from error
         finally:
-            del self._asked[key]
-        result = told.get("result")
+            del self._waiting[key]
+        result = response.get("result")
         if not isinstance(result, dict):
-            refusal = _table(told.get("error"))
+            refusal = _object(response.get("error"))
             text = str(refusal.get("message") or "an answer without a result")
             raise RequestDeclined(text) if refusal.get("code") in WRONG else ServerLost(text)
         return result
@@ -165,21 +165,21 @@ class Connection:
                 for line in lines.feed(data):
                     await self._take(json.loads((line if isinstance(line, bytes) else b"") or b"null"))
         except (ValueError, RecursionError, ServerLost) as error:
-            why = f"the server said what is no MCP ({error})"
+            why = f"the server sent a line that is not MCP ({error})"
         finally:
             self._over = why
-            for answer in self._asked.values():
+            for answer in self._waiting.values():
                 if not answer.done():
                     answer.set_exception(ServerLost(why))
 
     async def _take(self, message: Any) -> None:
-        told = _table(message)
-        key = told.get("id")
-        if "method" not in told:
-            answer = self._asked.get(key) if isinstance(key, int) else None
+        fields = _object(message)
+        key = fields.get("id")
+        if "method" not in fields:
+            answer = self._waiting.get(key) if isinstance(key, int) else None
             if answer is not None and not answer.done():
-                answer.set_result(told)
-        elif key is not None and told["method"] == "ping":
+                answer.set_result(fields)
+        elif key is not None and fields["method"] == "ping":
             await self.send({"id": key, "result": {}})
         elif key is not None:
             await self.send({"id": key, "error": {"code": -32601, "message": "not offered by this client"}})
@@ -187,7 +187,7 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(server: Sequence[str]) -> AsyncIterator[Connection]:
-    """A server process that has shaken hands; it ends with the block. ``ServerLost``, or OSError at its start."""
+    """A server process after the handshake; it ends with the block. Raises ``ServerLost``, or OSError at start."""
     # A session of its own: Ctrl-C in the pane is meant for the command.
     process = await asyncio.create_subprocess_exec(
         *server, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
@@ -195,8 +195,8 @@ async def connected(server: Sequence[str]) -> AsyncIterator[Connection]:
     connection = Connection(process)
     try:
         info = {"name": "orchestrator-worker", "version": VERSION}
-        asked = {"protocolVersion": MCP_VERSION, "capabilities": {}, "clientInfo": info}
-        await connection.request("initialize", asked)
+        params = {"protocolVersion": MCP_VERSION, "capabilities": {}, "clientInfo": info}
+        await connection.request("initialize", params)
         await connection.send({"method": "notifications/initialized"})
         await connection.request("tools/list", {})
         yield connection
@@ -213,8 +213,8 @@ async def connected(server: Sequence[str]) -> AsyncIterator[Connection]:
             connection.reading.cancel()
 
 
-def _table(found: Any) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _first_line(error: BaseException) -> str:

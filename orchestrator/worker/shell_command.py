@@ -1,4 +1,4 @@
-"""One shell command of a task: started in a session of its own, streamed, stopped, never outliving the worker.
+"""Runs one task's shell command: starts it in its own session, streams its output, stops it, ends it with the worker.
 
 Touches processes, the task's artifact file, the pane (our own stdout) and the agent's ``engine/worker.json``.
 Knows nothing of MCP. The standard library only.
@@ -32,15 +32,15 @@ MAX_LINES = 20
 MAX_LINE_BYTES = 4_096
 DRAIN_S = 5.0
 
-# The worker's death must end the command and all it started. PR_SET_PDEATHSIG would reach the shell alone and
-# needs code between fork and exec; this process holds a pipe of the worker and kills the group named last. Then it
-# removes the worker's task files, whose paths begin with its argument.
+# When the worker dies, the command and all its children must end. PR_SET_PDEATHSIG reaches only the shell and needs
+# code between fork and exec. So this process reads a pipe from the worker and, at its end, kills the group named
+# last. Then it removes the worker's task files, whose paths begin with its argument.
 GUARD = (
     'group=; while read -r next; do group=$next; done; [ -z "$group" ] || kill -s KILL -- "-$group"; '
     '[ -z "$1" ] || rm -f -- "$1"*'
 )
-# The command waits for one line, written after its group is recorded: a worker killed in between leaves a
-# shell that reads end of file and goes. stdin is the gate because dash redirects single-digit descriptors only.
+# The command waits for one line, written after its group is recorded: if the worker is killed in
+# between, the shell reads end of file and exits. stdin is the gate because dash redirects only descriptors 0 to 9.
 GATE = 'read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
 GATE_OF_SCRIPT = 'read -r go || exit 125; exec /bin/sh "$1" </dev/null'
 
@@ -50,7 +50,7 @@ _KEYS = ("command", "cwd", "timeout_s", "env", "input", "private")
 
 
 class BadPayload(Exception):
-    """A task's payload is not what the shell engine runs; ``code`` goes into the ``error`` event."""
+    """The shell engine cannot run a task's payload; ``code`` goes into the ``error`` event."""
 
     def __init__(self, message: str, code: str = "bad_payload") -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class BadPayload(Exception):
 class ShellJob:
     """A checked payload: ``cwd`` exists inside the project, ``timeout_s`` None means no limit.
 
-    ``private``: the command is run from a file, so that no command line shows it. ``needs_file``: the task cannot run
+    ``private``: the command runs from a file, so no command line shows it. ``needs_file``: the task cannot run
     without its task file.
     """
 
@@ -82,7 +82,7 @@ def read_payload(payload: Any, agent_cwd: Path, project: Path) -> ShellJob:
         raise BadPayload('the payload must be an object such as {"command": "make test"}')
     unknown = sorted(str(key) for key in payload if key not in _KEYS)
     if unknown:
-        raise BadPayload(f"unknown key {unknown[0]!r} in the payload; there are: {', '.join(_KEYS)}")
+        raise BadPayload(f"unknown key {unknown[0]!r} in the payload; known keys: {', '.join(_KEYS)}")
     command, timeout_s, env = payload.get("command"), payload.get("timeout_s"), payload.get("env", {})
     private = payload.get("private", False)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
@@ -92,9 +92,9 @@ def read_payload(payload: Any, agent_cwd: Path, project: Path) -> ShellJob:
     if timeout_s is not None and not (_is_number(timeout_s) and timeout_s > 0):
         raise BadPayload("'timeout_s' must be a number of seconds above 0")
     if not isinstance(env, dict) or not all(_is_variable(name, value) for name, value in env.items()):
-        raise BadPayload("'env' must be an object of strings; names are not empty and hold no '='")
+        raise BadPayload("'env' must be an object of strings; a name must not be empty or contain '='")
     if VARIABLE in env:
-        raise BadPayload(f"'env' may not set {VARIABLE}: it names the file with this payload")
+        raise BadPayload(f"'env' must not set {VARIABLE}: the worker sets it to the path of the task file")
     cwd = _directory(payload.get("cwd", "."), agent_cwd, project)
     return ShellJob(command, cwd, timeout_s, env, private, private or "input" in payload)
 
@@ -111,17 +111,17 @@ def _is_variable(name: Any, value: Any) -> bool:
 
 def _directory(cwd: Any, agent_cwd: Path, project: Path) -> Path:
     if not isinstance(cwd, str) or not cwd or "\0" in cwd:
-        raise BadPayload("'cwd' must be a directory, relative to the agent's own")
-    found = (agent_cwd / cwd).resolve()
-    if not found.is_relative_to(project.resolve()):
-        raise BadPayload(f"'cwd' leaves the project: {cwd!r}", "path_escape")
-    if not found.is_dir():
-        raise BadPayload(f"'cwd' is no directory: {cwd!r}")
-    return found
+        raise BadPayload("'cwd' must be a directory, relative to the agent's working directory")
+    directory = (agent_cwd / cwd).resolve()
+    if not directory.is_relative_to(project.resolve()):
+        raise BadPayload(f"'cwd' must be inside the project: {cwd!r}", "path_escape")
+    if not directory.is_dir():
+        raise BadPayload(f"'cwd' is not a directory: {cwd!r}")
+    return directory
 
 
 def plain_lines(tail: bytes) -> list[str]:
-    """The last lines of raw output as text for JSON: at most 20 lines and 4 KB, escapes and redraws gone."""
+    """The last lines of raw output as text for JSON: at most 20 lines and 4 KB, without escapes and redraws."""
     text = _ESCAPE.sub("", tail.decode("utf-8", "replace"))
     lines = [_CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
     kept: list[str] = []
@@ -136,7 +136,7 @@ def plain_lines(tail: bytes) -> list[str]:
 
 
 class PaneOutput:
-    """Our own stdout, written by one thread, so that a pane stopped with Ctrl-S never stops the reports."""
+    """Writes to our stdout from a thread, so that a pane stopped with Ctrl-S does not stop the reports."""
 
     def __init__(self, fd: int = 1) -> None:
         self._fd = fd
@@ -147,7 +147,7 @@ class PaneOutput:
         self.color = os.isatty(fd) and "NO_COLOR" not in os.environ
 
     def put(self, chunk: bytes, timeout: float | None = None) -> bool:
-        """Queue raw bytes; False when there was no room for ``timeout`` seconds (None: do not wait)."""
+        """Queue raw bytes; False if there was no room within ``timeout`` seconds (None: do not wait)."""
         try:
             self._chunks.put(chunk, block=timeout is not None, timeout=timeout)
         except queue.Full:
@@ -156,7 +156,7 @@ class PaneOutput:
         return True
 
     def say(self, text: str, style: str = "2") -> None:
-        """One line of ours, on a line of its own, without control characters of others."""
+        """Print our text on a new line, with control characters replaced."""
         text = "\n".join(_CONTROL.sub("�", line) for line in text.split("\n"))
         line = f"\x1b[0m\x1b[{style}m{text}\x1b[0m" if self.color else text
         self.put((("" if self.fresh else "\n") + line + "\n").encode("utf-8", "replace"))
@@ -184,9 +184,9 @@ class PaneOutput:
 
 
 class Guard:
-    """Names the group that must not outlive us: to a small process of ours, and in ``engine/worker.json``.
+    """Ends the command's process group with the worker: by a guard process and a record in ``engine/worker.json``.
 
-    That process also removes the files whose paths begin with ``files``; empty: none.
+    The guard process also removes the files whose paths begin with ``files`` (empty: none).
     """
 
     def __init__(self, record: Path, files: str = "", seal: Seal | None = None) -> None:
@@ -195,26 +195,26 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Be there before anything is that must not outlive us; OSError when the system refuses."""
-        self._tell("\n")
+        """Start the guard process before the command; raises OSError if it cannot be started."""
+        self._name_group("\n")
 
     def watch(self, pid: int) -> None:
-        """From now on the group dies with the worker, also by kill -9."""
+        """From now on the group dies with the worker, even if that is killed with SIGKILL."""
         with contextlib.suppress(OSError):
             self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._record.touch(mode=0o600)
-            named = {"pid": pid, "started": _started(pid), "boot": _boot()}
-            self._record.write_text(json.dumps(named if self._seal is None else self._seal.sealed(named)))
-        self._tell(f"{pid}\n")
+            record = {"pid": pid, "started": _started(pid), "boot": _boot()}
+            self._record.write_text(json.dumps(record if self._seal is None else self._seal.sealed(record)))
+        self._name_group(f"{pid}\n")
 
     def rest(self) -> None:
-        """The group has ended."""
-        self._tell("\n")
+        """Stop guarding: the group has ended."""
+        self._name_group("\n")
         with contextlib.suppress(OSError):
             self._record.unlink()
 
     def end_previous(self) -> int | None:
-        """Kill the group that an earlier life of this worker left behind; its id, or None."""
+        """Kill the group that an earlier launch of this worker left running; returns its id, or None."""
         try:
             left = json.loads(self._record.read_text())
             if self._seal is None or not self._seal.holds(left):
@@ -223,7 +223,7 @@ class Guard:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         self._record.unlink(missing_ok=True)
-        # A leader with another start time is a stranger under a reused number. Without a leader the number
+        # A leader with another start time is another process with a reused pid. Without a leader, the pid
         # cannot have been reused while members of its session live.
         if pid <= 1 or boot != _boot() or _started(pid) not in {started, None}:
             return None
@@ -233,7 +233,7 @@ class Guard:
             return None
         return pid
 
-    def _tell(self, line: str) -> None:
+    def _name_group(self, line: str) -> None:
         for _ in range(2):
             if self._process is None:
                 self._process = subprocess.Popen(
@@ -249,7 +249,7 @@ class Guard:
             try:
                 to_guard.write(line.encode())
                 to_guard.flush()
-            except BrokenPipeError:  # somebody killed it: once more with a new one
+            except BrokenPipeError:  # the guard was killed: repeat with a new one
                 with contextlib.suppress(OSError):
                     to_guard.close()
                 self._process.wait()
@@ -259,7 +259,7 @@ class Guard:
 
 
 class Running:
-    """A command at work. ``output_bytes`` grows; ``tail`` is its last output; ``artifact_error`` or None."""
+    """A running command. ``output_bytes`` so far; ``tail``: the last 8 KB; ``artifact_error``: text or None."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Running:
         *,
         script: Path | None = None,
     ) -> None:
-        """Start it; OSError when the system refuses (command too long, directory not ours, no memory).
+        """Start the command; raises OSError if that fails (command too long, directory not accessible, no memory).
 
         ``script``: the file that holds the job's command; None gives the command to the shell on its command line.
         """
@@ -308,15 +308,15 @@ class Running:
         self._pump_thread.start()
 
     def kill(self, number: int) -> None:
-        """Send a signal to the whole group; nothing happens when it has ended."""
-        if self._process.returncode is None:  # once reaped, the number may be somebody else's
+        """Send a signal to the whole group; does nothing if it has ended."""
+        if self._process.returncode is None:  # once reaped, the pid may be another process's
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     async def wait(self) -> int:
-        """The exit code, or minus the signal; what the command left in the background ends with it."""
+        """The exit code, or the negative signal number; ends the command's background processes too."""
         await asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        # Not reaped yet: the number of the group cannot belong to anybody else.
+        # Not reaped yet, so the group id cannot have been reused.
         self.kill(signal.SIGKILL)
         await asyncio.to_thread(self._drain)
         code = self._process.wait()
@@ -360,7 +360,7 @@ class Running:
         try:
             while view and self._log is not None:
                 view = view[os.write(self._log, view) :]
-        except OSError as error:  # disk full: the command goes on, the outcome says what is missing
+        except OSError as error:  # for example a full disk: the command continues, and the outcome holds the error
             self.artifact_error = str(error)
             self._close_log()
 
@@ -370,7 +370,7 @@ class Running:
             self._log = None
 
     def _drain(self) -> None:
-        """Read to the end; bounded, as a pane may be stopped and a process may have left the group."""
+        """Read to the end, for a limited time: the pane may be stopped, and a process may have left the group."""
         self._pump_thread.join(DRAIN_S)
         self._hurry = True
         self._pump_thread.join(1.0)
@@ -384,7 +384,7 @@ class Running:
 
 
 def _started(pid: int) -> int | None:
-    """Start time in clock ticks since boot, None when there is no such process."""
+    """Start time in clock ticks since boot; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

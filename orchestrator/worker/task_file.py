@@ -1,4 +1,4 @@
-"""The files that carry a task's payload to its command: a command line is shown to every user of the machine.
+"""Writes the private files that carry a task's payload to its command, because every user can read a command line.
 
 Touches files named ``task-…`` in the agent's ``engine/`` directory. The standard library only.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 VARIABLE = "ORCHESTRATOR_TASK_FILE"
-"""Holds the path of the task's file in the environment of its command."""
+"""Name of the environment variable that gives the command the path of its task file."""
 
 
 class Written(NamedTuple):
@@ -24,25 +24,25 @@ class Written(NamedTuple):
 
 
 class TaskFiles:
-    """The task files of one life of a worker, readable by its user alone. The path of each begins with ``prefix``."""
+    """The task files of one launch of a worker, readable only by its user. Each path begins with ``prefix``."""
 
     def __init__(self, engine: Path) -> None:
         self._engine = engine
-        # Each life has names of its own: what ends an earlier life may remove that life's files a little later.
+        # Each launch has its own names: the guard of an earlier launch may still remove that launch's files.
         self.prefix = str(engine / f"task-{secrets.token_hex(8)}")
 
     def remove_previous(self) -> None:
-        """Remove what earlier lives of this worker have left."""
+        """Remove the files that earlier launches of this worker left."""
         self._remove(self._engine / "task-")
 
     def remove(self) -> None:
-        """Remove the files of this life; harmless if there are none."""
+        """Remove the files of this launch; does nothing if there are none."""
         self._remove(Path(self.prefix))
 
     def write(self, payload: Any, script: str | None) -> Written:
         """Write the payload as JSON, and the script as it is.
 
-        On OSError, or ValueError for a script that is no text, nothing is left behind.
+        Raises OSError, or ValueError for a script that cannot be encoded; leaves no file then.
         """
         made = Written(Path(f"{self.prefix}.json"), Path(f"{self.prefix}.sh") if script is not None else None)
         self.remove()

@@ -1,7 +1,7 @@
 """The shell worker: an MCP client of its own relay that runs each task's shell command visibly in its pane.
 
-Lives in an agent's pane and takes its identity from the environment. Touches nothing but the tools
-``wait_for_command`` and ``emit_event``; commands and files are the business of ``worker_command``.
+It runs in an agent's pane and takes its identity from the environment. It uses only the tools ``wait_for_command``
+and ``emit_event``; `shell_command` runs the commands and `task_file` writes the files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_PASSED_ON = frozenset({*SECRETS, VARIABLE})
 
 @dataclass(frozen=True)
 class WorkerIdentity:
-    """Who this worker is: ``project`` is a real path, ``cwd`` where the agent was started."""
+    """The agent this worker serves: ``project`` is a real path, ``cwd`` the directory it was started in."""
 
     agent_id: str
     project: Path
@@ -62,23 +62,23 @@ class Worker:
         self._running: Running | None = None
 
     def kill_running(self) -> None:
-        """End the command at work, if any, at once."""
+        """Kill the running command, if there is one."""
         if self._running is not None:
             self._running.kill(signal.SIGKILL)
 
     async def serve(self) -> int:
-        """Work until the ``stop`` command; raises ``WorkerEnded`` when the daemon sends us away."""
+        """Work until the ``stop`` command; raises ``WorkerEnded`` if the daemon ends this worker."""
         cursor: dict[str, Any] = {}
         while True:
-            asked = {"agent_id": self._me.agent_id, "timeout_ms": WAIT_MS, **cursor}
-            answer = await self._link.call("wait_for_command", asked)
+            arguments = {"agent_id": self._me.agent_id, "timeout_ms": WAIT_MS, **cursor}
+            answer = await self._link.call("wait_for_command", arguments)
             cursor = {"cursor": answer["cursor"]} if isinstance(answer.get("cursor"), str) else {}
             if answer.get("status") != "command":
                 continue
             command = answer["command"]
             if command["kind"] == "stop":
                 failpoints.passed("worker:stop")
-                self._pane.say(f"{self._me.agent_id}: stopped by the master, goodbye")
+                self._pane.say(f"{self._me.agent_id}: stopped by the master")
                 return 0
             try:
                 await self._obey(command)
@@ -89,17 +89,17 @@ class Worker:
         kind, task_id, attempt = command["kind"], str(command.get("task_id")), int(command.get("attempt", 1))
         if kind == "cancel":
             known = [outcome for (task, _), outcome in self._outcomes.items() if task == task_id]
-            kind, payload = known[-1] if known else ("canceled", {"reason": "it was not running here"})
+            kind, payload = known[-1] if known else ("canceled", {"reason": "it was not running in this worker"})
             await self._emit(kind, task_id, payload)
             return
         if kind != "task":
-            raise WorkerEnded(f"the daemon speaks of a command this version does not know: {kind!r}", 3)
+            raise WorkerEnded(f"the daemon sent a command of an unknown kind, {kind!r}; restart the agent", 3)
         key = (task_id, attempt)
         if key not in self._outcomes:
             failpoints.passed("worker:ack:before")
-            told = await self._emit("ack", task_id)
+            ack = await self._emit("ack", task_id)
             failpoints.passed("worker:ack:after")
-            self._outcomes[key] = await self._outcome(command, task_id, attempt, told)
+            self._outcomes[key] = await self._outcome(command, task_id, attempt, ack)
             while len(self._outcomes) > KEPT_OUTCOMES:
                 del self._outcomes[next(iter(self._outcomes))]
         kind, payload = self._outcomes[key]
@@ -108,7 +108,7 @@ class Worker:
         failpoints.passed("worker:end:after")
 
     async def _outcome(
-        self, command: Mapping[str, Any], task_id: str, attempt: int, told: Mapping[str, Any]
+        self, command: Mapping[str, Any], task_id: str, attempt: int, ack: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         try:
             job = read_payload(command.get("payload"), self._me.cwd, self._me.project)
@@ -118,7 +118,7 @@ class Worker:
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self._pane.say(f"── {task_id}{again} " + "─" * 20, "1;36")
         self._pane.say(f"$ {job.command}", "1")
-        if told.get("cancel_requested"):
+        if ack.get("cancel_requested"):
             return "canceled", {"reason": "canceled before it started"}
         log = self._artifacts(command) / f"{re.sub(r'[^A-Za-z0-9._-]', '_', task_id)}-a{attempt}.log"
         try:
@@ -136,7 +136,7 @@ class Worker:
         if self._running.artifact_error is not None:
             payload["artifact_error"] = self._running.artifact_error
         self._running = None
-        outcome = f"── {task_id}: {kind}, {_how(payload)}, {payload['duration_s']} s"
+        outcome = f"── {task_id}: {kind}, {_exit_text(payload)}, {payload['duration_s']} s"
         self._pane.say(outcome, "32" if kind == "result" else "33" if kind == "canceled" else "31")
         return kind, payload
 
@@ -148,7 +148,7 @@ class Worker:
         try:
             written = self._files.write(payload, job.command if job.private else None)
             env[VARIABLE], script = str(written.payload), written.script
-        except OSError as error:  # disk full: a command that did not ask for the file may do without it
+        except OSError as error:  # for example a full disk: most commands do not read the file
             if job.needs_file:
                 raise
             self._pane.say(f"orchestrator: {VARIABLE} is not set: {error}", "33")
@@ -163,7 +163,7 @@ class Worker:
         if exited in ended:
             code = exited.result()
         elif canceled in ended:
-            canceled.result()  # Ended goes up from here
+            canceled.result()  # raises WorkerEnded, if the report ended with it
             kind, code = "canceled", await running.stop(exited, CANCEL_LADDER)
         else:
             kind, code = "error", await running.stop(exited, TIMEOUT_LADDER)
@@ -175,11 +175,11 @@ class Worker:
         elif not kind and code > 0:
             kind, why = "error", {"code": "exit_status", "message": f"the command ended with exit code {code}"}
         elif not kind:
-            kind, why = "error", {"code": "signal", "message": f"{_signal(code)} ended the command"}
+            kind, why = "error", {"code": "signal", "message": f"{_signal_name(code)} ended the command"}
         payload = {
             **why,
             "exit_code": code if code >= 0 else None,
-            **({"signal": _signal(code)} if code < 0 else {}),
+            **({"signal": _signal_name(code)} if code < 0 else {}),
             "duration_s": round(time.monotonic() - running.began, 3),
             "last_lines": plain_lines(running.tail),
             "output_bytes": running.output_bytes,
@@ -187,7 +187,7 @@ class Worker:
         return kind, payload
 
     async def _report(self, running: Running, task_id: str) -> None:
-        """Tell once a second that we are alive and what is new; returns when the master has canceled."""
+        """Report progress or a heartbeat once a second; returns when the master has canceled the task."""
         seen = 0
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
@@ -196,13 +196,13 @@ class Worker:
                 if now > seen:
                     last = plain_lines(running.tail)[-1:]
                     news = {"bytes": now, "last_line": last[0][-200:] if last else ""}
-                    told = await self._emit("progress", task_id, news)
+                    answer = await self._emit("progress", task_id, news)
                 else:
-                    told = await self._emit("heartbeat", task_id)
+                    answer = await self._emit("heartbeat", task_id)
             except CallRefused:
                 continue
             seen = now
-            if told.get("cancel_requested"):
+            if answer.get("cancel_requested"):
                 return
 
     async def _emit(self, kind: str, task_id: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -215,22 +215,22 @@ class Worker:
 
     def _artifacts(self, command: Mapping[str, Any]) -> Path:
         own = f".agents/agents/{self._me.agent_id}/artifacts"
-        found = (self._me.project / str(command.get("artifacts") or own)).resolve()
-        return found if found.is_relative_to(self._me.project) else self._me.project / own
+        directory = (self._me.project / str(command.get("artifacts") or own)).resolve()
+        return directory if directory.is_relative_to(self._me.project) else self._me.project / own
 
 
 def main(server: Sequence[str] | None = None) -> int:
     """Work as the agent that the environment names; the exit code.
 
     0 after ``stop`` or the agent's end, 3 when replaced or not accepted, 6 when the agent's log is corrupt,
-    128+n on a signal. ``server`` is the command of another MCP server than our relay. BadRequest
-    ``not_an_agent`` outside an agent's environment.
+    128+n on signal n. ``server`` is a command that replaces our relay. Raises BadRequest ``not_an_agent`` outside an
+    agent's environment.
     """
     agent_id, project = os.environ.get("ORCHESTRATOR_AGENT_ID"), os.environ.get("ORCHESTRATOR_PROJECT")
     if not agent_id or not project or not os.environ.get("ORCHESTRATOR_AGENT_SECRET"):
         raise BadRequest(
             "not_an_agent",
-            "orchestrator worker runs inside an agent's pane only",
+            "orchestrator worker runs only inside an agent's pane",
             "orchestrator agent create NAME --role ROLE --engine shell",
         )
     identity = WorkerIdentity(agent_id, Path(project).resolve(), Path.cwd())
@@ -242,7 +242,7 @@ def main(server: Sequence[str] | None = None) -> int:
     seal = Provenance(identity.project / ".agents").seal("agent", agent_id, "worker")
     guard = Guard(engine / "worker.json", files.prefix, seal)
     if (left := guard.end_previous()) is not None:
-        pane.say(f"orchestrator: ended process group {left}, left by an earlier life", "33")
+        pane.say(f"orchestrator: ended process group {left} of an earlier launch", "33")
     files.remove_previous()
     link = RelayClient(server or relay, pane.say)
     worker = Worker(identity, link, pane, guard, files)
@@ -274,14 +274,14 @@ async def _work(worker: Worker, link: RelayClient, pane: PaneOutput) -> int:
         await asyncio.gather(connection, return_exceptions=True)
 
 
-def _signal(code: int) -> str:
+def _signal_name(code: int) -> str:
     try:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
 
 
-def _how(payload: Mapping[str, Any]) -> str:
+def _exit_text(payload: Mapping[str, Any]) -> str:
     if payload["exit_code"] is not None:
         return f"exit {payload['exit_code']}"
     return str(payload["signal"])

@@ -133,7 +133,7 @@ def test_nothing_of_an_agent_runs_that_could_not_be_written_down(desk):
     desk.release()
     status, text = desk.ended(pane)
     assert status == 126
-    assert "written down" in text
+    assert "cannot be recorded as an agent" in text
     assert not desk.out.exists()
 
 
@@ -172,7 +172,7 @@ def test_a_release_that_came_first_is_not_lost(desk):
     pane, _ = desk.pane()
     status, words = desk.ended(pane)
     assert status == launch_stub.REFUSED
-    assert "is tagged" in words
+    assert "has the tag" in words
 
 
 def test_signals_that_python_ignores_are_not_ignored_in_the_cli(desk):

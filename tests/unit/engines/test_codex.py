@@ -281,4 +281,4 @@ def test_a_headless_run_is_approved_and_trusted_by_what_a_resumed_one_takes_too(
     ("stderr", "chat"), [(HEAD, CHAT), (HEAD.replace("\n", "\r\n"), CHAT), (HEAD[:200], ""), ("session id: x\n", "")]
 )
 def test_the_id_of_a_new_chat_is_told_by_the_head_of_the_run(stderr, chat):
-    assert codex.told("session id: 22222222-9e7b-7c83-a88f-785a620bd932\n", stderr) == chat
+    assert codex.printed_chat_id("session id: 22222222-9e7b-7c83-a88f-785a620bd932\n", stderr) == chat

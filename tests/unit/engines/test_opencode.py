@@ -207,7 +207,7 @@ def test_a_headless_run_reads_its_prompt_and_tells_its_chat_only_when_it_begins_
     ],
 )
 def test_the_id_of_a_new_chat_is_the_first_in_the_log(stderr, chat):
-    assert opencode.told(f"{STAMP}created id=ses_2222 x\n", stderr) == chat
+    assert opencode.printed_chat_id(f"{STAMP}created id=ses_2222 x\n", stderr) == chat
 
 
 def test_edits_are_allowed_over_what_the_users_variable_says_and_nothing_else_is():
@@ -220,5 +220,5 @@ def test_edits_are_allowed_over_what_the_users_variable_says_and_nothing_else_is
 
 
 def test_a_variable_that_is_no_json_is_refused_by_name():
-    with pytest.raises(BadRequest, match="OPENCODE_PERMISSION is no JSON"):
+    with pytest.raises(BadRequest, match="OPENCODE_PERMISSION is not JSON"):
         once(approval="edits", env={opencode.PERMISSION: "{"})

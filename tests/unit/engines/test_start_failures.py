@@ -37,16 +37,19 @@ def test_every_kind_of_screen_has_a_sentence() -> None:
     ("known", "said"),
     [
         ({"found": ScreenFinding("login", "run x login")}, "it is not logged in (run x login)"),
-        ({"found": ScreenFinding("rate_limit", "", "15:00")}, "its provider has limited it, until 15:00"),
+        ({"found": ScreenFinding("rate_limit", "", "15:00")}, "it has hit a limit of its provider, until 15:00"),
         (
             {"found": ScreenFinding("trust", "asks"), "status": 1, "lives": False},
             "it asks whether its folder is trusted (asks)",
         ),
-        ({"status": 127, "lives": False}, "its program, or what the program's first line names, was not found"),
+        (
+            {"status": 127, "lives": False},
+            "its program was not found, or the interpreter in the program's first line was not",
+        ),
         ({"status": 126, "lives": False}, "its program cannot be run"),
         ({"status": 1, "lives": False}, ""),
-        ({"listed": True}, "it has our tools, and its model has not called wait_for_command"),
-        ({}, "it has not asked our MCP server for tools, so it may still be starting, or wait for a human"),
+        ({"listed": True}, "it has our tools, but its model has not called wait_for_command"),
+        ({}, "it has not asked our MCP server for tools, so it may still be starting, or it waits for a human"),
     ],
 )
 def test_the_strongest_fact_is_the_cause(known: dict[str, object], said: str) -> None:

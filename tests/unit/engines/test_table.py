@@ -251,7 +251,7 @@ SQUAD = [row for row in ROWS if row.headless]
 FORMS = {
     "chosen": "7d0f9ed5-6d5c-4c1e-9d6b-3f2f8f9b5a10",
     "created": "chat-1",
-    "told": "01a20314-577f-7292-bc92-e39fe913fd85",
+    "printed": "01a20314-577f-7292-bc92-e39fe913fd85",
 }
 PROMPTS = ("-x --help", "--", "-", "@file", "/clear", "say \"it\"\n and 'that' $(ls) 😀\n", "a b")
 
@@ -295,14 +295,14 @@ def test_a_prompt_too_long_for_a_word_comes_on_standard_input_alone(row):
 @pytest.mark.parametrize("row", SQUAD, ids=lambda row: row.name)
 def test_a_chat_is_begun_known_by_an_id_and_gone_on_with(row):
     way = row.headless
-    assert bool(way.create) == (way.chats == "created") and bool(way.told) == (way.chats == "told")
+    assert bool(way.create) == (way.chats == "created") and bool(way.printed_chat_id) == (way.chats == "printed")
     session, chat = "7d0f9ed5-6d5c-4c1e-9d6b-3f2f8f9b5a11", chat_of(row)
     assert any(session in word for word in ran(row, session=session).argv) == (way.chats == "chosen")
     (named,) = [word for word in ran(row, chat=chat).argv if chat in word]
     assert re.fullmatch(r"(--\w+=)?[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", named)
     assert not [word for word in ran(row).argv if "resume" in word or "session-id" in word]
-    if way.told:
-        assert way.told("", "") == way.told(chat, "session id:\nses_") == ""
+    if way.printed_chat_id:
+        assert way.printed_chat_id("", "") == way.printed_chat_id(chat, "session id:\nses_") == ""
 
 
 @pytest.mark.parametrize("chat", ["--yolo", "-x", "a b", "../x", "latest=1", "a" * 129, "é", "x\n"])
@@ -316,7 +316,7 @@ def test_an_id_that_may_name_anything_else_is_refused(row, chat):
 @pytest.mark.parametrize("chat", ["latest", "1", "my-title"])
 @pytest.mark.parametrize("row", [row for row in SQUAD if row.tested], ids=lambda row: row.name)
 def test_a_title_or_a_place_in_a_list_is_no_id_of_a_chat(row, chat):
-    with pytest.raises(BadRequest, match="is no chat of"):
+    with pytest.raises(BadRequest, match="is not a chat id of"):
         ran(row, chat=chat)
 
 
