@@ -1,4 +1,4 @@
-"""Reaching the project's daemon: connect to it, start it when none runs, say hello.
+"""Connects to the project's daemon, starts it if none runs, and builds the handshake.
 
 Shared by relay, command line and the daemon's own door; standard library only. It touches the run directory and
 forks; a started daemon holds the lock for life and inherits the listening socket, so no one polls for readiness.
@@ -39,8 +39,8 @@ from orchestrator.edge.project_location import (
     run_dir,
 )
 
-FAILED_PACE_S = 3.0  # all relays together try a start that failed for a known reason this often
-FREE_STARTS = 3  # so many starts in vain may follow each other at once: a machine has its bad moments
+FAILED_PACE_S = 3.0  # after a start that failed for a known reason, all relays together wait this long
+FREE_STARTS = 3  # this many failed starts may follow each other without a pause
 PACE_MAX_S = 10.0
 LOG_MAX = 4 << 20
 
@@ -48,8 +48,8 @@ LOG_MAX = 4 << 20
 def connect(project: Project) -> socket.socket | None:
     """A connection (non-blocking) to the project's daemon, or None when nothing listens.
 
-    An agent's goes to its own socket; while that does not answer, for the daemon loads, to the project's. Whoever
-    connects sends a ``hello`` first. Raises ``RunDirUnsafe``.
+    An agent connects to its own socket, or to the project's while its own does not answer (the daemon loads). The
+    caller sends `hello` first. Raises ``RunDirUnsafe``.
     """
     directory, agent_id = run_dir(project.root), os.environ.get(AGENT_ENV[0])
     for name in (agent_socket(agent_id), SOCKET) if agent_id else (SOCKET,):
@@ -103,9 +103,8 @@ def daemon_command(project: Project, lock: int, listener: int) -> list[str]:
 def try_start(project: Project, directory: Path) -> bool:
     """Start the project's daemon unless one holds the lock, it was stopped by hand, or a start just failed.
 
-    True when this call started one: it can be connected to at once, the backlog holds callers while it loads.
-    Starts in vain are counted for all callers together, and follow each other ever more slowly. Raises ``OSError``
-    when the machine refuses.
+    True if this call started a daemon: connect at once, the backlog holds callers while it loads. Failed starts are
+    counted for all callers together, and the pause between them grows. Raises ``OSError`` if the start fails.
     """
     if _held_back(directory):
         return False
@@ -135,7 +134,7 @@ def _held_back(directory: Path) -> bool:
 
 
 def vain_starts(directory: Path) -> int:
-    """How many daemons were started since one was ready; the last of them may still come up."""
+    """How many daemons were started since a daemon was last ready; the last may still become ready."""
     try:
         return (directory / STARTS).stat().st_size
     except OSError:
@@ -157,7 +156,7 @@ def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any
 
 
 def held_by(directory: Path) -> dict[str, Any] | None:
-    """Why no daemon runs, as an error's wire form, if a marker says so."""
+    """The error, in wire form, that a marker in the run directory gives for a missing daemon; else None."""
     if (directory / STOPPED).exists():
         return failure(
             "NotReady", "daemon_stopped", "the daemon was stopped by hand", "run: orchestrator daemon start"
@@ -168,8 +167,10 @@ def held_by(directory: Path) -> dict[str, Any] | None:
             return found
     vain = vain_starts(directory)
     if vain > FREE_STARTS:
-        message = f"{vain} daemons in a row have ended before they were ready"
-        return failure("Environment", "daemon_failed", message, f"see {directory / LOG}; a next try comes by itself")
+        message = f"{vain} daemons in a row ended before they were ready"
+        return failure(
+            "Environment", "daemon_failed", message, f"read {directory / LOG}; the start is retried automatically"
+        )
     return None
 
 
@@ -185,7 +186,7 @@ def hello(
 ) -> bytes:
     """The first line to the daemon: who connects, from where, and what a re-connecting relay still waits for.
 
-    ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same for the caller's whole life;
+    ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same while the caller runs;
     ``boot`` counts its connections from 1; ``pending`` is (request id, age in ms); ``call_limit_s`` how long the
     client lets one call run, where somebody has said so.
     """
@@ -194,7 +195,7 @@ def hello(
         cwd = os.getcwd()
     except FileNotFoundError:
         cwd = str(project.root)
-    said = {
+    facts = {
         "proto": PROTO,
         "version": VERSION,
         "install": INSTALL,
@@ -213,7 +214,7 @@ def hello(
         "pending": list(pending),
         "call_limit_s": call_limit_s,
     }
-    return json.dumps({"hello": said}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({"hello": facts}, separators=(",", ":")).encode() + b"\n"
 
 
 def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> None:
@@ -231,7 +232,7 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
         os.close(log)
         os.close(null)
         if os.waitpid(child, 0)[1]:
-            raise OSError(errno.EAGAIN, "no process could be made for it")
+            raise OSError(errno.EAGAIN, "its process could not be created")
         return
     try:
         os.setsid()

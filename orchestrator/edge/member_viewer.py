@@ -1,4 +1,4 @@
-"""What runs in the pane of a squad member: prints the member's output files as they grow, until the member has ended.
+"""Runs in the pane of a squad member: prints the member's output files as they grow, until the member has ended.
 
 Standard library only. It reads the files and /proc and writes to its own terminal; the member knows nothing of it and
 never waits for it.
@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 EVERY_S = 0.2
 LAST_LOOKS = 5
-"""So many looks in a row must find nothing new after the member's end: what it started may still write."""
+"""This many looks in a row must find nothing new after the member's end, because its children may still write."""
 LOOK_MAX = 1 << 18
 KEPT = 1 << 16
 """Of more than LOOK_MAX new bytes in one look only the last KEPT are printed: no terminal keeps much more, and tmux
@@ -94,7 +94,7 @@ class Growing:
             self._at = 0
             self._start_over()
         if size - self._at > LOOK_MAX:
-            pane.say(f"[{size - KEPT - self._at} bytes are not shown; all of it is in {quoted(self.path)}]")
+            pane.say(f"[{size - KEPT - self._at} bytes are not shown; the whole output is in {quoted(self.path)}]")
             self._at = size - KEPT
             self._start_over()
         data = os.pread(self._fd, LOOK_MAX, self._at)

@@ -1,4 +1,4 @@
-"""Where a team works and where its daemon is found: the project of a directory, and its run directory.
+"""Finds the project of a directory, and the run directory in which its daemon is reached.
 
 Shared by relay, hook, launch, CLI and daemon, so it imports the standard library only and stays cheap:
 a relay pays for it at every start. It reads the file system and makes the run directory; it writes nothing
@@ -374,7 +374,7 @@ def _private(path: Path) -> None:
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
     except OSError as error:
-        raise RunDirUnsafe(f"the run directory {path} cannot be made: {error.strerror}") from error
+        raise RunDirUnsafe(f"the run directory {path} cannot be created: {error.strerror}") from error
     trouble = _trouble(path)
     if trouble is not None:
         raise RunDirUnsafe(trouble)

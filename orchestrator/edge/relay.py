@@ -1,8 +1,8 @@
-"""The relay: the tiny stdio process a CLI starts as its MCP server; it carries lines between CLI and daemon.
+"""The relay: the small stdio process that a CLI starts as its MCP server; it carries lines between CLI and daemon.
 
-It must survive its daemon, because no CLI reconnects a dead MCP server: it starts another one, replays what the
-client had set up, re-sends what is unanswered, and never exits before its client. Standard library only, one
-thread, one select loop. It touches the two wire descriptors, the daemon's socket, and the run directory.
+No CLI reconnects a dead MCP server, so the relay survives its daemon: it starts a new daemon, replays the client's
+set-up, re-sends unanswered requests, and never exits before its client. Standard library only, one thread, one
+select loop. It touches the two wire descriptors, the daemon's socket, and the run directory.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from orchestrator.edge.wire_format import ANSWER, Cut, Lines, Pending, Setup, en
 USAGE = """\
 Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR] [--call-limit SECONDS]
 
-Serve MCP on stdin and stdout for the CLI that starts it; the project's daemon is started when none runs.
-The CLI ends a call after --call-limit SECONDS: what waits is answered before.
+Serve MCP on stdin and stdout for the CLI that starts this process. Starts the project's daemon if none runs.
+--call-limit: seconds after which the CLI ends a call; waiting calls are answered before.
 
 Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 """
 CALL_LIMITS = range(1, 86_401)
 TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
-ERR_AFTER = 20.0  # an earlier error would make a model call again at once: a loop that burns tokens
-COMING_AFTER = 45.0  # for a daemon that is there and has not spoken yet; the shortest client waits 60 s
-INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client waits 30 s
+ERR_AFTER = 20.0  # after an earlier error a model would call again at once, a loop that costs tokens
+COMING_AFTER = 45.0  # for a daemon that has not answered the handshake yet; the shortest client limit is 60 s
+INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client limit is 30 s
 HELLO_S = 15.0
-CALL_MARGIN_S = 15.0  # what the way of an error to a client with a limit may take on a busy machine
+CALL_MARGIN_S = 15.0  # time for an error to reach a client with a limit on a busy machine
 DRAIN_S = 2.0  # the SDK's client kills its server 2 s after closing stdin
-LINGER_S = 1.0  # how young a request must be to be waited for when stdin ends
+LINGER_S = 1.0  # when stdin ends, wait only for requests younger than this
 BACKOFF = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-STEADY_S = 5.0  # a daemon that lived shorter counts as flapping
-MAX_DEATHS = 50  # a request that saw as many daemons die may be what kills them
-HIGH = 8 << 20  # bytes waiting for one side, above which the other side is not read
-MAX_AGES = 256  # of waiting requests, told to a new daemon: it reads no more of them at once, and a hello is bounded
+STEADY_S = 5.0  # a daemon that ran shorter counts as flapping
+MAX_DEATHS = 50  # a request that was pending at this many deaths of a daemon may be their cause
+HIGH = 8 << 20  # with more bytes than this waiting for one side, the other side is not read
+MAX_AGES = 256  # of waiting requests, reported to a new daemon: it reads no more at once
 CHUNK = 1 << 18
 
 SILENT = "no hello"
-# Refusals that hold as long as that daemon lives: answered at once, and tried again for each new request. Not
-# `bad_argument`: it is also the answer to a hello that came late.
+# Refusals that hold as long as that daemon runs: answered at once, and retried for each new request. Not
+# `bad_argument`: it is also the answer to a late handshake.
 FINAL = frozenset({"proto_mismatch"})
 _HANDSHAKE = ("initialize", "server/discover")
 
 
 class Relay:
-    """One client, and one daemon after the other. The states and events are those of the table in the docs."""
+    """Connects one client to one daemon after another. The docs have a table of its states and events."""
 
     def __init__(
         self, project: Project, toolsets: Sequence[str], wire_in: int, wire_out: int, call_limit_s: int | None = None
@@ -82,11 +82,11 @@ class Relay:
         self.since = now  # when the connection began to be what it is
         self.down_since = now
         self.retry_at = now
-        self.fails = 0  # connections in a row that ended before the daemon's hello
+        self.fails = 0  # connections in a row that ended before the daemon's handshake
         self.flaps = 0  # daemons in a row that did not last
-        self.coming = False  # a daemon holds the door open: it loads, or the machine gives it no time
+        self.coming = False  # a daemon accepts connections but does not answer yet: it loads, or the machine is busy
         self.reason: dict[str, Any] | None = None
-        self.final = False  # the daemon that answers has refused us, and always will
+        self.final = False  # the running daemon has refused us for good
         self.to_client = bytearray()
         self.to_daemon = bytearray()
         self.client_lines = Lines(MAX_LINE)
@@ -99,7 +99,7 @@ class Relay:
         self.half_closed = False
 
     def run(self) -> int:
-        """Carry lines until the client is gone; always 0."""
+        """Carry lines until the client is gone; returns 0."""
         while True:
             now = time.monotonic()
             if self.sock is None and now >= self.retry_at and not self.half_closed:
@@ -127,7 +127,7 @@ class Relay:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def _timeout(self, now: float) -> float | None:
-        """How long select may sleep; None for ever."""
+        """Maximum time for select, in seconds; None: no limit."""
         if self.eof_at is not None:
             return 0.02
         if self.up:
@@ -148,22 +148,20 @@ class Relay:
         return max(request.arrived, self.down_since) + limit
 
     def _give_up(self, now: float) -> None:
-        """Answer what has waited too long for a daemon, and go on trying."""
+        """Fail the requests that have waited too long for a daemon; keep trying to reach one."""
         if self.up:
             return
         for request in [request for request in self.pending.values() if now >= self._due(request)]:
-            self._fail(request, self._why())
+            self._fail(request, self._down_error())
 
-    def _why(self) -> dict[str, Any]:
+    def _down_error(self) -> dict[str, Any]:
         if self.reason is not None:
             return self.reason
         try:
             place = f"; its log is {run_dir(self.project.root) / LOG}"
         except RunDirUnsafe:
             place = ""
-        step = (
-            "orchestrator daemon status says why; before repeating a call that changes something, look whether it did"
-        )
+        step = "run: orchestrator daemon status; before repeating a call that changes state, check if it took effect"
         return failure("NotReady", "daemon_down", f"the daemon does not answer; relays keep trying{place}", step)
 
     def _fail(self, request: Pending, error: dict[str, Any]) -> None:
@@ -171,7 +169,7 @@ class Relay:
         self.to_client += failed(request, error)
 
     def _done(self, now: float) -> bool:
-        """Whether the client is gone and has got what it still can get."""
+        """Whether the client is gone and no answer can still reach it."""
         if self.eof_at is None:
             return False
         if now >= self.eof_at + DRAIN_S:
@@ -196,7 +194,7 @@ class Relay:
             self.final, self.reason = False, None
         try:
             sock = connect(self.project)
-            # What a client that has gone left unanswered was with a daemon already: no other is started for it.
+            # The unanswered requests of a gone client were sent to a daemon already: start no other for them.
             if sock is None and (self.eof_at is None or self.boot == 0):
                 directory = run_dir(self.project.root)
                 if try_start(self.project, directory):
@@ -209,7 +207,7 @@ class Relay:
             return
         except OSError as error:
             self.reason = failure(
-                "Environment", "daemon_failed", f"the daemon was not started: {error}", "see the message"
+                "Environment", "daemon_failed", f"the daemon was not started: {error}", "run: orchestrator doctor"
             )
             self.retry_at = now + 1
             return
@@ -218,7 +216,7 @@ class Relay:
         self.coming = sock is not None
 
     def _greet(self, sock: socket.socket, now: float) -> None:
-        """Hello, replay and everything unanswered in one write: the daemon handles what is pipelined in order."""
+        """Send handshake, replay and unanswered requests at once; the daemon handles them in order."""
         self.sock, self.since, self.boot = sock, now, self.boot + 1
         self.write_dead = False
         self.replays.clear()
@@ -242,12 +240,12 @@ class Relay:
             self.to_daemon += request.line + b"\n"
 
     def _replay(self, request: Pending) -> None:
-        own = f"relay#{self.boot}.{len(self.replays) + 1}.{self.conn}"  # nothing that a client would choose
+        own = f"relay#{self.boot}.{len(self.replays) + 1}.{self.conn}"  # an id that no client would choose
         self.replays[own] = request.method
         self.to_daemon += encode({"jsonrpc": "2.0", "id": own, "method": request.method, "params": request.params})
 
     def _lost(self, why: str) -> None:
-        """The connection is over: back to trying, with everything unanswered kept for the next daemon."""
+        """Close the connection and keep unanswered requests for the next daemon."""
         now = time.monotonic()
         if self.sock is not None:
             self.sock.close()
@@ -255,18 +253,18 @@ class Relay:
         self.to_daemon.clear()
         self.daemon_lines.clear()
         for key in self.questions.values():
-            told = {"requestId": key, "reason": "the server restarted"}
-            self.to_client += encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told})
+            params = {"requestId": key, "reason": "the server restarted"}
+            self.to_client += encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         self.questions.clear()
         if self.up:
             self.up, self.down_since, self.fails = False, now, 0
             self.flaps = 0 if now >= self.since + STEADY_S else self.flaps + 1
-            # At once, as a crash is; slower once daemons die in a row, or one core would do nothing but start them.
+            # At once after one crash; slower if daemons die in a row, because starting them would take a whole core.
             self.retry_at = now + min(5.0, self.flaps // 8 * 0.5)
             for request in list(self.pending.values()):
                 request.deaths += 1
                 if request.deaths >= MAX_DEATHS:
-                    message = f"the daemon died {request.deaths} times while it had this request"
+                    message = f"the daemon died {request.deaths} times while this request was pending"
                     self._fail(request, failure("Environment", "daemon_failed", message, "see the daemon's log"))
             return
         with suppress(RunDirUnsafe):
@@ -306,12 +304,12 @@ class Relay:
                 return
 
     def _welcomed(self, line: bytes) -> bool:
-        """Take the daemon's hello; False when it refuses, and the connection is over."""
+        """Read the daemon's handshake; returns False and closes the connection if the daemon refuses."""
         error = None
         try:
-            said = json.loads(line)["hello"]
-            error = said.get("error")
-            good = isinstance(said["proto"], int) if error is None else False
+            handshake = json.loads(line)["hello"]
+            error = handshake.get("error")
+            good = isinstance(handshake["proto"], int) if error is None else False
         except (ValueError, LookupError, TypeError, AttributeError):
             good = False
         if good:
@@ -328,7 +326,7 @@ class Relay:
         return False
 
     def _from_daemon(self, line: bytes) -> None:
-        """Pass a line on if it is an MCP message that the client can place; nothing else reaches stdout."""
+        """Pass a line on if it is an MCP message that the client expects; nothing else reaches stdout."""
         match = ANSWER.match(line)
         if match is not None:
             key, good = json.loads(match[1]), match[2] == b"result"
@@ -344,7 +342,7 @@ class Relay:
                 key, good = None if foreign else message["id"], "result" in message
             except (ValueError, LookupError, TypeError, RecursionError):
                 if line.strip():
-                    _say("dropped a line of the daemon that is no MCP message")
+                    _say("dropped a line from the daemon that is not an MCP message")
                 return
         if isinstance(key, str) and key in self.replays:
             self._replayed(self.replays.pop(key), line, good)
@@ -357,7 +355,7 @@ class Relay:
             self.setup.take(request, line)
 
     def _replayed(self, method: str, line: bytes, good: bool) -> None:
-        """Swallow the answer to a replay; a daemon that introduces itself differently may offer other tools."""
+        """Drop the answer to a replay; report a changed tool list if the daemon introduces itself differently."""
         if not good:
             _say(f"the daemon refused the replayed {method}: {line[:300].decode(errors='replace')}")
         elif method == "initialize" and self.setup.differs(line):
@@ -424,7 +422,7 @@ class Relay:
         elif refused.kind == "response" and self.questions.pop(repr(refused.key), None) is not None:
             self._forward(rpc_error(refused.key, refused.code, refused.reason).rstrip())
         else:
-            _say(f"dropped a {refused.kind} that is malformed: {refused.reason}")
+            _say(f"dropped a malformed {refused.kind}: {refused.reason}")
 
     def _notified(self, method: str, params: Any, line: bytes) -> None:
         if method == "notifications/initialized":
@@ -434,20 +432,20 @@ class Relay:
             self._cancel(params.get("requestId"))
         self._forward(line)
 
-    def _cancel(self, told: Any) -> None:
+    def _cancel(self, request_id: Any) -> None:
         """Forget the request that the daemon ends: its SDK takes 7 and "7" for one id, and the later one is meant."""
-        meant = next((key for key in reversed(self.pending) if _same(self.pending[key].key, told)), None)
+        meant = next((key for key in reversed(self.pending) if _same(self.pending[key].key, request_id)), None)
         if meant is not None:
             del self.pending[meant]
 
     def _forward(self, line: bytes) -> None:
-        """To the daemon of now; without one, requests wait as pending and the rest has lost its meaning."""
+        """Send a line to the connected daemon; without one, requests stay pending, other lines are dropped."""
         if self.sock is not None:
             self.to_daemon += line + b"\n"
 
 
-def _same(key: str | int, told: Any) -> bool:
-    return isinstance(told, str | int) and not isinstance(told, bool) and _number(key) == _number(told)
+def _same(key: str | int, other: Any) -> bool:
+    return isinstance(other, str | int) and not isinstance(other, bool) and _number(key) == _number(other)
 
 
 def _number(key: str | int) -> str | int:
@@ -467,7 +465,7 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
     """Serve the client on the two wire descriptors; returns 0 when it is gone, 2 on a bad flag.
 
-    Descriptor 1 must not be the wire any more: whatever prints goes elsewhere.
+    Descriptor 1 must no longer be the wire, so that nothing prints into it.
     """
     toolsets, project, call_limit_s = ["team", "squad"], None, None
     rest = list(arguments)
@@ -488,7 +486,7 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
         elif flag == "--call-limit" and value.isdecimal() and len(value) < 9 and int(value) in CALL_LIMITS:
             call_limit_s = int(value)
         else:
-            _say(f"{flag} {value}: unknown flag, or not what it takes\n{USAGE}")
+            _say(f"{flag} {value}: unknown option or wrong value\n{USAGE}")
             return 2
     if project is None:
         try:

@@ -1,4 +1,4 @@
-"""MCP messages as lines: cutting them from bytes, what a relay keeps of them, and the answers it gives itself.
+"""MCP messages as lines: splits bytes into lines, keeps requests for a replay, and encodes answers and errors.
 
 Pure but for the clock that stamps a request's arrival; standard library only, because every relay imports it.
 """
@@ -68,7 +68,7 @@ class Pending:
 
 
 class Setup:
-    """What a client has set up once and a new daemon must be told again.
+    """The set-up of a client that is replayed to a new daemon.
 
     ``initialize`` is set by a good answer only: a failed one, replayed, would fix the connection's era.
     """
@@ -93,7 +93,7 @@ class Setup:
             self._subscribed.pop(uri, None)
 
     def calls(self) -> list[Pending]:
-        """What is to be repeated after the handshake."""
+        """The requests to repeat after the handshake."""
         return [*([self._level] if self._level else []), *self._subscribed.values()]
 
     def differs(self, line: bytes) -> bool:

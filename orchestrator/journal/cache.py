@@ -1,4 +1,4 @@
-"""One SQLite file that saves work at the next start: a checkpoint per owner, and what has left the owner's memory.
+"""The SQLite cache that speeds up the next start: a checkpoint per owner, and data no longer in the owner's memory.
 
 A cache: the logs are the truth, and deleting the file while no daemon runs loses nothing. SQLite does not notice when
 a byte of its file changes, and an answer "never heard of it" may make a task run twice; so everything read here is

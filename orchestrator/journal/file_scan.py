@@ -1,4 +1,4 @@
-"""Reads one file of a log without an index: all lines in blocks, the lines behind a seq, the last lines.
+"""Reads one file of a log without an index: all lines in blocks, the lines after a seq, the last lines.
 
 Never writes, and opens nothing. The cost of ``lines_after`` and ``last_lines`` depends on what they return, not on
 the length of the file.

@@ -1,4 +1,4 @@
-"""The file at the end of a log, the only one that is ever written: write, sync, seal, rest.
+"""The last file of a log, the only one that is written: write, sync, seal, close.
 
 It may be closed while nobody uses the log and is opened again when somebody does; whether it is then still the same
 file, with what we wrote and nothing else, is checked then and at every sync.

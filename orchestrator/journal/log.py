@@ -1,4 +1,4 @@
-"""One append-only log: append with group commit, read what is durable, go on in a new file when one is full.
+"""One append-only log: append with group commit, read what is durable, start a new file when the current one is full.
 
 A ``Journal`` lives on the event loop of the one process that writes the log. Records appended with
 ``sync=True``, and everything behind them, become visible to readers only once they are on the disk.

@@ -1,4 +1,4 @@
-"""The form of one log line: encode a record, decode and verify lines, say what is wrong with a bad one.
+"""The form of one log line: encode a record, decode and verify lines, name the defect of a bad line.
 
 Pure: bytes in, records out. ``seq`` is dense from 1, so the line number of a record follows from its ``seq`` and from
 the one its file begins with.

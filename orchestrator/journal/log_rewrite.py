@@ -1,4 +1,4 @@
-"""Rewrites a damaged log: reads what its files hold, keeps them in quarantine, puts a new file in their place.
+"""Rewrites a damaged log: reads its files, moves them into quarantine, writes a new file in their place.
 
 The one place where a log is replaced and not appended to. Crash-safe at every step: the damaged files have a second
 name before the new one takes the first, and nothing is removed before the new one stands. Nobody may have it open.

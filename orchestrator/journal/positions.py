@@ -1,4 +1,4 @@
-"""A mark: a place in a log that was synced, by which a later open skips what was verified before.
+"""A position: a synced place in a log, from which a later open verifies only the records after it.
 
 A cache keeps it (a checkpoint); it is never needed, and one that does not fit is only refused. Reads the log's
 files, writes nothing.

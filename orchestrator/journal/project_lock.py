@@ -1,4 +1,4 @@
-"""The claim on a project's files: one daemon at a time, wherever its run directory lies.
+"""The claim on a project's files: one daemon at a time, wherever its run directory is.
 
 The run directory's lock keeps daemons of one machine apart; a container or a private /tmp has another one and still
 the same files. So the writer also holds a lock beside the files, taken when it first reads or writes them. The word

@@ -1,4 +1,4 @@
-"""How words become tmux's own language: quoting, formats, and the end of a command that starts a program. Pure."""
+"""Quotes words for tmux: command arguments, formats, and the end of a command that starts a program. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panes that show squad members: their tag, which there are, closing them. Acts on tmux only.
+"""Panes that show squad members: tag, list and close them. Acts on tmux only.
 
 They share the agents' region of a window, and every rule of ``panes`` holds for them; but they are no agents, carry
 none of their tags, and nobody waits for anything in them.

@@ -1,4 +1,4 @@
-"""Look at many panes in one tmux invocation. Reads only; what a screen means is the core's business."""
+"""Look at many panes in one tmux invocation. Reads only; `core` interprets a screen."""
 
 from __future__ import annotations
 

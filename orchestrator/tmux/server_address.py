@@ -1,4 +1,4 @@
-"""Which tmux server is meant, whether its version is new enough, what its errors mean. Imports no libtmux."""
+"""Parses the address of a tmux server, checks its version, classifies its errors. Imports no libtmux."""
 
 from __future__ import annotations
 

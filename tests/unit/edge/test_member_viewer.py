@@ -88,7 +88,7 @@ def test_who_is_far_behind_goes_on_with_the_end_and_says_so(screen):
         file.write(b"the end\n")
     printed = screen.look()
     said, _, rest = printed.partition("\n")
-    assert f"[{(1 << 30) + 8 - member_viewer.KEPT} bytes are not shown; all of it is in {screen.path}]" in said
+    assert f"[{(1 << 30) + 8 - member_viewer.KEPT} bytes are not shown; the whole output is in {screen.path}]" in said
     assert printed.endswith("the end\n")
     assert len(rest) <= member_viewer.KEPT + len(member_viewer.PLAIN)
 

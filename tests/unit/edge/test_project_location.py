@@ -439,7 +439,7 @@ def test_another_user_cannot_use_or_make_our_run_directory(tmp_path):
         assert done.returncode == 0, done.stderr
         ours, new, kind = done.stdout.splitlines()
         assert f"{shared / 'ours'} belongs to user 0, not to 65534" in ours
-        assert f"the run directory {shared / 'new'} cannot be made" in new
+        assert f"the run directory {shared / 'new'} cannot be created" in new
         assert kind == "cwd", "what cannot be read does not count, and is no error"
 
 
