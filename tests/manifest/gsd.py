@@ -59,10 +59,24 @@ BYTES = f"{CONTRACTS}lines_of_windows_and_bytes_that_are_no_text_are_read"
 ANSWERS = f"{GOLDEN}the_answers_about_a_real_tree_are_those_that_were_reviewed"
 
 PROMISES: dict[str, Promise] = {
-    "B3.1": Promise("One server serves every project and knows which one is meant.", (BELOW, NAMED, VARIABLE, ROOTS)),
+    "B3.1": Promise(
+        "One server serves every project and knows which one is meant.",
+        (
+            BELOW,
+            NAMED,
+            VARIABLE,
+            ROOTS,
+            f"{SURFACE}a_client_that_says_nothing_of_use_has_no_roots",
+            f"{SURFACE}a_client_that_never_answers_has_no_roots",
+            f"{SURFACE}a_client_without_roots_is_not_asked",
+        ),
+    ),
     "B3.2": Promise("A project is found by walking up; none is found where there is none.", (BELOW, WITHOUT, LATER)),
     "B3.3": Promise("The tools are always there; without a project they say the document's sentence.", (WITHOUT,)),
-    "B3.4": Promise("What was read is kept, and never older than the files.", (KEPT, AT_ONCE)),
+    "B3.4": Promise(
+        "What was read is kept, and never older than the files.",
+        (KEPT, AT_ONCE, f"{SURFACE}a_subscriber_hears_when_the_files_of_its_project_change"),
+    ),
     "B3.5": Promise("Project, roadmap, intel and phases are read.", (REAL, STANDS, GRAPH)),
     "B3.6": Promise("Setup registers it without destroying a key, also in the document's form.", (SETUP,)),
     "B3.7": Promise("Alone, the server is called gsd, version 1.0.0, over stdio.", (ALONE,)),
@@ -72,7 +86,15 @@ PROMISES: dict[str, Promise] = {
     ),
     "B3.9": Promise(
         "gsd_blast_radius has three parameters; counts, critical and test files, a recommendation, details.",
-        (DEFAULTS, DISJOINT, CRITICAL, ADVICE),
+        (
+            DEFAULTS,
+            DISJOINT,
+            CRITICAL,
+            ADVICE,
+            f"{CONTRACTS}a_file_is_known_by_its_path_its_id_and_the_path_of_another_machine",
+            f"{CONTRACTS}a_store_without_imports_makes_no_file_safe",
+            f"{CONTRACTS}a_file_is_safe_where_its_importers_would_be_known",
+        ),
     ),
     "B3.10": Promise("gsd_verify_behavior takes must_have and check_type.", (DEFAULTS, BEHAVIOUR, ANSWERS)),
     "B3.11": Promise("gsd_verify_artifact takes must_exist and check_type.", (DEFAULTS, GRAPH, ENDPOINT)),
@@ -93,7 +115,15 @@ PROMISES: dict[str, Promise] = {
     "B3.26": Promise("gsd://project/requirements/pending lists what is open, under both URIs.", (FIXED,)),
     "B3.27": Promise("gsd://project/decisions shows the key decisions.", (FIXED,)),
     "B3.28": Promise("gsd://phase/… shows a phase and its files.", (PHASES, FIXED)),
-    "B3.29": Promise("spawn/planner, spawn/executor and spawn/verifier are prompts.", (TWO_NAMES, FILLED)),
+    "B3.29": Promise(
+        "spawn/planner, spawn/executor and spawn/verifier are prompts.",
+        (
+            TWO_NAMES,
+            FILLED,
+            f"{SURFACE}the_arguments_of_a_prompt_choose_phase_goal_and_plan",
+            f"{SURFACE}without_a_project_a_prompt_says_so_and_works",
+        ),
+    ),
     "B3.30": Promise(
         "Planner, executor and verifier are told the order of their calls, and above ten dependents what to do.",
         (ORDER, ADVICE, f"{AGENTS}it_is_offered_its_two_tools_and_the_twelve_and_no_more"),
@@ -109,5 +139,44 @@ PROMISES: dict[str, Promise] = {
     ),
     "GSD2": Promise(
         "Corrupt, locked and mangled stores give right answers or clear errors.", (BROKEN, LOCKED, BYTES, UNKNOWN)
+    ),
+    "GSD3": Promise(
+        "A connection has the tools only if it chose the toolset, in each era, and their descriptions are short.",
+        (
+            f"{SURFACE}beside_other_toolsets_it_is_one_of_them",
+            f"{SURFACE}other_connections_have_none_of_it",
+            f"{SURFACE}the_tools_are_described_for_every_client_and_cost_few_tokens",
+            f"{SURFACE}the_modern_era_has_tools_resources_and_prompts",
+            f"{AGENTS}an_agent_without_them_finds_no_such_tool",
+            f"{AGENTS}who_does_not_prove_to_be_it_is_refused",
+            f"{AGENTS}a_master_of_the_team_toolset_alone_has_none_of_them",
+        ),
+    ),
+    "GSD4": Promise(
+        "An agent has the tools that its role named at its launch, and keeps them when the daemon is restarted.",
+        (
+            f"{AGENTS}its_start_says_so_and_its_meta_shows_it",
+            f"{AGENTS}it_is_told_which_further_tools_it_has_and_others_are_not",
+            f"{AGENTS}a_call_is_answered_and_leaves_no_record",
+            f"{AGENTS}a_life_that_was_replaced_is_refused_and_the_next_one_has_the_tools_whatever_its_role_says_by_then",
+            f"{AGENTS}a_daemon_that_was_killed_comes_back_with_the_agents_tools",
+        ),
+    ),
+    "GSD5": Promise(
+        "A bad argument, URI or prompt is refused by name or code.",
+        (
+            f"{SURFACE}a_bad_argument_is_refused_by_name",
+            f"{SURFACE}a_uri_of_no_resource_is_refused_by_code",
+            f"{SURFACE}a_phase_that_is_not_there_is_refused_by_code",
+            f"{SURFACE}a_bad_argument_of_a_prompt_is_refused_by_code",
+            f"{SURFACE}an_unknown_prompt_is_told_those_that_are_offered",
+        ),
+    ),
+    "GSD6": Promise(
+        "A reading process that is killed and a call that is canceled harm nothing else.",
+        (
+            f"{SURFACE}the_team_goes_on_when_the_reading_process_is_killed",
+            f"{SURFACE}progress_is_told_while_a_call_lasts_and_a_canceled_one_harms_no_other",
+        ),
     ),
 }

@@ -46,7 +46,10 @@ KEYLESS = f"{LIMITS}a_run_without_a_key_is_refused_at_once_and_says_where_a_key_
 HISTORY = f"{SCHEDULE}every_history_ends_with_every_node_ended_and_nothing_begun_before_what_it_needs"
 
 PROMISES: dict[str, Promise] = {
-    "B4.1": Promise("Spawn runs are offered over MCP to any client, locally, with the user's key.", (SEVEN, KEYLESS)),
+    "B4.1": Promise(
+        "Spawn runs are offered over MCP to any client, locally, with the user's key.",
+        (SEVEN, KEYLESS, f"{TOOLS}other_connections_are_not_offered_spawn_runs"),
+    ),
     "B4.2": Promise("There are five modes, and all are asynchronous.", (PLANNED, AT_ONCE)),
     "B4.3": Promise("Raw outputs are kept.", (RAW,)),
     "B4.4": Promise("The merged output is the primary answer.", (RESULT,)),
@@ -58,14 +61,26 @@ PROMISES: dict[str, Promise] = {
     ),
     "B4.7": Promise("create stores a queued run and answers its id at once.", (AT_ONCE,)),
     "B4.8": Promise("A worker sets the run running.", (AT_ONCE,)),
-    "B4.9": Promise("The planner builds the graph.", (PLANNED, SWARM)),
+    "B4.9": Promise(
+        "The planner builds the graph.",
+        (PLANNED, SWARM, f"{TOOLS}a_task_that_cannot_be_split_is_one_node_and_that_is_said"),
+    ),
     "B4.10": Promise("The scheduler knows dependencies and waves.", (SWARM, STEPS, HISTORY)),
     "B4.11": Promise("Outputs are artifacts, linked in the database.", (RAW,)),
-    "B4.12": Promise("The merge is an artifact.", (ARTIFACT, RESULT)),
+    "B4.12": Promise(
+        "The merge is an artifact.",
+        (ARTIFACT, RESULT, f"{TOOLS}a_merge_that_is_silent_on_disagreement_gets_a_note_of_that"),
+    ),
     "B4.13": Promise("A run ends completed, failed or canceled.", (RESULT, CANCELED, UPSTREAM)),
     "B4.14": Promise("single is one node, its answer the merged one.", (SINGLE,)),
-    "B4.15": Promise("collective is parallel peers and a merge.", (COLLECTIVE, TOLERANT)),
-    "B4.16": Promise("cascade asks a cheap model, judges, asks a premium one if needed.", (CHEAP, PREMIUM)),
+    "B4.15": Promise(
+        "collective is parallel peers and a merge.",
+        (COLLECTIVE, TOLERANT, f"{TOOLS}collective_without_any_answer_fails_and_says_which_node_and_why"),
+    ),
+    "B4.16": Promise(
+        "cascade asks a cheap model, judges, asks a premium one if needed.",
+        (CHEAP, PREMIUM, f"{TOOLS}cascade_falls_back_on_the_other_answer_when_one_model_fails"),
+    ),
     "B4.17": Promise("plan is sequential.", (STEPS,)),
     "B4.18": Promise("swarm is a DAG in waves.", (SWARM,)),
     "B4.19": Promise(
@@ -104,7 +119,12 @@ PROMISES: dict[str, Promise] = {
     "B4.28": Promise("States are queued, running, retry_pending and the terminal ones.", (PENDING, HISTORY)),
     "B4.29": Promise(
         "429, 5xx and network faults are retried with bounded exponential backoff.",
-        (RETRIED, REFUSED, f"{LIMITS}a_node_is_tried_three_times_at_most"),
+        (
+            RETRIED,
+            REFUSED,
+            f"{LIMITS}a_node_is_tried_three_times_at_most",
+            f"{LIMITS}a_retry_after_beyond_the_runs_time_fails_at_once",
+        ),
     ),
     "B4.30": Promise("Parallel runs and nodes of a run are bounded.", (RUNS, NODES)),
     "B4.31": Promise("Runs that have not ended go on at the next start.", (KILLED, FAULTS)),
@@ -113,8 +133,17 @@ PROMISES: dict[str, Promise] = {
         (f"{TRANSITIONS}whoever_lost_the_run_changes_nothing", KILLED, ONCE_MORE),
     ),
     "B4.33": Promise("Nodes and runs have a time limit.", (NODE_TIME, RUN_TIME)),
-    "B4.34": Promise("A key is required to execute.", (KEYLESS,)),
-    "B4.35": Promise("MAX_USD_PER_RUN stops a run softly.", (SOFT_STOP, CEILING)),
+    "B4.34": Promise(
+        "A key is required to execute.",
+        (
+            KEYLESS,
+            f"{LIMITS}a_key_may_stand_in_a_file_of_the_home_that_is_the_users_alone",
+        ),
+    ),
+    "B4.35": Promise(
+        "MAX_USD_PER_RUN stops a run softly.",
+        (SOFT_STOP, CEILING, f"{LIMITS}a_run_whose_first_node_does_not_fit_its_budget_fails_unpaid"),
+    ),
     "B4.36": Promise(
         "Models can be allowed and denied.",
         (
@@ -122,7 +151,13 @@ PROMISES: dict[str, Promise] = {
             f"{LIMITS}a_model_that_is_named_and_not_allowed_is_refused_at_once",
         ),
     ),
-    "B4.37": Promise("Prompts and answers are capped.", (f"{LIMITS}prompts_and_answers_are_capped",)),
+    "B4.37": Promise(
+        "Prompts and answers are capped.",
+        (
+            f"{LIMITS}prompts_and_answers_are_capped",
+            f"{LIMITS}an_answer_cut_at_the_limit_of_tokens_is_done_and_marked",
+        ),
+    ),
     "B4.38": Promise(
         "Artifacts can be redacted.",
         (f"{LIMITS}artifacts_are_redacted_where_that_is_asked_for_and_left_alone_where_not",),
@@ -141,7 +176,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "B4.44": Promise(
         "Schemas, integration and failure paths are tested.",
-        (f"{TOOLS}a_bad_call_gets_a_coded_error_and_no_run", FAULTS),
+        (f"{TOOLS}a_bad_call_gets_a_coded_error_and_no_run", FAULTS, f"{TOOLS}an_unknown_run_is_told_by_its_code"),
     ),
     "B4.45": Promise(
         "Merge model, gate and redaction are as C36 decides.",

@@ -104,7 +104,8 @@ PROMISES: dict[str, Promise] = {
         (LOOP, f"{DELIVERY}a_wait_ends_at_its_timeout_and_not_before"),
     ),
     "B1.5": Promise(
-        "Events stand in an outbox per agent and a broadcast per run, artifacts in files.", (FITS, DENSE, CREATED)
+        "Events stand in an outbox per agent and a broadcast per run, artifacts in files.",
+        (FITS, DENSE, CREATED, f"{FILES}without_a_daemon_the_command_line_reads_the_same_facts_from_the_files"),
     ),
     "B1.6": Promise(
         "Another terminal than tmux can take its place later: only one layer knows tmux.",
@@ -118,7 +119,12 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.8": Promise(
         "Registered as a stdio server, it shows tools, resources and prompts in every era of the protocol.",
-        (HANDSHAKES, MODERN, f"{DOCS}toml_examples_are_settings_that_load_or_registrations_of_known_tools"),
+        (
+            HANDSHAKES,
+            MODERN,
+            f"{DOCS}toml_examples_are_settings_that_load_or_registrations_of_known_tools",
+            f"{PROTOCOL}the_tools_are_described_so_that_every_client_can_use_them",
+        ),
     ),
     "B1.9": Promise(
         "Creating makes the pane, starts the program, and hands out tasks only after its ready event.",
@@ -235,7 +241,12 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.37": Promise(
         "A process that dies is restarted by policy, its running task queued again or failed.",
-        (RELAUNCH, f"{STATE}restart_follows_the_policy", f"{STATE}on_lost_fail_ends_the_lease_in_error_at_once"),
+        (
+            RELAUNCH,
+            f"{STATE}restart_follows_the_policy",
+            f"{STATE}on_lost_fail_ends_the_lease_in_error_at_once",
+            f"{AC1}an_agent_that_shall_not_be_restarted_fails_with_its_pane_and_its_task_is_told_of",
+        ),
     ),
     "B1.38": Promise(
         "Files are reached only below the project, links included.",
@@ -249,7 +260,13 @@ PROMISES: dict[str, Promise] = {
     "B1.44": Promise("An agent's artifacts/ holds the files it leaves.", (CREATED, HANDSHAKES)),
     "B1.45": Promise("A run's broadcast.jsonl stands below .agents/run/.", (FITS, DENSE)),
     "B1.46": Promise(
-        "agent_create takes name, role, cwd, env, and answers id, pane and paths.", (SCHEMAS, CREATED, MASTERS_BAD)
+        "agent_create takes name, role, cwd, env, and answers id, pane and paths.",
+        (
+            SCHEMAS,
+            CREATED,
+            MASTERS_BAD,
+            f"{IDENTITY}the_environment_of_an_agent_is_that_of_the_masters_cli_plus_what_the_call_adds",
+        ),
     ),
     "B1.47": Promise("agent_get answers the agent's meta.", (SCHEMAS, POLLS)),
     "B1.48": Promise(
@@ -282,7 +299,10 @@ PROMISES: dict[str, Promise] = {
     "B1.62": Promise("AC5, as below.", (f"{AC5}the_purity_check_sees_every_kind_of_noise",)),
     "B2.1": Promise(
         "The squad toolset has exactly list_roles and start_squad_members.",
-        (f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",),
+        (
+            f"{SQUADS}a_connection_of_squads_offers_exactly_two_tools_in_the_shape_of_its_mode",
+            f"{SQUADS}the_toolset_is_a_connections_choice",
+        ),
     ),
     "B2.2": Promise(
         "list_roles takes nothing and answers id, name and description of each role, and nothing else.",
@@ -311,6 +331,9 @@ PROMISES: dict[str, Promise] = {
         (
             f"{SQUADS}members_run_together_up_to_the_cap_and_are_answered_in_order",
             f"{SQUADS}what_has_not_ended_in_time_is_running_and_is_collected_later",
+            f"{SQUADS}an_unknown_squad_is_told",
+            f"{SQUADS}a_client_whose_limit_is_known_is_answered_before_it",
+            f"{SQUADS}progress_tells_how_far_the_members_are",
         ),
     ),
     "B2.6": Promise(
@@ -319,6 +342,8 @@ PROMISES: dict[str, Promise] = {
             f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
             f"{SQUADS}ids_are_unique_and_each_member_is_named_by_its_squad_and_place",
             f"{SQUADS}a_member_works_in_its_directory_which_is_echoed_as_given",
+            f"{SQUADS}an_output_too_long_to_be_read_is_cut_and_all_of_it_is_in_its_file",
+            f"{SQUADS}what_squads_answer_fits_the_schemas_they_publish",
         ),
     ),
     "B2.7": Promise(
@@ -423,6 +448,7 @@ PROMISES: dict[str, Promise] = {
             f"{SQUADS}a_stateless_member_gets_role_task_and_footer_and_is_answered_verbatim",
             f"{SQUADS}a_member_works_in_its_directory_which_is_echoed_as_given",
             f"{SQUADS}one_members_failure_is_its_own",
+            f"{SQUADS}a_member_has_the_environment_of_its_client_and_of_the_servers_own_block",
         ),
     ),
     "B2.25": Promise(
@@ -444,6 +470,7 @@ PROMISES: dict[str, Promise] = {
         (
             f"{SQUADS}what_is_wrong_is_one_technical_error_before_anything_is_spawned",
             f"{SQUADS}a_member_that_cannot_be_spawned_is_an_error_with_the_reason_in_its_stderr",
+            f"{SQUADS}a_call_of_another_shape_is_refused",
         ),
     ),
     "B2.28": Promise(
@@ -752,6 +779,7 @@ PROMISES: dict[str, Promise] = {
             f"{SQUAD_CRASH}a_daemon_killed_at_a_step_of_a_squad_starts_no_member_twice",
             f"{SQUAD_CRASH}members_that_outlive_a_killed_daemon_are_ended_and_said_to_be_interrupted",
             f"{SQUAD_CRASH}a_killed_daemon_leaves_another_programs_process_of_the_same_number_alone",
+            f"{SQUADS}the_squads_file_fits_its_schema_at_every_step",
         ),
     ),
     "SQUADS2": Promise(
@@ -771,6 +799,44 @@ PROMISES: dict[str, Promise] = {
             "integration/test_showing.py::test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep",
         ),
         "measured: overhead of a member, 20 at once, memory beside 100 MB, `python -m benchmarks squads`",
+    ),
+    "INPUT1": Promise(
+        "Wrong input gets a coded error, writes nothing, and the team works on.",
+        (
+            MASTERS_BAD,
+            AGENTS_BAD,
+            f"{BAD}arguments_that_are_no_object_are_an_error_of_the_protocol",
+            f"{BAD}every_tool_drops_the_argument_that_gemini_adds_to_all_calls",
+            f"{BAD}after_all_of_it_the_team_works_on",
+        ),
+    ),
+    "IDENTITY1": Promise(
+        "What a connection may do follows from its process and its agent's secret; no process speaks for another agent.",
+        (
+            f"{IDENTITY}a_claim_without_the_right_secret_and_epoch_is_refused_and_leaves_no_record",
+            f"{IDENTITY}an_agent_may_not_speak_for_another",
+            f"{IDENTITY}a_master_may_not_speak_for_an_agent",
+            f"{IDENTITY}a_process_in_an_agents_pane_gets_no_masters_tools_whatever_its_environment",
+            f"{IDENTITY}commands_that_change_the_team_refuse_inside_an_agents_environment",
+            f"{IDENTITY}the_secret_stands_in_the_private_launch_file_and_nowhere_else",
+            f"{SQUADS}a_process_of_a_member_leads_nobody",
+        ),
+    ),
+    "FILES1": Promise(
+        "Run data is private to the user and ignored by git; other files stay as they are; reading writes nothing.",
+        (
+            f"{FILES}the_run_data_is_private_and_ignored_by_git_and_files_of_others_are_left_alone",
+            f"{IDENTITY}looking_writes_nothing_into_a_directory",
+            f"{IDENTITY}the_home_directory_and_the_root_are_no_projects",
+            "acceptance/test_spawn_limits.py::test_the_home_is_the_users_alone",
+        ),
+    ),
+    "INSTALL1": Promise(
+        "The wheel and the sdist carry prompts and schemas, and the installed wheel works without the checkout.",
+        (
+            "acceptance/test_install.py::test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data",
+            "acceptance/test_install.py::test_the_installed_wheel_works_without_the_checkout",
+        ),
     ),
 }
 """Promise id -> what holds it."""
