@@ -58,6 +58,18 @@ def test_what_cannot_pass_is_not_tried_again_and_the_error_says_what_to_do(scene
     assert all(word in found["failure"] for word in (str(fault), "because", "next:", fake.calls()[0].model))
 
 
+@pytest.mark.parametrize("status_code", [403, 503])
+def test_a_failure_names_its_node_and_model_its_attempts_and_the_next_step(scene, wire, fake, status_code):
+    found = run(wire, do(status=status_code))
+    (row,) = status(wire, found["run_id"])["nodes"]
+    attempts = f"attempt {1 if status_code == 403 else 3} of 3"
+    failure = found["failure"].removeprefix(row["node_id"])
+    assert failure != found["failure"], "the node comes first"
+    assert failure.removeprefix(": ").startswith(f"{fake.calls()[0].model}: "), "then the model"
+    for error in (failure, row["error"]):
+        assert all(word in error for word in (fake.calls()[0].model, attempts, "next: "))
+
+
 def test_a_node_is_tried_three_times_at_most(scene, wire, fake):
     found = run(wire, do(status=500))
     assert found["status"] == "failed"

@@ -30,6 +30,7 @@ PREMIUM = f"{TOOLS}cascade_asks_the_premium_model_when_the_cheap_answer_does_not
 STEPS = f"{TOOLS}plan_runs_its_steps_one_by_one_each_with_the_answers_before_it"
 SWARM = f"{TOOLS}swarm_runs_what_it_can_at_once_and_waits_for_what_it_must"
 UPSTREAM = f"{TOOLS}a_failed_node_fails_those_behind_it_at_once_and_the_run_is_not_called_completed"
+NAMES_NODE = f"{LIMITS}a_failure_names_its_node_and_model_its_attempts_and_the_next_step"
 RETRIED = f"{LIMITS}what_can_pass_is_tried_again_after_a_pause_that_is_shown"
 REFUSED = f"{LIMITS}what_cannot_pass_is_not_tried_again_and_the_error_says_what_to_do"
 PENDING = f"{LIMITS}a_node_that_waits_for_its_next_attempt_is_shown_as_retry_pending"
@@ -165,7 +166,9 @@ PROMISES: dict[str, Promise] = {
     "B4.39": Promise("The master reads the merged output first.", (RESULT,)),
     "B4.40": Promise("Raw outputs can always be reached.", (RAW, ARTIFACT)),
     "B4.41": Promise("Nothing blocks the master.", (AT_ONCE, WAITED)),
-    "B4.42": Promise("Errors say which node and model, the retry state and the next step.", (REFUSED, RETRIED)),
+    "B4.42": Promise(
+        "Errors say which node and model, the retry state and the next step.", (NAMES_NODE, REFUSED, RETRIED)
+    ),
     "B4.43": Promise(
         "The variables of the design hold, with its defaults.",
         (

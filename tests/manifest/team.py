@@ -254,7 +254,14 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.39": Promise("Destructive tools are guarded by the server itself.", (DELETE, MASTERS_BAD)),
     "B1.40": Promise("No transport over the network.", (), "out of scope: SSE and HTTP"),
-    "B1.41": Promise("An agent's meta.json tells what agent_get tells.", (FITS, CREATED)),
+    "B1.41": Promise(
+        "An agent's meta.json holds what agent_get answers.",
+        (
+            "acceptance/test_meta_files.py::test_the_file_and_agent_get_have_the_same_fields_with_the_same_values",
+            FITS,
+            CREATED,
+        ),
+    ),
     "B1.42": Promise("An agent's inbox.jsonl tells what was asked of it.", (FITS, DENSE)),
     "B1.43": Promise("An agent's outbox.jsonl tells what happened with it.", (FITS, DENSE)),
     "B1.44": Promise("An agent's artifacts/ holds the files it leaves.", (CREATED, HANDSHAKES)),
