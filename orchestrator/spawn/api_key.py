@@ -1,6 +1,6 @@
-"""The key of the model API: where it comes from, and how a run knows it again without storing it.
+"""The key of the model API: where it is read from, and its fingerprint, which a run stores instead.
 
-Reads ``<home>/openrouter.key``, makes ``<home>/salt``. No error of this module carries anything of a key.
+Reads ``<home>/openrouter.key`` and creates ``<home>/salt``. No error of this file contains any part of a key.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SALT_BYTES = 32
 
 
 def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
-    """The key of the connection's environment, else of the home's file; empty when there is none.
+    """The key of the connection's environment, else of the home's file; empty if neither has one.
 
-    Environment ``key_unsafe`` when the file is not a regular one of this user that nobody else may touch, or holds
-    no key, or when the home lies in a repository or in ``project``; ``home_unusable`` when it is no directory.
+    Raises Environment ``key_unsafe`` if the file is not a regular file that only this user may access, if it holds no
+    key, or if the home is in a repository or in ``project``; ``home_unusable`` if the home is not a directory.
     """
     if given := brought(env):
         return given
@@ -40,7 +40,7 @@ def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
     except FileNotFoundError:
         return ""
     if _comes_along(home, project):
-        # Whose key it is pays, and can read what is asked: a stranger's must not be taken for the user's.
+        # The owner of the key pays and can read the prompts: a stranger's key must not be used as the user's.
         told = f"{path} lies in a repository or project: it may be somebody else's key"
         raise Environment("key_unsafe", told, f"set {VARIABLE}, or move the home", file=str(path))
     try:
@@ -50,21 +50,21 @@ def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
 
 
 def brought(env: Mapping[str, str]) -> str:
-    """The key of the connection's environment alone; empty without one. Environment ``key_unsafe`` as `key_of`."""
+    """The key of the connection's environment alone; empty if it has none. Raises ``key_unsafe`` as `key_of` does."""
     given = env.get(VARIABLE, "").strip()
     return _checked(given, VARIABLE) if given else ""
 
 
 def fingerprint(home: Path, key: str) -> str:
-    """What a run pins of its key: HMAC-SHA256 with the home's salt, in hex; empty for no key.
+    """The part of its key that a run keeps: HMAC-SHA256 with the home's salt, in hex; empty for an empty key.
 
-    Raises Environment ``home_unusable``, ``io_failed`` or ``disk_full``, ``key_unsafe`` for a salt others may read.
+    Raises Environment ``home_unusable``, ``io_failed``, ``disk_full``; ``key_unsafe`` for a salt others may read.
     """
     return hmac.new(_salt(home), key.encode(), hashlib.sha256).hexdigest() if key else ""
 
 
 def _comes_along(home: Path, project: str) -> bool:
-    """Whether the files of the home may have come with a clone or an archive; the usual home is the user's own."""
+    """Whether the files of the home may have come with a clone or an archive; never for the default home."""
     real = Path(os.path.realpath(home))
     with contextlib.suppress(RuntimeError):
         if real == Path(os.path.realpath(Path(DEFAULT_HOME).expanduser())):
@@ -75,7 +75,7 @@ def _comes_along(home: Path, project: str) -> bool:
 
 
 def _checked(key: str, where: str) -> str:
-    # It becomes a header of HTTP.
+    # The key is sent as an HTTP header.
     if len(key) > KEY_MAX or not key.isascii() or not key.isprintable() or " " in key:
         raise Environment("key_unsafe", f"{where} holds no key", "set it to the key alone")
     return key
@@ -102,12 +102,12 @@ def _private(path: Path, limit: int) -> bytes:
 
 
 def _salt(home: Path) -> bytes:
-    """The home's salt, made once: of two processes that make it at once, the first one's counts."""
+    """The home's salt, created once; if two processes create it at the same time, the first salt is kept."""
     path = home / SALT
     with contextlib.suppress(FileNotFoundError):
         return _proven(path)
     prepare_home(home)
-    # Synced under a name of its own first, so that whoever finds the salt finds all of it, also after a power cut.
+    # Synced under a temporary name first, so that the salt is never seen incomplete, also after a power cut.
     own = home / f".{SALT}.{secrets.token_hex(8)}"
     try:
         replace(own, secrets.token_bytes(SALT_BYTES), mode=0o600)
@@ -129,5 +129,7 @@ def _salt(home: Path) -> bytes:
 def _proven(path: Path) -> bytes:
     salt = _private(path, SALT_BYTES + 1)
     if len(salt) != SALT_BYTES:
-        raise Environment("key_unsafe", f"{path} is no salt", "remove it: waiting runs will not know their key again")
+        raise Environment(
+            "key_unsafe", f"{path} is not a salt", "remove it; waiting runs will no longer recognize their key"
+        )
     return salt

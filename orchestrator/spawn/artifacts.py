@@ -1,4 +1,4 @@
-"""The files of a run, below ``<home>/artifacts/<run id>/``: written whole, proven when read, private, masked.
+"""The files of a run, below ``<home>/artifacts/<run id>/``: written atomically, verified when read, private, masked.
 
 Touches that directory only; a row's path is never followed out of the home. Calls block: they sync.
 """

@@ -1,6 +1,6 @@
-"""Who answers a node: the model API, a member of a squad, or an agent of the team. The seam between a run and them.
+"""The protocol by which a run gets a node answered: by the model API, a squad member or an agent of the team.
 
-The run knows this protocol only; the server wires the last two, so that spawn imports nothing of squad and team.
+A run knows this protocol only; the wiring adds squad and team, so that spawn imports neither.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 class Caller(Protocol):
     """Answers one attempt at a node.
 
-    ``resumes``: asked again with the same attempt after the death of a daemon, it gives the answer of the first time
-    and starts nothing anew. A caller that does not is asked with a new attempt, once more at most.
+    ``resumes``: if the daemon died and the same attempt is asked again, the caller gives the answer of the first call
+    and starts nothing new. A caller that cannot do so is asked at most once more, with a new attempt.
     """
 
     resumes: bool
 
     async def call(self, ask: NodeCall) -> Reply | Fault:
-        """The answer, within ``ask.timeout_s``; every failure is a Fault. Canceled, it ends what it began."""
+        """The answer, within ``ask.timeout_s``; every failure is a Fault. A canceled call ends what it started."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a call may cost, what it did cost, and the sums of it. Pure; dollars as Decimal, never as float (C35, C40)."""
+"""The cost of model calls: reserved, settled and summed. Pure; dollars are Decimal, never float (C35, C40)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ ZERO = Decimal(0)
 
 
 def reserve(prompt_bytes: int, max_tokens: int, price: Price) -> Decimal:
-    """The most an attempt can cost: no token is less than a byte, and no answer longer than it may be."""
+    """The most an attempt can cost: a token has at least one byte, and an answer at most ``max_tokens``."""
     return prompt_bytes * price.prompt + max_tokens * price.completion + price.request
 
 
 def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tuple[Decimal | None, CostSource]:
-    """What an attempt that has ended did cost, and how that is known.
+    """The cost of an ended attempt, and its source.
 
     The answer's own ``usage.cost`` first, also of a failed one; then its tokens at ``price`` (``prices`` or
-    ``table``). A fault that was never worked on costs 0, source ``none``; any other unknown end all of ``reserved``.
+    ``table``). A fault that was never worked on costs 0, source ``none``; any other unknown end costs
+    all of ``reserved``.
     ``price`` None: its caller has no price (squad, team), and the cost is None.
     """
     if price is None:
@@ -37,7 +38,7 @@ def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tu
 
 @dataclass(frozen=True)
 class Spent:
-    """A sum over attempts. ``usd`` None: not one of them has a price."""
+    """A sum over attempts. ``usd`` is None if none of them has a price."""
 
     usd: Decimal | None = None
     prompt_tokens: int = 0
@@ -45,7 +46,7 @@ class Spent:
 
 
 def spent(attempts: Iterable[AttemptRow]) -> Decimal:
-    """What counts against MAX_USD_PER_RUN: costs, and the reservations of what is still unknown."""
+    """Dollars that count against MAX_USD_PER_RUN: known costs, and reservations where the cost is not known yet."""
     return sum((one.spent for one in attempts), ZERO)
 
 
@@ -65,7 +66,7 @@ def by_model(attempts: Iterable[AttemptRow]) -> dict[str, Spent]:
 
 
 def shown(usd: Decimal) -> float:
-    """Dollars as JSON shows them: a number of eight decimals. For eyes only, no sum is made of it."""
+    """Dollars as JSON shows them: a number of eight decimals. For display only, never summed."""
     return round(float(usd), 8)
 
 

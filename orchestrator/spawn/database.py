@@ -1,11 +1,11 @@
-"""The database of the spawn runs: one SQLite connection on one thread, whose transactions many calls share.
+"""The database of spawn runs: one SQLite connection on one thread; concurrent calls share its transactions.
 
 Touches ``<home>/db.sqlite`` and what SQLite keeps beside it, ``<home>/db.lock``, and the home's mode. Knows nothing
 of runs: `transitions` and `queries` are functions of a connection, which are run here.
 
 Several daemons share a home, and before SQLite 3.51.3 processes that write or carry over the WAL at the same moment
 may corrupt it; so every transaction that writes, every checkpoint, the opening and the closing hold an flock on
-``db.lock``. Readers need none. Nothing is done before the first call, so who makes no runs has no home either.
+``db.lock``. Readers need none. Nothing is done before the first call, so without runs no home is created.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an error of SQLite or of the disk means for a home of spawn runs: who must act. Reads only the free space."""
+"""Translates errors of SQLite and of the disk into the product's error codes. Reads only the free space."""
 
 from __future__ import annotations
 

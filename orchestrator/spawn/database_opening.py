@@ -1,6 +1,6 @@
-"""Opening a home's database, which anybody may have written: what SQLite may open, and a look that changes nothing.
+"""Opens a home's database safely, although anybody may have written it; also read-only, changing nothing.
 
-A home may lie in a cloned repository. What its schema says is not carried out, what its rows say is read as text.
+A home may be in a cloned repository. Code in its schema is not executed; its rows are read as text.
 """
 
 from __future__ import annotations

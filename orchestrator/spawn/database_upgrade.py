@@ -1,7 +1,7 @@
-"""A database of the original tool (0.1.0) becomes ours: copied first, then changed in one transaction.
+"""Upgrades a database of the original tool (0.1.0): copies it first, then changes it in one transaction.
 
-Touches the database, whose lock the caller holds, and writes the copy beside it. Killed at any moment, the next
-opening begins again: before the commit nothing is changed, and a copy of the same content is not made twice.
+Touches the database, whose lock the caller holds, and writes the copy beside it. After a kill, the
+next opening starts again: nothing is changed before the commit, and the same content is not copied twice.
 """
 
 # ruff: noqa: S608 - the SQL is put together from our own words

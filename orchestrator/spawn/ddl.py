@@ -1,7 +1,7 @@
-"""The tables of the spawn runs' database: the original tool's, with the columns we need beside them. SQL only.
+"""The tables of the spawn runs' database: the original tool's tables plus our columns. SQL only.
 
-Everything that is not in the original's tables has a default or may be NULL, so that a table of its 0.1.0 becomes
-ours by ``ALTER TABLE ADD`` alone (C32), and so that a statement of its own still finds every column it knows.
+Each of our columns has a default or may be NULL, so that ``ALTER TABLE ADD`` alone upgrades a table of 0.1.0 (C32),
+and statements of the original tool still find every column they use.
 """
 
 from __future__ import annotations

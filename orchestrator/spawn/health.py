@@ -1,4 +1,4 @@
-"""Whether spawn runs can work here, and what is in the way if not (B4.25). Tries each thing by itself."""
+"""The health check of spawn runs: key, planner API, database, artifacts, worker, each tried alone (B4.25)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def look(
     client: httpx2.AsyncClient | None,
     project: str,
 ) -> dict[str, Any]:
-    """The five booleans, and under ``reasons`` why one is false; never raises for what it is to find out.
+    """The five booleans, and under ``reasons`` why one is false; never raises for a problem that it checks.
 
     ``opened`` opens the home that ``env`` names; ``project`` is the daemon's.
     """

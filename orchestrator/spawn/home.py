@@ -1,4 +1,4 @@
-"""One home of spawn runs, as one daemon has it open: its database, its line, its keys, its model tables."""
+"""An open home of spawn runs in one daemon: its database, run queue, keys and model tables."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from orchestrator.spawn.run_state import RunDeps
 log = structlog.get_logger()
 T = TypeVar("T")
 TABLE_KEPT_S = 3600.0
-"""How long a server's list of models and prices is used before it is asked for again."""
+"""Seconds for which a server's list of models and prices is used before it is fetched again."""
 TABLE_AGAIN_S = 60.0
 FOREIGN_LOOK_S = 0.25
-"""How often a waiting call looks for what another daemon has written."""
+"""Seconds between two checks by a waiting call for writes of another daemon."""
 
 
 @dataclass(frozen=True)
 class SpawnDeps:
-    """What the homes of one daemon share.
+    """The parts that all homes of one daemon share.
 
-    ``told`` hears the id of each run of which something was written, an empty one when another daemon wrote;
-    ``ended`` that of each run that this daemon executes no more.
+    ``told`` is called with the id of each run that was written to, empty if another daemon wrote;
+    ``ended`` with the id of each run that this daemon no longer executes.
     """
 
     project: str
@@ -52,7 +52,7 @@ class SpawnDeps:
 
 
 class SpawnHome:
-    """An open home. ``moved`` is notified whenever something of one of its runs was written here, or seen to be."""
+    """An open home. ``moved`` is notified of each write to one of its runs, by this daemon or noticed of another."""
 
     def __init__(self, path: Path, world: SpawnDeps) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class SpawnHome:
         self.line = RunQueue(around, lease.me(), world.project, self._key, world.ended)
 
     async def open(self) -> None:
-        """Open or make the database, and begin to work its line off; raises what makes the home unusable."""
+        """Open or create the database and start its queue; raises an error that says why the home is unusable."""
         await self.db.read(queries.unfinished)
         self.line.begin()
 
@@ -86,11 +86,11 @@ class SpawnHome:
         await asyncio.to_thread(self.db.close)
 
     def seals(self) -> Seals:
-        """What tells the rows of this machine from others, as the home is now; reads files."""
+        """The seals by which rows of this machine are recognized, for the home's current identity. Reads files."""
         return Seals(self.identity.recognize())
 
     async def offer(self, key: str) -> str:
-        """Remember a key in memory, for runs that were begun with it; its fingerprint."""
+        """Keep a key in memory for the runs that were created with it; returns its fingerprint."""
         fingerprint = await asyncio.to_thread(api_key.fingerprint, self.path, key)
         if fingerprint not in self._keys:
             self._keys[fingerprint] = key
@@ -98,19 +98,19 @@ class SpawnHome:
         return fingerprint
 
     async def _key(self, fingerprint: str) -> str | None:
-        """The key of that fingerprint: one that a connection has brought, or that of the home's file."""
+        """The key with this fingerprint, from a connection or from the home's file; None if neither has it."""
         if fingerprint not in self._keys:
             try:
                 key = await asyncio.to_thread(api_key.key_of, {}, self.path, self._world.project)
                 if key:
                     self._keys[await asyncio.to_thread(api_key.fingerprint, self.path, key)] = key
             except OrchestratorError as error:
-                # Health tells it; runs that need no such key go on.
+                # `health` reports it; runs that do not need this key continue.
                 log.debug("the key of the home cannot be used", home=str(self.path), reason=error.message)
         return self._keys.get(fingerprint)
 
     async def table(self, base_url: str) -> ModelTable:
-        """The models and prices of a server, asked for once an hour; the shipped ones where it does not tell."""
+        """The models and prices of a server, fetched once an hour; the shipped ones if the server gives none."""
         async with self._asking.setdefault(base_url, asyncio.Lock()):
             known = self._tables.get(base_url)
             if known is not None and self._clock.monotonic() < known[0]:
@@ -128,7 +128,7 @@ class SpawnHome:
         return await smart_spawn_client.make(asked, settings, table, self._world.http())
 
     def changed(self, run_id: str) -> None:
-        """Something of that run was written; an empty id: another daemon wrote something."""
+        """Report a write to that run; an empty id stands for a write of another daemon."""
         if run_id:
             self._changes[run_id] += 1
         else:
@@ -137,11 +137,11 @@ class SpawnHome:
         self.moved.notify()
 
     def count(self, run_id: str) -> int:
-        """How many changes of the run, or of nobody knows which, were noticed here; a waiting call compares it."""
+        """Number of changes noticed of this run or of an unknown run. A waiting call compares it."""
         return self._foreign_changes + self._changes.get(run_id, 0)
 
     async def wait(self, run_id: str, seconds: float, seen: int) -> None:
-        """Until something of the run was written behind ``seen`` (a value of `count`), ``seconds`` at most."""
+        """Wait at most ``seconds`` until the run's `count` differs from ``seen``."""
         self._waiting += 1
         if self._foreign is None or self._foreign.done():
             self._foreign = asyncio.get_running_loop().create_task(self._follow())
@@ -152,7 +152,7 @@ class SpawnHome:
             self._waiting -= 1
 
     async def together(self, run_id: str, what: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What ``make`` gives, made once for all calls that ask for it at once: those that wait wake together."""
+        """The result of ``make``, computed once for all calls that need it at once: waiting calls wake together."""
         key = f"{run_id}:{what}", self.count(run_id)
         task = self._making.get(key)
         if task is None:
@@ -164,14 +164,14 @@ class SpawnHome:
     def _made(self, key: tuple[str, int], done: asyncio.Task[Any]) -> None:
         del self._making[key]
         if not done.cancelled():
-            done.exception()  # those who asked are told; there may be none left
+            done.exception()  # each caller gets the error itself; there may be no caller left
 
     async def _follow(self) -> None:
-        """While somebody waits: notice what other daemons write."""
-        seen = 0  # so that what was written before the first look is noticed, too
+        """Notice the writes of other daemons as long as a call waits."""
+        seen = 0  # so that a write before the first check is noticed, too
         while self._waiting:
             version = -1
-            with contextlib.suppress(OrchestratorError):  # those that wait are told when they read
+            with contextlib.suppress(OrchestratorError):  # waiting calls get the error when they read
                 version = await self.db.data_version()
             if version != seen:
                 seen = version

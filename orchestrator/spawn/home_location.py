@@ -1,6 +1,6 @@
-"""Where the home of spawn runs is, and whether it holds runs that have not ended: looks that change nothing.
+"""The path of the home of spawn runs, and whether it holds runs that have not ended. Changes nothing.
 
-Light, for every daemon asks it at its start; what works with a home is loaded when there is something to do.
+Kept light, because each daemon imports this file at its start; the rest is loaded when there are runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = 80
 def home_of(env: Mapping[str, str]) -> Path:
     """The home that SMART_SPAWN_MCP_HOME names, ``~/`` expanded; BadRequest ``bad_config`` for a relative path.
 
-    A relative one would be another home in each directory a CLI is started in (C30).
+    A relative path would mean another home in each directory in which a CLI is started (C30).
     """
     given = env.get(HOME, "").strip() or DEFAULT_HOME
     if "\0" in given:
@@ -38,9 +38,9 @@ def home_of(env: Mapping[str, str]) -> Path:
 
 
 def has_open_runs(path: Path) -> bool:
-    """Whether a home of our form has runs of this machine that have not ended; a look that makes and changes nothing.
+    """Whether a home of our form has runs of this machine that have not ended; creates and changes nothing.
 
-    The database of a home without an identity from here is not even opened.
+    If the home has no identity of this machine, its database is not opened.
     """
     own = HomeIdentity(path).recognize()
     if own is None:
@@ -51,5 +51,5 @@ def has_open_runs(path: Path) -> bool:
 
 
 def bad(name: str, given: str, wanted: str) -> BadRequest:
-    """The error for a variable whose value is not what is wanted."""
+    """The error for a variable with a wrong value."""
     return BadRequest("bad_config", f"{name} is {given[:SHOWN]!r}", f"set it to {wanted}", variable=name)

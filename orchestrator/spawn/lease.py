@@ -1,7 +1,7 @@
-"""Whose a run is: which daemon this process is, and whether another one has ended. Reads /proc.
+"""The owner of a run: this daemon's identity, and whether another owner has ended. Reads /proc.
 
-Whether a foreign machine's daemon lives nobody can tell from here. Its runs are given up once they have been quiet
-for longer than any run may take: a container that is made anew has another name, and must not hold places for ever.
+Whether a daemon of another host is alive cannot be known here. Its runs are released after nothing was written for
+longer than a run may take: a recreated container has another host name, and its old runs must not stay counted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ MARGIN_S = 60.0
 
 
 def me() -> Owner:
-    """What names the calling process as the owner of runs."""
+    """The calling process as an owner of runs."""
     pid = os.getpid()
     return Owner(socket.gethostname(), processes.boot_id(), pid, processes.start_time(pid) or 0)
 
 
 def dead(owner: Owner, mine: Owner) -> bool:
-    """Whether the owner has ended for certain, seen from ``mine``: on the same host, in another boot or no more."""
+    """Whether the owner has certainly ended.
+
+    It has if it is on the host of ``mine`` and ran before the last reboot, or its process is gone.
+    """
     if owner.host != mine.host:
         return False
     if owner.boot_id != mine.boot_id:
@@ -31,9 +34,9 @@ def dead(owner: Owner, mine: Owner) -> bool:
 
 
 def lapsed(owner: Owner, mine: Owner, quiet_s: float, settings: RunSettings) -> bool:
-    """Whether the owner is of another host and nothing was written of its run for longer than a run may take.
+    """Whether the owner is on another host and wrote nothing about its run for longer than a run may take.
 
-    Who executes a run writes when it ends at the latest, and that is within RUN_TIMEOUT_SECONDS. Should it live after
-    all, the token keeps it from writing.
+    An owner writes at the latest when its run ends, within RUN_TIMEOUT_SECONDS. If it is alive after all, its old
+    token keeps it from writing.
     """
     return owner.host != mine.host and quiet_s > settings.run_timeout_s + MARGIN_S

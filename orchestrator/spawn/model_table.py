@@ -1,7 +1,7 @@
-"""Which models there are, what they cost, and which one suits a piece of work. Pure.
+"""The table of models: their prices, and the choice of a model for a task. Pure.
 
-The shipped rows answer before a server's own list has been read, and where it is silent; their prices are held on
-the high side, because money is reserved by them (issue 6). Tiers and categories are the Smart Spawn API's (A4).
+The shipped rows are used until a server's own list is read, and for models that it lacks. Their prices are set high,
+because money is reserved by them (issue 6). Tiers and categories are the Smart Spawn API's (A4).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NEAREST: dict[Budget, tuple[Budget, ...]] = {
     "any": (),
 }
 MARGIN = Decimal("1.25")
-"""What a shipped price lies above the public one."""
+"""A shipped price is the public price times this factor."""
 UNKNOWN = Price(Decimal(20) / MILLION, Decimal(100) / MILLION, Decimal("0.01"))
-"""What a model is taken to cost that nobody has named a price for: more than any of the shipped ones."""
+"""The price assumed for a model without a known price: higher than every shipped price."""
 _LEAST = Decimal("1e-15")
 MIN_ROOM = 32_000
-"""Tokens a model must be able to read to be picked unasked."""
+"""Context size in tokens that a model needs to be chosen automatically."""
 
 # id, dollars per million prompt and completion tokens, tokens it reads, how good it is, what it is good at
 _ROWS = """

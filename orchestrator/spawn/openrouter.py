@@ -1,6 +1,6 @@
 """The model API over HTTP: one attempt at a chat completion, the price list. Touches the network, nothing else.
 
-A call never raises but for its cancellation, and never sends a key anywhere but to the origin it was made for.
+A call raises only when it is canceled, and sends a key only to the origin for which the key was given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWER_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
 MODELS_S = 10.0
 USAGE_S = 10.0
-"""An answer that is finished is waited on no longer than this for its usage."""
+"""Maximum seconds to wait for the usage of a finished answer."""
 CLOSE_S = 0.2
 """Behind its last event a response is read on so long: one that was read to its end leaves its connection usable."""
 TEMPERATURE = 0.2

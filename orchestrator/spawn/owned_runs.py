@@ -1,4 +1,4 @@
-"""The runs of this machine, read and written with their seals; what is foreign is left out, or marked.
+"""Reads and writes the runs of this machine with their seals; foreign runs are left out or marked.
 
 Functions of a connection, part of the caller's transaction.
 """

@@ -1,4 +1,4 @@
-"""What a drawing of a spawn run says: amounts, durations, its critical path. Pure."""
+"""The texts in the drawing of a spawn run: amounts, durations, its critical path. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the database says of runs, as the dataclasses of `model`. Reads only; each takes the connection first.
+"""Reads runs from the database as the dataclasses of `run_data`. Each function takes the connection first.
 
-Rows that the original tool wrote are read as well: a node id with or without its run's before it (C31), parameters
-that are no JSON any more, words of its own for a level. What cannot be known of them has model.py's default; so has
-what is of another type, for a home may hold what a stranger wrote.
+Rows that the original tool wrote are read as well: a node id with or without its run's id before it (C31),
+parameters that are not JSON, its own words for a level. Unknown values and values of a wrong type get the default of
+`run_data`, because anybody may have written a home.
 """
 
 # ruff: noqa: S608 - the SQL is put together from our own words

@@ -1,6 +1,6 @@
-"""What a chat/completions server sent, as a `Reply` or a `Fault`: whole bodies, event streams, errors hidden in both.
+"""Parses the answer of a chat/completions server into a `Reply` or a `Fault`: bodies, event streams, errors in both.
 
-Pure. Nothing that a server can send makes it raise. The forms are those of contract A7, the retry rules issue 6's.
+Pure. No answer of a server makes it raise. The formats are from contract A7, the retry rules from issue 6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the steps of `transitions` have in common: the fence, the next event, an artifact's row, the sums of a node.
+"""Writes shared by the steps of `transitions`: the fence, the next event, an artifact's row, the sums of a node.
 
 Functions of a connection, part of the caller's transaction.
 """

@@ -1,7 +1,7 @@
-"""Adoption of foreign spawn runs: what would go on if the user trusted it, and giving it this machine's seals.
+"""Adoption of foreign spawn runs: lists the runs that would continue, and gives them this machine's seals.
 
-Foreign is a run that has not ended and that no daemon of this machine has stored, or whose nodes none has laid. It
-came with a clone, a pull, an archive or a copy, or an older version made it. Touches one home.
+A run is foreign if it has not ended, and its row or its nodes were not stored by a daemon of this machine. It came
+with a clone, a pull, an archive or a copy, or an older version created it. Touches one home.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws a spawn run as one SVG: its graph by waves, its time line with the critical path, its totals. Pure.
 
-What it draws runs and loads nothing: no script, no address, no font. Every word of a run is escaped, and characters
-that are not printable are made visible.
+The SVG runs and loads nothing: no script, no address, no font. All text of a run is escaped, and characters that are
+not printable are made visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What callers read of a run: its state, its result, its artifacts, all of it. Reads one home; writes nothing."""
+"""Answers the calls that read a run: its state, result, artifacts, or everything. Reads one home; writes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The callers of spawn runs that are not the model API: a one-member squad, or a task of a team's agent.
 
-The one place where spawn runs meet squads and the team. Every end of what it asks is a Reply or a Fault; what it
-began it ends when its call is canceled.
+The one place where spawn runs meet squads and the team. Every call ends in a Reply or a Fault; a canceled
+call ends the work that it started.
 """
 
 from __future__ import annotations

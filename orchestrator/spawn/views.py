@@ -1,4 +1,4 @@
-"""Rows of a run as the tools show them (B4.19 to B4.25). Pure: no clock, no files."""
+"""Builds the tools' answers from the rows of a run (B4.19 to B4.25). Pure: no clock, no files."""
 
 from __future__ import annotations
 
