@@ -40,7 +40,7 @@ from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
 from orchestrator.spawn import run_picture
 from orchestrator.spawn import tools as spawn_tools
-from orchestrator.spawn.run_data import Mode
+from orchestrator.spawn.modes.names import Mode
 from orchestrator.squad import tools as squad_tools
 from orchestrator.team import agent_tools
 from orchestrator.team import tools as team_tools

@@ -14,6 +14,7 @@ from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, Not
 from orchestrator.cli import options, output, spawn_progress, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
+from orchestrator.spawn.modes.names import MODES
 
 WAIT_MS = 20_000
 """One look of ``result --wait``; it looks again until the run has ended."""
@@ -34,7 +35,7 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", h
 def create(
     *,
     task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done; -: read it from stdin.")],
-    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help="single, collective, cascade, plan or swarm.")],
+    mode: Annotated[str, typer.Option("--mode", metavar="MODE", help=f"{', '.join(MODES[:-1])} or {MODES[-1]}.")],
     budget: Annotated[
         str, typer.Option("--budget", metavar="BUDGET", help="Price of its models: low, medium, high or any.")
     ] = "",

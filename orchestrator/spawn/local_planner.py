@@ -173,18 +173,6 @@ def adjusted(text: str, budget: Budget) -> Budget:
     return tiers[min(2, max(0, tiers.index(budget) + step))]
 
 
-def estimated_steps(asked: RunRequest) -> int:
-    """How many nodes the local plan has, the merge among them; an API's plan may have others (B4.19)."""
-    if asked.mode == "collective":
-        return peers(asked) + 1
-    if asked.mode == "cascade":
-        return 3
-    if asked.mode == "single":
-        return 1
-    count = len(split(asked.task, PLAN_PARTS if asked.mode == "plan" else SWARM_PARTS).parts)
-    return count + 1 if count else 1
-
-
 def peers(asked: RunRequest) -> int:
     """How many answers a collective has: what was asked for, held between 2 and 5 (A4)."""
     return min(PEERS[1], max(PEERS[0], asked.count))

@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.protocol.tool_calls import Arguments, Untrusted
-from orchestrator.spawn.run_data import Mode, RunStatus
+from orchestrator.spawn.modes.mode_table import mode_of
+from orchestrator.spawn.modes.names import MODES, Mode
+from orchestrator.spawn.run_data import RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 
 RunId = Annotated[str, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
@@ -42,10 +44,7 @@ class RunCreateArguments(Arguments):
     task: Annotated[str, Field(min_length=1, max_length=TASK_MAX, description="What is to be done; all it knows")]
     mode: Annotated[
         Mode,
-        Field(
-            description="single: one model; collective: several, merged; cascade: a cheap one, a better one if that "
-            "will not do; plan: steps one by one; swarm: steps in parallel where they can be"
-        ),
+        Field(description="; ".join(f"{name}: {mode_of(name).words}" for name in MODES)),
     ]
     budget: Annotated[
         Literal["low", "medium", "high", "any"] | None, Field(description="How dear models may be; default medium")

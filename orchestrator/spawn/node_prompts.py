@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.run_data import Node, RoleAsked, RunRequest, Style
 
 Upstream = Sequence[tuple[str, str, str]]
@@ -60,8 +61,8 @@ def system(asked: RunRequest, composed: str) -> str:
 
 
 def style(asked: RunRequest) -> Style:
-    """How answers are merged: as asked, else decision for a cascade, detailed for all others (A4)."""
-    return asked.merge.style or ("decision" if asked.mode == "cascade" else "detailed")
+    """How answers are merged: as asked, else in the style of the mode (A4)."""
+    return asked.merge.style or mode_of(asked.mode).style
 
 
 def task_prompt(asked: RunRequest, node: Node, upstream: Upstream, limit_chars: int) -> str:
@@ -87,7 +88,7 @@ def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: 
         _STYLES[style(asked)],
         "Do not speak of the answers or of merging, but in the last section.",
     ]
-    if missing and asked.mode != "cascade":
+    if missing and mode_of(asked.mode).names_missing:
         told.append(f"No answer came from: {', '.join(missing)}. Say what is missing because of that.")
     told.append(_DISSENT)
     context = [("Context", asked.context)] if asked.context else []

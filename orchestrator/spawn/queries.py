@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from orchestrator.spawn import ddl
+from orchestrator.spawn.modes.names import Mode
 from orchestrator.spawn.run_data import (
     NODE_ENDED,
     ArtifactRow,
@@ -30,7 +31,6 @@ from orchestrator.spawn.run_data import (
     Event,
     Kind,
     Level,
-    Mode,
     Node,
     NodeRow,
     NodeStatus,

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Mode = Literal["single", "collective", "cascade", "plan", "swarm"]
+from orchestrator.spawn.modes.names import Mode
+
 Budget = Literal["low", "medium", "high", "any"]
 Style = Literal["concise", "detailed", "decision"]
 RunStatus = Literal["queued", "running", "completed", "failed", "canceled"]

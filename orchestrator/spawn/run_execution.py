@@ -23,6 +23,7 @@ from orchestrator.spawn import artifacts, attempt_outcome, final_answer, owned_r
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.costs import spent
 from orchestrator.spawn.fenced_writes import Fenced
+from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.replies import masked
 from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeRow, RunRow
 from orchestrator.spawn.run_seals import Seals
@@ -193,7 +194,7 @@ class RunExecution:
     async def _judge(self) -> None:
         """Whether the cheap answer of a cascade is good enough, once that can be said."""
         work = self._work
-        if work.run.asked.mode == "cascade" and self._passed is None:
+        if mode_of(work.run.asked.mode).gated and self._passed is None:
             verdict = await asyncio.to_thread(
                 attempt_outcome.verdict, work.around.home, work.run, work.rows, work.files
             )

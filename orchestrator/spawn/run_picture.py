@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from orchestrator.base.drawing_text import cut, said
+from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.picture_words import (
     Facts,
     Span,
@@ -119,39 +120,11 @@ def svg(picture: Facts) -> str:
 
 def mode_picture(mode: str) -> Facts:
     """What a run of that mode is made of, for ``svg``, before anything has happened; KeyError for no mode."""
-    rows: dict[str, list[tuple[str, int, str, str]]] = {
-        "single": [("answer", 0, "", "its answer is the result")],
-        "collective": [*((f"peer-{n}", 0, "", "answers the whole task") for n in (1, 2, 3)), _merge(1, 1, 2, 3)],
-        "cascade": [
-            ("cheap", 0, "", "answers the whole task"),
-            ("evaluate", 1, "cheap", "only with an evaluator"),
-            ("premium", 2, "cheap evaluate", "only if the gate fails"),
-            ("merged", 3, "cheap premium", "merges, or takes cheap's"),
-        ],
-        "plan": [
-            ("step-1", 0, "", "the first part of the task"),
-            ("step-2", 1, "step-1", "is given step-1's answer"),
-            ("step-3", 2, "step-2", "is given step-2's answer"),
-            ("merged", 3, "step-1 step-2 step-3", "merges all answers"),
-        ],
-        "swarm": [
-            ("swarm-1", 0, "", "needs nothing"),
-            ("swarm-2", 0, "", "needs nothing"),
-            ("swarm-3", 1, "swarm-1", "is given swarm-1's answer"),
-            ("swarm-4", 1, "swarm-1 swarm-2", "is given both answers"),
-            ("swarm-5", 2, "swarm-3 swarm-4", "is given both answers"),
-            ("merged", 3, "swarm-1 swarm-2 swarm-3 swarm-4 swarm-5", "merges all answers"),
-        ],
-    }
     nodes = [
         {"node_id": name, "wave": wave, "needs": needs.split(), "reason": reason}
-        for name, wave, needs, reason in rows[mode]
+        for name, wave, needs, reason in mode_of(mode).picture
     ]
     return {"run": {"mode": mode}, "nodes": nodes, "events": []}
-
-
-def _merge(wave: int, *peers: int) -> tuple[str, int, str, str]:
-    return ("merged", wave, " ".join(f"peer-{n}" for n in peers), "merges all answers")
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""From the steps a planner found to a plan: five modes, ids, needs, waves, models. Pure.
+"""From the steps a planner found to a plan in the shape of the run's mode: ids, needs, waves, models. Pure.
 
 Whatever a planner says, the plan that comes out can be run: safe ids, no cycle, each node behind those it needs,
 only models that may be asked. What had to be mended is told in the plan's notes.
@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import local_planner, node_prompts
 from orchestrator.spawn.model_table import ModelFilter, ModelTable, Pick, is_model, normalised
-from orchestrator.spawn.run_data import MERGED, PLAN, Budget, Node, RunPlan, RunRequest, RunSettings, Source
+from orchestrator.spawn.modes.mode_table import mode_of
+from orchestrator.spawn.modes.spawn_mode import PlanStep
+from orchestrator.spawn.run_data import MERGED, PLAN, Node, RunPlan, RunRequest, RunSettings, Source
 
 MAX_NODES = 300
 MAX_NOTES = 20
@@ -22,27 +24,8 @@ _ID_CHARS = 64
 
 
 @dataclass(frozen=True)
-class PlanStep:
-    """A piece of work as a planner found it. ``needs`` are ids as the planner writes them.
-
-    ``model`` empty: the table picks one for this ``budget`` (None: the run's).
-    """
-
-    id: str
-    task: str
-    needs: tuple[str, ...] = ()
-    model: str = ""
-    reason: str = ""
-    budget: Budget | None = None
-
-
-@dataclass(frozen=True)
 class PlannerAnswer:
-    """What a planner found. ``steps`` by mode: the one; the peers; cheap and premium; the parts, none if not split.
-
-    In the modes plan and swarm one step, or none, means that the task does not fall apart. ``system`` is the role
-    as an API composed it.
-    """
+    """What a planner found. ``steps`` are those of the run's mode; ``system`` is the role as an API composed it."""
 
     source: Source
     steps: tuple[PlanStep, ...] = ()
@@ -50,48 +33,24 @@ class PlannerAnswer:
     notes: tuple[str, ...] = ()
 
 
-def premium(budget: Budget) -> Budget:
-    """The budget of a cascade's second answer: the run's, but never the cheap tier."""
-    return "medium" if budget == "low" else budget
-
-
 def local(asked: RunRequest, notes: Iterable[str] = ()) -> PlannerAnswer:
     """What the local planner finds, without any API; the models come from the table (C38)."""
-    steps: tuple[PlanStep, ...] = (PlanStep("single", asked.task),)
-    if asked.mode == "collective":
-        steps = tuple(PlanStep(f"collective-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
-    elif asked.mode == "cascade":
-        steps = (
-            PlanStep("cheap", asked.task, budget="low"),
-            PlanStep("premium", asked.task, budget=premium(asked.budget)),
-        )
-    elif asked.mode in {"plan", "swarm"}:
-        split = local_planner.split(
-            asked.task, local_planner.PLAN_PARTS if asked.mode == "plan" else local_planner.SWARM_PARTS
-        )
-        name = "step" if asked.mode == "plan" else "swarm"
-        needs = local_planner.edges(split) if asked.mode == "swarm" else [()] * len(split.parts)
-        steps = tuple(
-            PlanStep(
-                f"{name}-{at + 1}",
-                part,
-                tuple(f"{name}-{other + 1}" for other in needs[at]),
-                budget=local_planner.adjusted(part, asked.budget),
-            )
-            for at, part in enumerate(split.parts)
-        )
-    return PlannerAnswer("local", steps, notes=tuple(notes))
+    return PlannerAnswer("local", mode_of(asked.mode).steps(asked), notes=tuple(notes))
+
+
+def estimated_steps(asked: RunRequest) -> int:
+    """How many nodes the local plan has, the merge among them; an API's plan may have others (B4.19)."""
+    return mode_of(asked.mode).estimate(asked)
 
 
 def admit(asked: RunRequest, settings: RunSettings) -> None:
-    """Refuse a merge model or an evaluator that cannot be asked, named by whoever wants the run.
+    """Refuse a model that the run or a setting of its mode names and that may not be asked.
 
     BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
     """
     if asked.caller != "model":
         return
-    evaluator = settings.evaluator if asked.mode == "cascade" else ""
-    for name, what in ((asked.merge.model, "merge.model"), (evaluator, "CASCADE_EVALUATOR_MODEL")):
+    for what, name in {"merge.model": asked.merge.model, **mode_of(asked.mode).models(settings)}.items():
         if name and not is_model(normalised(name)):
             raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id (provider/name)")
         if name and name not in _lists(settings):
@@ -109,7 +68,7 @@ def made(asked: RunRequest, settings: RunSettings, table: ModelTable, found: Pla
 
 
 class _Making:
-    """One plan being made; gathers its notes."""
+    """One plan being made, as a mode's `Planning`; gathers its notes."""
 
     def __init__(self, asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> None:
         self.asked, self.settings, self.table, self.found = asked, settings, table, found
@@ -118,34 +77,25 @@ class _Making:
         self.notes = list(found.notes)
 
     def plan(self) -> RunPlan:
-        mode, steps = self.asked.mode, _joined(self.found.steps, self.notes)
-        if mode in {"plan", "swarm"} and len(steps) < 2:
-            self.notes.append("the task does not fall apart into parts: one node does it")
-            mode, steps = "single", (replace(steps[0] if steps else PlanStep("single", ""), id="single"),)
-            steps = (replace(steps[0], task=self.asked.task, needs=()),)
-        if mode == "plan":
-            ids = [f"step-{at + 1}" for at in range(len(steps))]
-            steps = tuple(replace(one, id=ids[at], needs=tuple(ids[:at][-1:])) for at, one in enumerate(steps))
-        if mode == "collective":
-            steps = self._peers(steps)
-        nodes: list[Node] = []
-        for at, one in enumerate(steps):
-            used = [node.model for node in nodes] if mode in {"collective", "cascade"} else []
-            model, reason = self._model(one, at, len(steps), used)
-            nodes.append(Node(one.id, "task", 0, one.needs, one.task, model, self.system, reason=reason))
-        if mode == "cascade":
-            nodes = self._cascade(nodes)
-        elif mode != "single":
-            nodes.append(self._merge(nodes, tuple(node.id for node in nodes)))
+        nodes = mode_of(self.asked.mode).nodes(self, _joined(self.found.steps, self.notes))
         return checked(nodes, self.found.source, self.notes)
 
-    def _peers(self, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
+    def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
+        """A task node for each step, as `Planning.workers` says."""
+        nodes: list[Node] = []
+        for at, one in enumerate(steps):
+            used = [node.model for node in nodes] if distinct else []
+            model, reason = self._model(one, at, used, last=best_last and at == len(steps) - 1)
+            nodes.append(Node(one.id, "task", 0, one.needs, one.task, model, self.system, reason=reason))
+        return nodes
+
+    def peers(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
         """As many peers as were asked for; a model that may be asked but once, as long as there are others."""
         count = local_planner.peers(self.asked)
         steps = steps[:count]
         if len(steps) < count:
             self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
-            more = (PlanStep(f"collective-{at + 1}", self.asked.task) for at in range(len(steps), count))
+            more = (PlanStep(f"{name}-{at + 1}", self.asked.task) for at in range(len(steps), count))
             steps = (*steps, *more)
         if self.asked.peers:
             return steps
@@ -163,18 +113,8 @@ class _Making:
             filled.append(replace(one, model=pick.model, reason=pick.reason))
         return tuple(filled)
 
-    def _cascade(self, nodes: list[Node]) -> list[Node]:
-        cheap = replace(nodes[0], id="cheap", needs=(), tier="cheap")
-        judges: list[Node] = []
-        if self.settings.evaluator and not self.asked.peers:
-            model = normalised(self.settings.evaluator)
-            judges = [Node("evaluate", "evaluate", 0, ("cheap",), self.asked.task, model, reason="as configured")]
-        needs = ("cheap", *(one.id for one in judges))
-        second = replace(nodes[-1], id="premium", needs=needs, tier="premium")
-        merge = self._merge([cheap, second], ("cheap", "premium"))
-        return [cheap, *judges, second, merge]
-
-    def _merge(self, workers: Sequence[Node], needs: tuple[str, ...]) -> Node:
+    def merge(self, workers: Sequence[Node], needs: Sequence[Node], *, best_last: bool = False) -> Node:
+        """The merge node, as `Planning.merge` says."""
         named, peers = self.asked.merge.model, self.asked.peers
         if peers:
             model, reason = peers[-1], "the last of those who answer"
@@ -186,17 +126,17 @@ class _Making:
                     model, reason = chosen, "as asked"
         elif named:
             model, reason = normalised(named), "as asked"
-        elif self.asked.mode == "cascade":
+        elif best_last:
             model, reason = workers[-1].model, "the better of the two"
         else:
             model = max((one.model for one in workers), key=self.table.score)
             reason = "the best of the plan" if self.table.score(model) else "the first worker"
-        return Node(MERGED, "merge", 0, needs, self.asked.task, model, self.system, reason=reason)
+        ids = tuple(node.id for node in needs)
+        return Node(MERGED, "merge", 0, ids, self.asked.task, model, self.system, reason=reason)
 
-    def _model(self, step: PlanStep, at: int, count: int, used: Sequence[str]) -> tuple[str, str]:
+    def _model(self, step: PlanStep, at: int, used: Sequence[str], *, last: bool) -> tuple[str, str]:
         peers = self.asked.peers
         if peers:
-            last = self.asked.mode == "cascade" and at == count - 1
             return peers[-1] if last else peers[at % len(peers)], "as asked"
         if self._may(step.model):
             return normalised(step.model), step.reason

@@ -24,7 +24,6 @@ from orchestrator.spawn import (
     api_key,
     health,
     home_location,
-    local_planner,
     owned_runs,
     queries,
     run_adoption,
@@ -185,7 +184,7 @@ class SpawnRuns:
             req=request.req,
             origin=server if key else "",
             key_fp=await home.offer(key) if key else "",
-            estimated_steps=await asyncio.to_thread(local_planner.estimated_steps, asked),
+            estimated_steps=await asyncio.to_thread(run_plan.estimated_steps, asked),
             owner=home.line.me,
         )
         request.made(row.id)

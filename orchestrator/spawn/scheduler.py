@@ -1,7 +1,7 @@
 """What a run does next, decided from its plan and the states of its nodes. Pure: no clock, no money, no files.
 
-The rules of the five modes stand here and nowhere else: which node may start, which one fails or is spared because
-of another, when there is nothing left to do, and what the run has come to then.
+The rules that all modes share are here: the order, the places, the merge, the stops, the end of the run. Which
+other node ends without a call, and whose answers are the result, is the mode's (`SpawnMode`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.spawn.run_data import MERGED, NODE_ENDED, Mode, Node, NodeRow, NodeStatus
+from orchestrator.spawn.modes.mode_table import mode_of
+from orchestrator.spawn.modes.names import Mode
+from orchestrator.spawn.modes.spawn_mode import UPSTREAM, NoCall, Outcome
+from orchestrator.spawn.run_data import MERGED, NODE_ENDED, Node, NodeRow, NodeStatus
 
 Stop = Literal["", "budget", "timeout", "canceled"]
-UPSTREAM = "upstream failed"
 PARTIAL = "partial: budget"
 
 
@@ -78,6 +80,9 @@ class _States:
         self.now[node_id] = to
         self.turns.append(NodeTurn(node_id, to, why))
 
+    def outcome(self) -> Outcome:
+        return [(row.node, self.of(node_id)) for node_id, row in self.rows.items()]
+
     def having(self, *statuses: NodeStatus) -> list[str]:
         return [node_id for node_id in self.rows if self.of(node_id) in statuses]
 
@@ -128,24 +133,17 @@ def _may_still_merge(view: RunView, node: Node) -> bool:
     return view.stop == "budget" and node.kind == "merge" and not view.joined
 
 
-def _spared(view: RunView, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+def _spared(view: RunView, node: Node, states: _States) -> NoCall | None:
     """The state of a node whose needs have ended and that gets no call, and why; None: it gets one."""
     if node.kind == "merge":
         return _merge_spared(view, node, states)
-    if node.kind == "evaluate" and (view.passed is False or states.of(node.needs[0]) != "completed"):
-        return "skipped", "the cheap answer needs no second opinion"
-    if node.tier == "premium":
-        return ("skipped", "the cheap answer passed the gate") if view.passed else None
-    if node.kind == "evaluate":
-        return None
-    broken = [need for need in node.needs if states.of(need) != "completed"]
-    return ("failed", f"{UPSTREAM}: {', '.join(broken)}") if broken else None
+    return mode_of(view.mode).no_call(node, states.of, view.passed)
 
 
-def _merge_spared(view: RunView, node: Node, states: _States) -> tuple[NodeStatus, str] | None:
+def _merge_spared(view: RunView, node: Node, states: _States) -> NoCall | None:
     given = [need for need in node.needs if states.of(need) == "completed"]
     broken = [need for need in node.needs if states.of(need) in ("failed", "canceled")]
-    if view.mode in ("plan", "swarm") and broken:
+    if mode_of(view.mode).whole and broken:
         return "failed", f"{UPSTREAM}: {', '.join(broken[:5])}"
     if not given:
         return "failed", f"{UPSTREAM}: no answer to merge"
@@ -176,7 +174,7 @@ def _end(view: RunView, states: _States) -> RunEnd:
     given = tuple(one for one in tasks if states.of(one) == "completed")
     failed = [one for one in tasks if states.of(one) == "failed"]
     merged = MERGED in states.rows and states.of(MERGED) == "completed"
-    sources = () if merged else _sources(view, states, given)
+    sources = () if merged else mode_of(view.mode).sources(states.outcome())
     told = f"{len(given)} of {len(tasks)} nodes answered"
     if view.stop == "canceled":
         return RunEnd("canceled", f"canceled; {told}", from_nodes=given)
@@ -184,36 +182,13 @@ def _end(view: RunView, states: _States) -> RunEnd:
         return RunEnd("failed", f"partial: the run's time is over; {told}", "the run's time is over", given)
     if not given:
         return RunEnd("failed", told, _why(states, failed) or view.stop or "no node answered")
-    if view.mode in ("plan", "swarm") and failed:
+    if mode_of(view.mode).whole and failed:
         return RunEnd("failed", f"partial: {told}", _why(states, failed), given)
     if view.stop == "budget":
         return RunEnd("completed", f"{PARTIAL}; {told}", from_nodes=sources)
     if MERGED in states.rows and states.of(MERGED) == "failed":
         return RunEnd("failed", f"partial: the merge failed; {told}", _why(states, [MERGED]), given)
-    return RunEnd("completed", _told(view, states, told, failed), from_nodes=sources)
-
-
-def _sources(view: RunView, states: _States, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Of a cascade without a merge the better answer; else all there are."""
-    if view.mode != "cascade":
-        return given
-    premium = [one for one in given if states.rows[one].node.tier == "premium"]
-    return tuple(premium) or given
-
-
-def _told(view: RunView, states: _States, told: str, failed: list[str]) -> str:
-    said = [told]
-    if view.mode == "cascade":
-        tiers = {states.rows[one].node.tier: states.of(one) for one in states.rows}
-        if tiers.get("premium") == "skipped":
-            said = ["the cheap answer passed the gate"]
-        elif tiers.get("premium") == "failed":
-            said.append("the premium model failed: this is the cheap answer, which did not pass the gate")
-        elif tiers.get("cheap") == "failed":
-            said.append("the cheap model failed: this is the premium answer")
-    elif failed:
-        said.append(f"without {', '.join(failed)}")
-    return "; ".join(said)
+    return RunEnd("completed", mode_of(view.mode).summary(states.outcome(), told), from_nodes=sources)
 
 
 def _why(states: _States, failed: list[str]) -> str:

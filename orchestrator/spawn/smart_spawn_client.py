@@ -15,8 +15,10 @@ import orjson
 
 from orchestrator.spawn import local_planner, node_prompts, run_plan
 from orchestrator.spawn.model_table import ModelTable
+from orchestrator.spawn.modes.mode_table import mode_of
+from orchestrator.spawn.modes.spawn_mode import PlanStep
 from orchestrator.spawn.run_data import Budget, RoleAsked, RunPlan, RunRequest, RunSettings
-from orchestrator.spawn.run_plan import PlannerAnswer, PlanStep
+from orchestrator.spawn.run_plan import PlannerAnswer
 
 CALL_S = 5.0
 ALL_S = 15.0
@@ -77,7 +79,7 @@ async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) ->
 
 
 class _Api:
-    """One plan asked for; gathers notes."""
+    """The API as a mode's `PlannerApi`, for the plan of one run; gathers notes."""
 
     def __init__(self, asked: RunRequest, settings: RunSettings, client: httpx2.AsyncClient | None) -> None:
         self.asked, self.settings, self.client = asked, settings, client
@@ -86,7 +88,7 @@ class _Api:
 
     async def found(self) -> PlannerAnswer | None:
         """What the API finds; None: there was nothing to ask it for."""
-        steps = await self._steps()
+        steps = await mode_of(self.asked.mode).ask(self)
         system = await self._role()
         if not self.called:
             return None
@@ -94,24 +96,8 @@ class _Api:
             steps = (await asyncio.to_thread(run_plan.local, self.asked)).steps
         return PlannerAnswer("smart-spawn-api", steps, system, tuple(self.notes))
 
-    async def _steps(self) -> tuple[PlanStep, ...] | None:
-        """None: who answers is settled, and the shape needs no planner."""
-        mode = self.asked.mode
-        if mode in {"plan", "swarm"}:
-            steps = await (self._decomposed() if mode == "plan" else self._swarm())
-            if len(steps) > 1:
-                return steps
-            mode = "single"
-        if self.asked.peers:
-            return None if self.asked.mode == mode else (PlanStep("single", self.asked.task),)
-        if mode == "collective":
-            return await self._recommended()
-        if mode == "cascade":
-            cheap = await self._picked("cheap", "low")
-            return cheap, await self._picked("premium", run_plan.premium(self.asked.budget), exclude=cheap.model)
-        return (await self._picked("single", self.asked.budget),)
-
-    async def _picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
+    async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
+        """As `PlannerApi.picked`."""
         params = {"task": brief(self.asked.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
         data = _mapping((await self._get("pick", params)).get("data"))
         model = _text(data.get("id"))
@@ -119,7 +105,8 @@ class _Api:
             raise _Unusable("/pick: no model in the answer")
         return PlanStep(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
 
-    async def _recommended(self) -> tuple[PlanStep, ...]:
+    async def recommended(self, name: str) -> tuple[PlanStep, ...]:
+        """As `PlannerApi.recommended`."""
         count = local_planner.peers(self.asked)
         params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
         rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
@@ -128,12 +115,13 @@ class _Api:
             model = _text(_mapping(row.get("model")).get("id"))
             if model:
                 reason = _text(row.get("reason"))[:300]
-                steps.append(PlanStep(f"collective-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
+                steps.append(PlanStep(f"{name}-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
         if not steps:
             raise _Unusable("/recommend: no model in the answer")
         return tuple(steps)
 
-    async def _decomposed(self) -> tuple[PlanStep, ...]:
+    async def decomposed(self) -> tuple[PlanStep, ...]:
+        """As `PlannerApi.decomposed`."""
         body = await self._post("decompose", {"task": _text(self.asked.task), "budget": self.asked.budget})
         if not _split(body, "/decompose"):
             return ()
@@ -144,7 +132,8 @@ class _Api:
                 steps.append(step)
         return self._some(steps, "/decompose")
 
-    async def _swarm(self) -> tuple[PlanStep, ...]:
+    async def swarmed(self) -> tuple[PlanStep, ...]:
+        """As `PlannerApi.swarmed`."""
         parallel = min(8, max(1, self.settings.max_parallel_nodes))
         asked = {"task": _text(self.asked.task), "budget": self.asked.budget, "maxParallel": parallel}
         body = await self._post("swarm", asked)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.spawn import local_planner
+from orchestrator.spawn import local_planner, run_plan
 from orchestrator.spawn.run_data import RunRequest
 
 
@@ -112,7 +112,7 @@ def test_a_parts_budget_follows_its_words(text, budget, wanted):
     ],
 )
 def test_the_steps_are_counted_before_any_planning(asked, steps):
-    assert local_planner.estimated_steps(RunRequest(**{"task": "a; b; c", **asked})) == steps
+    assert run_plan.estimated_steps(RunRequest(**{"task": "a; b; c", **asked})) == steps
 
 
 lines = st.lists(

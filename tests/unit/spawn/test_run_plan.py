@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, run_plan
+from orchestrator.spawn.modes.spawn_mode import PlanStep
 from orchestrator.spawn.run_data import Node, RunRequest, RunSettings
-from orchestrator.spawn.run_plan import PlannerAnswer, PlanStep
+from orchestrator.spawn.run_plan import PlannerAnswer
 
 TABLE = model_table.shipped()
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -1,0 +1,52 @@
+"""What the modes that split a task have in common: the local split, the estimate, one node if there are no parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+
+from orchestrator.spawn import local_planner
+from orchestrator.spawn.local_planner import Split
+from orchestrator.spawn.modes.spawn_mode import PlannerApi, Planning, PlanStep, Steps
+from orchestrator.spawn.run_data import Node, RunRequest
+
+
+def steps(asked: RunRequest, name: str, found: Split, needs: Sequence[Sequence[int]]) -> Steps:
+    """A step ``<name>-<n>`` for each part; ``needs`` has for each part the places of those it waits for."""
+    return tuple(
+        PlanStep(
+            f"{name}-{at + 1}",
+            part,
+            tuple(f"{name}-{other + 1}" for other in needs[at]),
+            budget=local_planner.adjusted(part, asked.budget),
+        )
+        for at, part in enumerate(found.parts)
+    )
+
+
+def estimate(asked: RunRequest, limit: int) -> int:
+    """The number of parts and the merge; 1 if the task does not fall apart."""
+    count = len(local_planner.split(asked.task, limit).parts)
+    return count + 1 if count else 1
+
+
+async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
+    """The steps of the API's split; else one step for the whole task."""
+    found = await split
+    if len(found) > 1:
+        return found
+    if api.asked.peers:
+        return (PlanStep("single", api.asked.task),)
+    return (await api.picked("single", api.asked.budget),)
+
+
+def nodes(planning: Planning, steps: Steps) -> list[Node]:
+    """A node for each step and a merge of all; one node without a merge if the task does not fall apart."""
+    if len(steps) < 2:
+        planning.notes.append("the task does not fall apart into parts: one node does it")
+        whole = replace(
+            steps[0] if steps else PlanStep("single", ""), id="single", task=planning.asked.task, needs=()
+        )
+        return planning.workers((whole,))
+    workers = planning.workers(steps)
+    return [*workers, planning.merge(workers, workers)]
