@@ -44,7 +44,10 @@ def create(
         typer.Option("--context", metavar="TEXT|@FILE", help="What every node is told besides the task; @-: stdin."),
     ] = "",
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=2, max=5, help="How many answers of a collective.")
+        int | None,
+        typer.Option(
+            "--count", metavar="N", min=2, max=5, help="Number of models, in a mode that asks several the whole task."
+        ),
     ] = None,
     persona: Annotated[
         str, typer.Option("--persona", metavar="WORDS", help="Who answers: words, or a role's id.")

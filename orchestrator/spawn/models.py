@@ -51,7 +51,13 @@ class RunCreateArguments(Arguments):
     ] = None
     context: Annotated[str | None, Field(max_length=TASK_MAX, description="What every node should know")] = None
     count: Annotated[
-        int | None, Field(alias="collectiveCount", ge=1, le=100, description="Models of collective, 2..5; default 3")
+        int | None,
+        Field(
+            alias="collectiveCount",
+            ge=1,
+            le=100,
+            description="Number of models, 2 to 5, in a mode that asks several the whole task; default 3",
+        ),
     ] = None
     role: SpawnRole | None = None
     merge: Merge | None = None

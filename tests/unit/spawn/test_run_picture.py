@@ -246,7 +246,7 @@ def test_money_and_tokens_are_told_only_where_there_is_a_price(limit, shown):
 
 def test_the_pictures_of_the_modes_are_current():
     drawn = docs.pictures()
-    assert [path.name for path in drawn] == ["single.svg", "collective.svg", "cascade.svg", "plan.svg", "swarm.svg"]
+    assert [path.stem for path in drawn] == ["single", "collective", "cascade", "plan", "swarm", "debate"]
     assert not any("…" in text for text in drawn.values()), "a word is too long for its box"
     assert [path.name for path in drawn if path.read_text("utf-8") != drawn[path]] == [], "run: python tools/docs.py"
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.spawn.modes.names import MODES
 from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
 from orchestrator.spawn.scheduler import RunView, decide, lane
 
@@ -245,7 +246,7 @@ def test_an_agent_is_given_one_node_at_a_time():
 @st.composite
 def dags(draw):
     """A plan of some mode, each node behind those it needs."""
-    mode = draw(st.sampled_from(["single", "collective", "cascade", "plan", "swarm"]))
+    mode = draw(st.sampled_from(MODES))
     if mode == "single":
         return mode, SINGLE
     if mode == "cascade":
@@ -258,6 +259,8 @@ def dags(draw):
             needs = ids[at - 1 : at] if at else ()
         elif mode == "swarm":
             needs = draw(st.lists(st.sampled_from(ids[:at]), unique=True)) if at else ()
+        elif mode == "debate":
+            needs = ids[: at // 2 * 2][-2:]
         nodes.append(task(one, needs, model=draw(st.sampled_from(["m", "agent:x"]))))
     return mode, [*nodes, merge(ids)]
 

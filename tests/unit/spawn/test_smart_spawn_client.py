@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, smart_spawn_client
+from orchestrator.spawn.modes.names import MODES
 from orchestrator.spawn.run_data import RoleAsked, RunRequest, RunSettings
 
 TABLE = model_table.shipped()
@@ -362,7 +363,7 @@ def test_whatever_the_api_answers_the_plan_can_be_run_or_the_request_is_refused(
     seen = set()
 
     @given(
-        st.sampled_from(["single", "collective", "cascade", "plan", "swarm"]),
+        st.sampled_from(MODES),
         near | anything | junk,
         st.booleans(),
         st.sampled_from([(), ("openai/*",), ("none/*",)]),
@@ -412,5 +413,6 @@ def runs(mode, answer, role, allow):
     if len(made.nodes) > 1:
         assert made.nodes[-1].kind == "merge"
         answers = {one.id for one in made.nodes[:-1]}
-        assert set(made.nodes[-1].needs) == answers
+        assert {need for one in made.nodes for need in one.needs} == answers
+        assert mode == "debate" or set(made.nodes[-1].needs) == answers
     return made.source, len(made.nodes)
