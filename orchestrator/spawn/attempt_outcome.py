@@ -27,12 +27,12 @@ from orchestrator.spawn.run_data import (
     AttemptRow,
     AttemptState,
     Fault,
-    Level,
     NodeRow,
     Price,
     Reply,
     RunPlan,
     RunRow,
+    SettledAttempt,
 )
 
 Files = Mapping[str, ArtifactRow]
@@ -64,16 +64,6 @@ class PreparedAttempt:
     prompt: str
     reserved: Decimal
     price: Price | None
-
-
-@dataclass(frozen=True)
-class SettledAttempt:
-    """How an attempt has ended, its node then, and what is told of it."""
-
-    attempt: AttemptRow
-    row: NodeRow
-    level: Level
-    message: str
 
 
 @dataclass(frozen=True)

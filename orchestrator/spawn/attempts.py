@@ -16,10 +16,10 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitions
-from orchestrator.spawn.attempt_outcome import PreparedAttempt, SettledAttempt
+from orchestrator.spawn.attempt_outcome import PreparedAttempt
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.fenced_writes import Fenced
-from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, Fault, NodeCall, NodeRow, Reply
+from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, Fault, NodeCall, NodeRow, Reply, SettledAttempt
 from orchestrator.spawn.run_state import RunState
 
 log = structlog.get_logger()
@@ -201,18 +201,12 @@ class Attempts:
 
     async def _written(self, settled: SettledAttempt, stored: ArtifactRow | None) -> None:
         work = self._work
-        attempt, row = settled.attempt, settled.row
         await work.record.write(
             lambda con, run_id, token: owned_runs.settle(
-                con, run_id, token, work.seals, stored,
-                node_id=attempt.node_id, attempt=attempt.attempt, state=attempt.state,
-                cost=attempt.cost, cost_source=attempt.cost_source, prompt_tokens=attempt.prompt_tokens,
-                completion_tokens=attempt.completion_tokens, model=attempt.model, node_status=row.status,
-                error=row.error, retry_at=row.retry_at, finish_reason=row.finish_reason,
-                level=settled.level, message=settled.message, at=work.record.at(), active_s=work.active_s(),
+                con, run_id, token, work.seals, settled, stored, work.record.at(), work.active_s()
             )
-        )  # fmt: skip
-        work.put(row, attempt)
+        )
+        work.put(settled.row, settled.attempt)
         if stored is not None:
             work.files[stored.node_id] = stored
         work.notify()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.ddl import OPEN
-from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, RunPlan, RunRow
+from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, RunPlan, RunRow, SettledAttempt
 from orchestrator.spawn.run_seals import Seals, with_mac
 
 
@@ -83,13 +82,20 @@ def lay(
 
 
 def settle(
-    con: sqlite3.Connection, run_id: str, token: int, seals: Seals, file: ArtifactRow | None, **how: Any
+    con: sqlite3.Connection,
+    run_id: str,
+    token: int,
+    seals: Seals,
+    settled: SettledAttempt,
+    file: ArtifactRow | None,
+    at: str,
+    active_s: float,
 ) -> bool:
     """As `transitions.settle`, with the seal of the answer's file."""
-    settled = transitions.settle(con, run_id, token, artifact=file, **how)
-    if settled and file is not None:
+    written = transitions.settle(con, run_id, token, settled, file, at, active_s)
+    if written and file is not None:
         seals.seal_file(con, run_id, file)
-    return settled
+    return written
 
 
 def cancel(con: sqlite3.Connection, seals: Seals, run_id: str, at: str) -> str:

@@ -322,6 +322,16 @@ class Event:
     ts: str
 
 
+@dataclass(frozen=True)
+class SettledAttempt:
+    """How an attempt ended: the attempt and its node as they are then, and the event that records it."""
+
+    attempt: AttemptRow
+    row: NodeRow
+    level: Level
+    message: str
+
+
 ArtifactType = Literal["raw", "merged", "plan", "log"]
 
 

@@ -27,14 +27,13 @@ from orchestrator.spawn.run_data import (
     NODE_ENDED,
     RUN_ENDED,
     ArtifactRow,
-    AttemptState,
-    CostSource,
     Level,
     NodeStatus,
     Owner,
     RunPlan,
     RunRow,
     RunStatus,
+    SettledAttempt,
 )
 from orchestrator.spawn.run_seals import with_mac
 
@@ -273,39 +272,27 @@ def settle(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
-    node_id: str,
-    attempt: int,
-    state: AttemptState,
-    *,
-    cost: Decimal | None,
-    cost_source: CostSource,
-    prompt_tokens: int,
-    completion_tokens: int,
-    model: str,
-    node_status: NodeStatus,
-    error: str | None,
-    retry_at: str | None,
-    finish_reason: str,
+    settled: SettledAttempt,
     artifact: ArtifactRow | None,
-    level: Level,
-    message: str,
     at: str,
     active_s: float,
 ) -> bool:
     """End an attempt, exactly once: what it has cost, what becomes of its node, and the artifact it left.
 
-    A node that something else has ended meanwhile stays as it is. ``cost`` None with ``cost_source`` reserved: all of
+    A node that something else has ended meanwhile stays as it is. A cost of None with the source ``reserved``: all of
     the reservation counts.
     """
     if held(con, run_id, token) is None:
         return False
+    attempt, row = settled.attempt, settled.row
+    cost = None if attempt.cost is None else str(attempt.cost)
     ended = con.execute(
         "UPDATE attempts SET state = ?, cost = ?, cost_source = ?, tokens_prompt = ?, tokens_completion = ?, "
         "model = CASE ? WHEN '' THEN model ELSE ? END, finished_at = ?, error = ? "
         f"WHERE {_ATTEMPT}",
         (
-            *(state, None if cost is None else str(cost), cost_source, prompt_tokens, completion_tokens),
-            *(model, model, at, error, run_id, node_id, attempt),
+            *(attempt.state, cost, attempt.cost_source, attempt.prompt_tokens, attempt.completion_tokens),
+            *(attempt.model, attempt.model, at, row.error, run_id, attempt.node_id, attempt.attempt),
         ),
     )
     if not ended.rowcount:
@@ -314,15 +301,15 @@ def settle(
         "UPDATE nodes SET status = ?, error = ?, retry_at = ?, finish_reason = ?, answered_by = ?, "
         "retry_count = retry_count + ?, finished_at = ? WHERE id = ? AND status = 'running'",
         (
-            *(node_status, error, retry_at, finish_reason, model, node_status == "retry_pending"),
-            *(at if node_status in NODE_ENDED else None, node_key(run_id, node_id)),
+            *(row.status, row.error, row.retry_at, row.finish_reason, attempt.model, row.status == "retry_pending"),
+            *(at if row.status in NODE_ENDED else None, node_key(run_id, attempt.node_id)),
         ),
     )
-    sum_up(con, run_id, node_id)
+    sum_up(con, run_id, attempt.node_id)
     if artifact is not None:
         keep(con, run_id, artifact)
     worked(con, run_id, active_s)
-    return say(con, run_id, node_id, level, message, at)
+    return say(con, run_id, attempt.node_id, settled.level, settled.message, at)
 
 
 def lose(

@@ -12,7 +12,18 @@ from decimal import Decimal
 from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.run_data import ArtifactRow, Node, Owner, RunPlan, RunRequest, RunRow, RunSettings
+from orchestrator.spawn.run_data import (
+    ArtifactRow,
+    AttemptRow,
+    Node,
+    NodeRow,
+    Owner,
+    RunPlan,
+    RunRequest,
+    RunRow,
+    RunSettings,
+    SettledAttempt,
+)
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -40,11 +51,6 @@ def file(node_id, kind="raw"):
 DIAMOND = RunPlan(
     (node("a"), node("b", "a", wave=1), node("merged", "a", "b", wave=2, kind="merge")), "local", ("so",)
 )
-DONE = {
-    "cost": Decimal("0.1"), "cost_source": "usage", "prompt_tokens": 3, "completion_tokens": 4, "model": "real",
-    "node_status": "completed", "error": None, "retry_at": None, "finish_reason": "stop", "artifact": None,
-    "level": "info", "message": "done", "at": AT, "active_s": 1.0,
-}  # fmt: skip
 
 
 def begun(con, run_id="r1", plan=DIAMOND, token=1, **more):
@@ -61,8 +67,14 @@ def claim(con, node_id, attempt=1, *, run_id="r1", token=1, reserved="0.5", reru
     )
 
 
-def settle(con, node_id, attempt=1, state="done", *, run_id="r1", token=1, **more):
-    return steps.settle(con, run_id, token, node_id, attempt, state, **DONE | more)
+def settle(
+    con, node_id, attempt=1, state="done", *, run_id="r1", token=1, cost=Decimal("0.1"), cost_source="usage",
+    node_status="completed", error=None, retry_at=None, artifact=None,
+):  # fmt: skip
+    """End an attempt that the model ``real`` answered."""
+    ended = AttemptRow(node_id, attempt, "t", state, Decimal("0.5"), cost, cost_source, 3, 4, "real")
+    then = NodeRow(node(node_id), node_status, error=error, retry_at=retry_at, finish_reason="stop")
+    return steps.settle(con, run_id, token, SettledAttempt(ended, then, "info", "done"), artifact, AT, 1.0)
 
 
 def in_home(home, play):
