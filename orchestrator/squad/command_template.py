@@ -1,7 +1,7 @@
-"""The language of command templates: a text is loaded once, and gives the words of a command for any values. Pure.
+"""The command template language: parse a template once, then render the words of a command for any values. Pure.
 
-Knows tags, blocks and the leading lines; `expressions` has the conditions, `quoting` what parts words. It starts
-nothing and reads no file.
+Handles tags, blocks and the leading lines; `template_expressions` handles conditions, `shell_words` splits words.
+Starts nothing and reads no file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a template and values to what is executed: the engine's command in its place, a shell where one is asked for.
+"""Build the command of a squad member from a template and its values, with the engine's command and shell if needed.
 
-Starts nothing and looks for no program: which shell there is, the caller says.
+Starts nothing and looks for no program; the caller passes the shell.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ def check_sizes(argv: Sequence[str]) -> None:
         except UnicodeEncodeError as error:
             raise BadRequest(
                 "bad_argument",
-                f"word {place} of the command holds half a character pair at position {error.start}",
+                f"word {place} of the command contains a lone surrogate at position {error.start}",
                 "send text that is valid Unicode",
                 place=place,
             ) from None
         if "\0" in word:
             raise BadRequest(
                 "bad_argument",
-                f"word {place} of the command holds a NUL, which no argument can",
-                "take the NUL out of the task or the role",
+                f"word {place} of the command contains a NUL byte",
+                "remove the NUL byte from the task or the role",
                 place=place,
             )
         if size > MAX_WORD_BYTES:
             raise BadRequest(
                 "prompt_too_long",
-                f"word {place} of the command has {size} bytes; one argument may have {MAX_WORD_BYTES}",
+                f"word {place} of the command has {size} bytes; one argument may have at most {MAX_WORD_BYTES}",
                 place=place,
                 bytes=size,
             )
@@ -117,7 +117,7 @@ def _same_program(words: Sequence[str], engine: Sequence[str], engine_command: s
 def _empty(template: Template) -> BadRequest:
     return BadRequest(
         "bad_template",
-        f"{template.where}, line 1, column 1: with these values it is no command",
+        f"{template.where}, line 1, column 1: the template gives no valid command for these values",
         file=template.where,
         line=1,
         column=1,

@@ -1,8 +1,8 @@
-"""One command of a squad member: a process group of its own, both outputs in files, and an end that leaves nothing.
+"""Run one command of a squad member in its own process group, with its outputs in files, and end all its processes.
 
-The outputs go to the files directly: the daemon's memory does not know how much a member writes, nor does a member
-notice when the daemon dies. Ends only processes that are proven to be the member's: the session it leads, those that
-carry its id in their environment, which children inherit, and what descends from any of them.
+The outputs go directly to the files: a member's output does not use the daemon's memory, and a member does not notice
+when the daemon dies. Ends only processes proven to be the member's: the session it leads, processes with its id in
+their environment (children inherit it), and their descendants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The prompt of a squad member, in its three forms. Pure; the wording is the contract's (B2.14 to B2.18, C2)."""
+"""Build the prompt of a squad member, in three forms. Pure; the wording follows the contract (B2.14 to B2.18, C2)."""
 
 from __future__ import annotations
 

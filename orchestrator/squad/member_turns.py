@@ -1,4 +1,4 @@
-"""Turns of members that want the same thing: one has it at a time, in the order they came. Touches nothing else."""
+"""Let members use a shared resource one at a time, in order of arrival. Touches nothing else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Members that somebody watches: what is told of a member's process, and showing that may fail and costs it nothing.
+"""Show members to the user: report a member's process to a viewer whose failure does not affect the member.
 
-Who shows, and where, the daemon wires: squads know no panes.
+The daemon passes in the viewer; squads know no panes.
 """
 
 from __future__ import annotations

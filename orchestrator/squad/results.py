@@ -1,4 +1,4 @@
-"""How a squad looks to its caller: the contract's shape (B2.6), and what is more than it behind. Reads outputs."""
+"""Build the answer about a squad: the contract's fields first (B2.6), then our extensions. Reads outputs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from orchestrator.squad import squad_files
 
 ENDED = ("completed", "error", "timeout")
 ANSWER_BYTES = 1 << 20
-"""Of all outputs in one answer together: a relay and its client must carry it, and a model cannot read more."""
+"""Maximum bytes of all outputs in one answer: relay and client must carry them, and a model cannot read more."""
 LEAST_BYTES = 4096
 
 
 def share(wanted: int, members: int) -> int:
-    """How much of each output is answered, where ``wanted`` is configured and so many members are in one answer."""
+    """Bytes of each output in an answer with this many ``members``; ``wanted`` is the configured limit."""
     return min(wanted, max(LEAST_BYTES, ANSWER_BYTES // (2 * max(1, members))))
 
 
@@ -29,7 +29,7 @@ def progress(file: SquadFile) -> str:
 
 
 def listed(file: SquadFile) -> dict[str, Any]:
-    """A squad in one row: its id, when it began and ended, and the members without their outputs."""
+    """A squad as one row: its id, start and end, and its members without their outputs."""
     return {
         "squadId": file.squad_id,
         "created_at": file.created_at,
@@ -42,13 +42,13 @@ def listed(file: SquadFile) -> dict[str, Any]:
 
 
 def shown(file: SquadFile, place: Path, limit: int, now: datetime) -> dict[str, Any]:
-    """The squad as start_squad_members answers it; ``place`` is its directory, ``limit`` bytes of each output."""
+    """The answer of start_squad_members; ``place`` is the squad's directory, ``limit`` the bytes of each output."""
     rows = [_row(one, place / f"m{at}", limit, now, stateful=file.stateful) for at, one in enumerate(file.members)]
     found: dict[str, Any] = {"squadId": file.squad_id, "members": rows}
     left = sum(row["status"] == "running" for row in rows)
     if left:
         found["note"] = (
-            f"{left} of {len(rows)} members still run; wait on with start_squad_members("
+            f"{left} of {len(rows)} members still run; to wait, call start_squad_members("
             f'{{"squadId": "{file.squad_id}", "members": []}})'
         )
     return found

@@ -1,6 +1,6 @@
-"""How a template's text is cut into words: the quotes of a POSIX shell, with and without a shell. Pure.
+"""Split a template's text into words by the quoting rules of a POSIX shell, with and without a shell. Pure.
 
-Knows text between tags and the quote it begins in; tags, values and conditions are `template`'s.
+Handles the text between tags and the quote it begins in; `command_template` handles tags, values and conditions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A squad's file and its members' outputs on the disk: written, read, cut, removed. Below `.agents/squads/` only."""
+"""Write, read, cut and remove a squad's file and its members' outputs, below `.agents/squads/` only."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _only_laid_out(place: Path) -> bool:
 def read(path: Path, provenance: Provenance) -> SquadFile:
     """One squad's file; Corrupt or Environment, foreign_data for one that was not written on this machine."""
     if path.is_symlink() or not path.is_file():
-        raise Corrupt("corrupt_log", f"{path} is no regular file", file=str(path))
+        raise Corrupt("corrupt_log", f"{path} is not a regular file", file=str(path))
     content = read_json(path)
     try:
         found = SquadFile.model_validate(content)

@@ -1,6 +1,6 @@
-"""What each member of a squad will run: its prompt, its directory, its commands. All of it is made before any spawn.
+"""Plan what each squad member runs: its prompt, directory and commands. All plans are complete before any spawn.
 
-Reads nothing but what it is given and whether programs and directories exist; starts nothing.
+Reads only its arguments and whether programs and directories exist; starts nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class MemberPlan:
             self._refuse_untrusted()
             raise BadRequest(
                 "bad_config",
-                "STATE_MODE is stateful, and nothing says how a chat begins",
+                "STATE_MODE is stateful, but no setting defines how to start a chat",
                 "set CREATE_CHAT_TEMPLATE_PATH, or ENGINE",
             )
         if headless.chats == "chosen":
@@ -111,7 +111,7 @@ class MemberPlan:
             if settings.engine_command:
                 told = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
                 raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
-            raise BadRequest("bad_config", "nothing says which CLI runs the members of a squad", NO_ENGINE)
+            raise BadRequest("bad_config", "no setting names the CLI that runs squad members", NO_ENGINE)
         chats = row.headless.chats
         begins = self.new_chat and (chats == "chosen" or (chats == "printed" and settings.create is None))
         once = HeadlessRun(
@@ -181,7 +181,7 @@ def make(around: PlanInputs, asked: MemberRequest, role: Role, member_id: str, p
     """The plan of one member. BadRequest, or Environment ``engine_missing``: nothing has been spawned then."""
     cwd = confine(around.root, asked.cwd or ".", what="cwd")
     if not cwd.is_dir():
-        raise BadRequest("bad_argument", f"cwd {asked.cwd!r} is no directory")
+        raise BadRequest("bad_argument", f"cwd {asked.cwd!r} is not a directory")
     if asked.chat_id is not None and not CHAT.fullmatch(asked.chat_id):
         raise BadRequest("bad_id", f"chatId {asked.chat_id[:80]!r} must match {CHAT.pattern}")
     if not around.settings.stateful:
@@ -193,9 +193,9 @@ def make(around: PlanInputs, asked: MemberRequest, role: Role, member_id: str, p
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadRequest("bad_argument", "the task holds half a character (a lone surrogate)") from None
+        raise BadRequest("bad_argument", "the task contains a lone surrogate, which is not valid Unicode") from None
     if "\0" in text:
-        raise BadRequest("bad_argument", "the task or the role holds a NUL, which no program can be given")
+        raise BadRequest("bad_argument", "the task or the role contains a NUL byte")
     plan = MemberPlan(member_id, asked, role, cwd, text, place, around, str(uuid.uuid4()))
     chat = asked.chat_id or ""
     if plan.new_chat:
@@ -215,4 +215,4 @@ def _check_program(found: MemberCommand, plan: MemberPlan) -> None:
     else:
         there = shutil.which(program, path={**plan.around.env, **found.env}.get("PATH", os.defpath)) is not None
     if not there:
-        raise Environment("engine_missing", f"the squad's program {program} is not to be found")
+        raise Environment("engine_missing", f"the squad's program {program} was not found")

@@ -1,7 +1,7 @@
-"""How the squads of one connection work: its variables, read and checked. Reads the template files they name.
+"""Read and check the squad settings of one connection: its variables and the template files they name.
 
-Users set these in the `env` block by which their CLI starts our server, so they hold for that connection, whoever
-started the daemon (design §3). Everything wrong is found here, before anything is spawned.
+Users set them in the `env` block of our server entry in their CLI, so they hold for that connection, whoever started
+the daemon (design §3). Every error in them is raised here, before any process is spawned.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def of_engine(env: Mapping[str, str], name: str) -> dict[str, str]:
     fit = _headless()
     if name not in fit:
         raise BadRequest(
-            "unknown_engine", f"no engine is called {name[:80]!r}; squads know: {', '.join(sorted(fit))}"
+            "unknown_engine", f"no engine is called {name[:80]!r}; squads support: {', '.join(sorted(fit))}"
         )
     named = env.get("ENGINE", "")
     theirs = fit.get(named) if named else _row_of_command(env.get("ENGINE_COMMAND", "").strip())
@@ -140,7 +140,7 @@ def _row_of(name: str) -> Engine | None:
         return None
     fit = _headless()
     if name not in fit:
-        raise BadRequest("unknown_engine", f"ENGINE is {name!r}; squads know: {', '.join(sorted(fit))}")
+        raise BadRequest("unknown_engine", f"ENGINE is {name!r}; squads support: {', '.join(sorted(fit))}")
     return fit[name]
 
 
@@ -163,7 +163,7 @@ def _row_of_command(engine_command: str) -> Engine | None:
     try:
         words = shlex.split(engine_command)
     except ValueError as error:
-        raise BadRequest("bad_config", f"ENGINE_COMMAND is no command line: {error}") from error
+        raise BadRequest("bad_config", f"ENGINE_COMMAND is not a command line: {error}") from error
     return _headless().get(Path(words[-1]).name) if words else None
 
 
@@ -192,7 +192,7 @@ def content_of(path: Path, shown: str) -> bytes:
     except OSError as error:
         raise BadRequest("bad_template", f"the template {shown} cannot be read: {error.strerror}") from error
     if not regular:
-        raise BadRequest("bad_template", f"the template {shown} cannot be read: it is no regular file")
+        raise BadRequest("bad_template", f"the template {shown} cannot be read: it is not a regular file")
     if len(data) > TEMPLATE_MAX:
         raise BadRequest("bad_template", f"the template {shown} has more than {TEMPLATE_MAX} bytes")
     return data
@@ -274,5 +274,5 @@ def _number(env: Mapping[str, str], name: str, default: int, most: int) -> int:
         return default
     # Its length first: Python refuses to read a number of thousands of digits.
     if not value.isdecimal() or not value.isascii() or len(value) > 20 or not 1 <= int(value) <= most:
-        raise BadRequest("bad_config", f"{name} is {value[:40]!r}", f"set it to 1 .. {most}", variable=name)
+        raise BadRequest("bad_config", f"{name} is {value[:40]!r}", f"set it to a number: 1 to {most}", variable=name)
     return int(value)

@@ -1,8 +1,8 @@
-"""Squads: members started together, each to its own end, their results kept until they have been read.
+"""Start squads of members, run each member to its end, and keep the results until they have been read.
 
-What it may touch: `.agents/squads/`, the processes of members, nothing of the team. A squad's file is on the disk
-before its first process is there, so that no daemon starts a member twice: the next one ends what is left of it and
-answers `interrupted`.
+Touches `.agents/squads/` and the processes of members, nothing of the team. A squad's file is written before its
+first process starts, so no daemon starts a member twice: the next daemon ends the processes that are left and answers
+`interrupted`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Squads:
         if known is not None:
             return known
         if self._paths.root in (Path("/"), Path.home()):
-            raise BadRequest("no_project", f"{self._paths.root} is no project")
+            raise BadRequest("no_project", f"{self._paths.root} is not a project")
         squad_id = str(uuid.uuid4())
         plans = await asyncio.to_thread(self._plans, request, squad_id)
         await asyncio.to_thread(_write_down)
@@ -233,7 +233,7 @@ class Squads:
     def _of(self, squad_id: str) -> Squad:
         squad = self._squads.get(squad_id)
         if squad is None:
-            raise BadRequest("unknown_squad", f"no squad is called {squad_id[:80]!r}")
+            raise BadRequest("unknown_squad", f"no squad has the id {squad_id[:80]!r}")
         return squad
 
     def _plans(self, request: SquadRequest, squad_id: str) -> list[MemberPlan]:

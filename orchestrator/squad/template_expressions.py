@@ -1,6 +1,6 @@
-"""What may stand inside a template's tag: its tokens, and conditions with the meaning they have in JavaScript. Pure.
+"""Parse and evaluate the inside of a template tag: tokens, and conditions with JavaScript semantics. Pure.
 
-Knows a source text and offsets in it, nothing of quoting, of commands or of what the names stand for.
+Knows a source text and offsets in it, but no quoting, no commands and no meaning of the names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The squad toolset: list roles, start members, go on waiting for them. Parse, one service call, answer.
+"""The MCP tools of the squad toolset: list roles, start members, wait for their results.
 
-Names, casing and shapes are those of the squad documents (B2.1 to B2.8); what is more than theirs is optional. The
-schema follows the mode of the connection, which its variable STATE_MODE fixes.
+Names, casing and shapes follow the squad documents (B2.1 to B2.8); every addition of ours is optional. The schema
+depends on the mode of the connection, which its variable STATE_MODE sets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ MODES: tuple[Mode, ...] = ("stateless", "stateful")
 MEMBERS_MAX = 64
 TASK_MAX = 4_000_000
 
-Task = Annotated[str, Field(min_length=1, max_length=TASK_MAX, description="What it is to do; all it knows")]
+Task = Annotated[
+    str, Field(min_length=1, max_length=TASK_MAX, description="What to do; the member knows nothing more")
+]
 Visible = Annotated[bool, Field(description="Show its output live in a pane of your tmux window")]
 
 
@@ -48,9 +50,9 @@ class _Camel(Arguments):
 class Member(_Camel):
     """One member to start."""
 
-    role_id: Annotated[str, Field(min_length=1, max_length=255, description="A role's id, of list_roles")]
+    role_id: Annotated[str, Field(min_length=1, max_length=255, description="A role's id, from list_roles")]
     task: Task
-    cwd: Annotated[str | None, Field(description="Where it works, within the project; default: its root")] = None
+    cwd: Annotated[str | None, Field(description="Working directory within the project; default: its root")] = None
     visible: Visible = False
 
     @model_validator(mode="before")
@@ -64,10 +66,10 @@ class Member(_Camel):
 
 
 class ChatMember(Member):
-    """One member to start, where chats are kept."""
+    """One member to start, in stateful mode."""
 
     chat_id: Annotated[
-        str | None, Field(description="The chat to go on with (of an earlier answer); none: a new one begins")
+        str | None, Field(description="Chat to continue, from an earlier answer; default: start a new chat")
     ] = None
 
 
@@ -78,18 +80,21 @@ class ListRolesArguments(Arguments):
 class _Start(_Camel):
     squad_id: Annotated[
         str | None,
-        Field(max_length=128, description="With members []: go on waiting for this squad and get its results"),
+        Field(max_length=128, description="With members []: wait for this squad and return its results"),
     ] = None
     wait_ms: Annotated[
         int | None,
         Field(
-            alias="wait_ms", ge=0, le=86_400_000, description="Answer by then with what has ended, the rest running"
+            alias="wait_ms",
+            ge=0,
+            le=86_400_000,
+            description="Maximum wait, in milliseconds; default: until all have ended. Capped at your CLI's limit",
         ),
     ] = None
-    visible: Annotated[bool, Field(description="Show all members")] = False
-    metadata: Annotated[dict[str, Any] | None, Field(description="Yours; not used")] = None
-    orchestrator_chat_id: Annotated[str | None, Field(description="Not used")] = None
-    workspace_id: Annotated[str | None, Field(description="Not used")] = None
+    visible: Annotated[bool, Field(description="Show all members in panes")] = False
+    metadata: Annotated[dict[str, Any] | None, Field(description="Ignored")] = None
+    orchestrator_chat_id: Annotated[str | None, Field(description="Ignored")] = None
+    workspace_id: Annotated[str | None, Field(description="Ignored")] = None
 
 
 Members = Field(max_length=MEMBERS_MAX, description="Members to start together")
@@ -104,7 +109,7 @@ class StatefulArguments(_Start):
 
 
 class RoleRow(BaseModel):
-    """A role as a master chooses it."""
+    """A role that a member can have."""
 
     id: str
     name: str
@@ -112,14 +117,14 @@ class RoleRow(BaseModel):
 
 
 class BrokenRow(BaseModel):
-    """A role's file that cannot be used."""
+    """A role file that cannot be used."""
 
     file: str
     reason: str
 
 
 class RolesAnswer(BaseModel):
-    """``broken`` is there when files are."""
+    """The usable roles; ``broken`` is given only if a role file cannot be used."""
 
     roles: list[RoleRow]
     broken: list[BrokenRow] = []
@@ -127,7 +132,7 @@ class RolesAnswer(BaseModel):
 
 
 class MemberAnswer(BaseModel):
-    """What became of one member; ``cwd`` is there only where one was given."""
+    """The result of one member; ``cwd`` is given only if the call named one."""
 
     model_config = ConfigDict(alias_generator=to_camel)
     member_id: str
@@ -136,21 +141,21 @@ class MemberAnswer(BaseModel):
     status: Literal["completed", "error", "timeout", "running"]
     raw_stdout: str
     raw_stderr: str
-    raw_stdout_file: Annotated[str, Field(description="all of it, where rawStdout had to be cut")] = ""
-    raw_stderr_file: Annotated[str, Field(description="all of it, where rawStderr had to be cut")] = ""
-    exit_code: Annotated[int, Field(description="of a member that did not complete")] = 0
-    signal: Annotated[str, Field(description="the signal that ended it")] = ""
-    reason: Annotated[str, Field(description="why it did not complete, in words")] = ""
+    raw_stdout_file: Annotated[str, Field(description="file with all of it, if rawStdout was cut")] = ""
+    raw_stderr_file: Annotated[str, Field(description="file with all of it, if rawStderr was cut")] = ""
+    exit_code: Annotated[int, Field(description="given if the member did not complete")] = 0
+    signal: Annotated[str, Field(description="signal that ended the member")] = ""
+    reason: Annotated[str, Field(description="why the member did not complete")] = ""
 
 
 class ChatAnswer(MemberAnswer):
-    """What became of one member, where chats are kept."""
+    """The result of one member, in stateful mode."""
 
-    chat_id: Annotated[str, Field(description="the chat it had, to be passed on; empty: there is none")] = ""
+    chat_id: Annotated[str, Field(description="pass it to continue this chat; empty: no chat")] = ""
 
 
 class SquadAnswer(BaseModel):
-    """The squad, members in the order of the call."""
+    """The squad; members in the order of the call."""
 
     model_config = ConfigDict(alias_generator=to_camel)
     squad_id: str
@@ -160,16 +165,16 @@ class SquadAnswer(BaseModel):
 
 
 class ChatSquadAnswer(SquadAnswer):
-    """The squad, where chats are kept."""
+    """The squad, in stateful mode."""
 
     members: list[ChatAnswer]  # type: ignore[assignment]  # the same rows with one key more
 
 
 @dataclass(frozen=True)
 class SquadToolDeps:
-    """What the tools work with; ``show`` makes what shows a client's members in panes.
+    """What the tools need; ``show`` returns the function that shows a client's members in panes.
 
-    ``withheld`` is what the project's configuration file says that does not count.
+    ``withheld`` returns the settings of the project's configuration file that the user has not allowed.
     """
 
     squads: Squads
@@ -180,7 +185,7 @@ class SquadToolDeps:
 
 
 def mode_of(client: Client) -> Mode:
-    """The mode whose schema a connection is shown; a word that is none counts as stateless until it is called."""
+    """The mode whose schema a connection gets; an invalid STATE_MODE counts as stateless until a tool is called."""
     try:
         return squad_settings.mode_of(client.env)
     except BadRequest:
@@ -188,9 +193,9 @@ def mode_of(client: Client) -> Mode:
 
 
 def environment_of(client: Client) -> dict[str, str]:
-    """What members get: the environment of the client's process, and over it that of our server in it.
+    """The environment for members: that of the client's process, overridden by that of our relay.
 
-    Some CLIs hand little to their MCP servers, and users put keys into the server's own block.
+    Some CLIs pass few variables to their MCP servers, and users put keys into the server entry's own env block.
     """
     found: dict[str, str] = {}
     for pid in (*client.origin.pids[:1], client.peer):
@@ -199,7 +204,7 @@ def environment_of(client: Client) -> dict[str, str]:
 
 
 def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
-    """The toolset of a connection of that mode."""
+    """The squad toolset for a connection of this mode."""
 
     async def list_roles(call: Call, _given: ListRolesArguments) -> dict[str, Any]:
         found = await asyncio.to_thread(offer.library.found, directory_of(call.client.env)[0])
@@ -214,9 +219,13 @@ def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
 
     async def start(call: Call, given: StatelessArguments | StatefulArguments) -> dict[str, Any]:
         if given.members and given.squad_id is not None:
-            raise BadRequest("bad_argument", "squadId is for waiting on, with members []", "leave one of them out")
+            raise BadRequest(
+                "bad_argument",
+                "squadId and members are both given",
+                "to start members, leave out squadId; to wait, pass members []",
+            )
         if not given.members and given.squad_id is None:
-            raise BadRequest("bad_argument", "members is empty, and no squadId is given to go on waiting for")
+            raise BadRequest("bad_argument", "members is empty and squadId is missing")
         note: dict[str, Any] = {}
         squad_id = given.squad_id
         if squad_id is None:
@@ -226,14 +235,14 @@ def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
         try:
             return await offer.squads.answer(squad_id, _wait_s(call, given.wait_ms), call.tell) | note
         except asyncio.CancelledError:
-            # A connection that ends, or a daemon, must not waste paid work: only the client's own word does.
+            # The end of a connection or daemon must not waste paid work: only the client's cancel ends members.
             if call.canceled():
                 offer.squads.cancel(squad_id)
             raise
 
     stateful = mode == "stateful"
     chat = (
-        "Give chatId to go on with a chat; without one a new chat begins, and its chatId is answered. "
+        "Pass chatId to continue a chat; without it a new chat starts and its chatId is returned. "
         if stateful
         else ""
     )
@@ -241,7 +250,7 @@ def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
         Tool(
             "list_roles",
             "List roles",
-            "The roles that members of a squad can have: id, name, description.",
+            "List the roles that squad members can have: id, name, description.",
             ListRolesArguments,
             RolesAnswer,
             list_roles,
@@ -251,8 +260,8 @@ def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
         Tool(
             "start_squad_members",
             "Run one-shot CLI members",
-            "Start headless CLI processes in parallel, each with a role and a task, and get their raw output when "
-            f"all have ended. {chat}A member with status running goes on: call again with squadId and members [].",
+            "Start headless CLI processes in parallel, each with a role and a task, and return their raw output when "
+            f"all have ended. {chat}If a member has status running, call again with squadId and members [].",
             StatefulArguments if stateful else StatelessArguments,
             ChatSquadAnswer if stateful else SquadAnswer,
             start,
@@ -284,11 +293,11 @@ async def _request(offer: SquadToolDeps, call: Call, given: StatelessArguments |
 
 
 def _withheld(request: SquadRequest, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
-    """What would hold for these members if the user had allowed it: file -> keys."""
+    """The settings that these members lack because the user has not allowed them: file -> keys."""
     read = request.settings
     found = {name: ["template"] for name in read.withheld}
     if read.run is not None:
-        return found  # what a template does not say, no member gets
+        return found  # with a run template, members get only what the template contains
     roles = [role for one in request.members if (role := request.roles.roles.get(one.role_id)) is not None]
     found |= {role.file: list(role.withheld) for role in roles if role.withheld}
     keys = [key for key in ("trust",) if key in config]
@@ -301,7 +310,7 @@ def _withheld(request: SquadRequest, config: Mapping[str, Any], env: Mapping[str
 
 
 def _wait_s(call: Call, wait_ms: int | None) -> float | None:
-    """How long this call may take from now on; None: until all members have ended."""
+    """Seconds that this call may still take; None: until all members have ended."""
     bounds = [answer_by_s(call.client), None if wait_ms is None else wait_ms / 1000]
     known = [one for one in bounds if one is not None]
     return max(0.0, min(known) - call.age_s) if known else None

@@ -1,7 +1,6 @@
-"""The squads of a daemon, wired: their service, the roles, the panes that show members, and who is offered what.
+"""Wire the squads into the daemon: the service, the roles, the panes that show members, and each connection's tools.
 
-The one place where squads meet the team: a member is shown by the team's `MemberPanes`, a callable
-to the squads.
+Only this file connects squads with the team: the squads get the team's `MemberPanes` as a callable.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def test_what_runs_shows_no_output_yet_and_how_to_wait_on(shown):
     assert running["reason"] == "for 61 s, 8 bytes of output so far"
     assert (planned["status"], planned["reason"]) == ("running", "waits for its turn")
     assert done["rawStdout"] == "out\n"
-    assert answer["note"].startswith('2 of 3 members still run; wait on with start_squad_members({"squadId": "s"')
+    assert answer["note"].startswith('2 of 3 members still run; to wait, call start_squad_members({"squadId": "s"')
 
 
 def test_a_long_output_names_its_file(shown, tmp_path):

@@ -112,9 +112,9 @@ def test_templates_stand_by_custom_where_the_documents_put_them(read, tmp_path):
     ("make", "told"),
     [
         (lambda path: None, "No such file"),
-        (os.mkfifo, "no regular file"),
+        (os.mkfifo, "not a regular file"),
         (os.mkdir, "Is a directory"),
-        (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
         (lambda path: path.write_bytes(b"x" * 65_537), "more than 65536 bytes"),
         (lambda path: path.write_bytes(b"a \xff"), "not UTF-8"),
         (lambda path: path.write_text("a <% b"), "line 1, column 3"),

@@ -59,7 +59,7 @@ def test_results_are_kept_so_long_after_they_were_last_read_and_then_removed(wor
         await squads.sweep()
         assert squads.listed() == []
         assert not paths.squad_dir("a").exists()
-        with pytest.raises(BadRequest, match="no squad is called 'a'"):
+        with pytest.raises(BadRequest, match="no squad has the id 'a'"):
             await squads.answer("a", 0, print)
 
     run(body())
