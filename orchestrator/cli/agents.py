@@ -1,4 +1,4 @@
-"""Commands about agents: create, list, show, delete."""
+"""Commands about agents: create, list, show, restart, delete."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import AgentId, Json, RunId
 
-READY_WAIT_S = 110.0  # the most that any configuration lets agent_create wait
+READY_WAIT_S = 110.0  # agent_create waits at most this long in any configuration
 DELETE_WAIT_S = 120.0
 
-app = options.app("Create, list, show and delete agents.")
+app = options.app("Create, list, show, restart and delete agents.")
 
 
 @options.command(app, "create", "orchestrator agent create builder --role 'runs the builds' --engine shell")
 def create(
     *,
-    name: Annotated[str, typer.Argument(help="What to call it; its id is made from this.")],
-    role: Annotated[str, typer.Option(help="What it is for, as humans see it.")],
-    engine: Annotated[str, typer.Option(help="The CLI that runs in its pane; default: see config.")] = "",
-    cwd: Annotated[str, typer.Option(metavar="DIR", help="Where it works; default: the project.")] = "",
-    env: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="A variable for it; repeat.")] = [],  # noqa: B006
-    model: Annotated[str, typer.Option(help="The model of that CLI; default: the CLI's own choice.")] = "",
+    name: Annotated[str, typer.Argument(help="Short name; the agent's id is derived from it.")],
+    role: Annotated[str, typer.Option(help="What the agent is for; a label, or a role's id.")],
+    engine: Annotated[str, typer.Option(help="CLI to run in its pane; default: see config show.")] = "",
+    cwd: Annotated[str, typer.Option(metavar="DIR", help="Working directory; default: the project.")] = "",
+    env: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="Environment variable; repeatable.")] = [],  # noqa: B006
+    model: Annotated[str, typer.Option(help="Model for the CLI; default: the CLI's own.")] = "",
     approval: Annotated[
-        str, typer.Option(metavar="ask|edits|all", help="What its CLI may do unasked; default: see config.")
+        str,
+        typer.Option(metavar="ask|edits|all", help="What its CLI may do without asking; default: see config show."),
     ] = "",
     command: Annotated[
-        str, typer.Option(metavar="LINE", help="Engine command: its command line, with {prompt} or {prompt_file}.")
+        str, typer.Option(metavar="LINE", help="Command line for engine command, with {prompt} or {prompt_file}.")
     ] = "",
     worktree: Annotated[
         bool, typer.Option("--worktree", help="Give it a git worktree and branch of its own.")
     ] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is ready.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the agent is ready.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start an agent in a new pane.
 
-    The pane is in this tmux window; outside tmux in a session made for the team.
+    Inside tmux, the pane is in this window; outside tmux, in a session created for the team.
     """
     options.refuse_agents()
     given: dict[str, Any] = {"name": name, "role": role}
@@ -80,20 +81,20 @@ def create(
     if answer.get("attach"):
         output.say(f"watch it: {answer['attach']}")
     if not answer.get("ready"):
-        output.warn(f"{answer.get('reason') or 'still starting'}; see how it gets on: orchestrator status")
+        output.warn(f"{answer.get('reason') or 'still starting'}; see its progress: orchestrator status")
 
 
 @options.command(app, "list", "orchestrator agent list --json | jq '.agents[].agent_id'")
 def list_agents(
     run: RunId = "",
-    every: Annotated[bool, typer.Option("--all", help="Deleted agents too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include deleted agents.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the agents of all team runs."""
     source = facts(project_here())
     rows = [row for row in source.agents() if not run or row["run_id"] == run]
     if run and not rows:
-        raise BadRequest("unknown_run", f"no agent belongs to a team run {run!r}")
+        raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}")
     if not every:
         rows = [row for row in rows if row["status"] != "deleted"]
     if as_json:
@@ -118,7 +119,7 @@ def list_agents(
         status_column=1,
     )
     if not source.live:
-        output.warn("no daemon answers: this is what the files say")
+        output.warn("no daemon answers: shown from the files")
 
 
 @options.command(app, "show", "orchestrator agent show builder")
@@ -141,13 +142,14 @@ def show(agent_id: AgentId, as_json: Json = False) -> None:
 @options.command(app, "restart", "orchestrator agent restart builder\norchestrator agent restart builder --fresh")
 def restart(
     agent_id: AgentId,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Not with the session of its last life.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is ready.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not continue the session of its last launch.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the agent is ready.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Launch an agent anew, also one that has failed.
+    """Restart an agent, even if it has failed.
 
-    Its queue stays. The task it held is handed out again or ends in error, as its policy says. Exit 1 if it fails.
+    Its queue stays. Its running task is delivered again or ends in error, by the agent's on_lost policy. Exit 1 if
+    the restart fails.
     """
     options.refuse_agents()
     given: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
@@ -160,7 +162,7 @@ def restart(
         output.print_json(answer)
     else:
         state = "ready" if answer.get("ready") else f"{answer.get('status')}: {answer.get('reason')}"
-        output.say(f"{agent_id}: life {answer.get('epoch')}, {state}")
+        output.say(f"{agent_id}: launch {answer.get('epoch')}, {state}")
         for line in answer.get("last_lines") or []:
             output.warn(f"  | {line}")
     if answer.get("status") == "failed":
@@ -170,13 +172,13 @@ def restart(
 @options.command(app, "delete", "orchestrator agent delete builder\norchestrator agent delete builder --force --yes")
 def delete(
     agent_id: AgentId,
-    force: Annotated[bool, typer.Option("--force", help="Kill it now; its running task is lost.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Kill the agent now; its running task is lost.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
     """Stop an agent and close its pane.
 
-    Its unfinished tasks end in canceled; its files stay.
+    Unfinished tasks end in canceled; files stay.
     """
     options.refuse_agents()
     given: dict[str, Any] = {"agent_id": agent_id}

@@ -1,6 +1,6 @@
-"""The command line: every command in one tree, and the one place where an error becomes an exit status.
+"""Build the tree of all commands, run one command line, and turn an error into an exit status.
 
-Importing this loads typer and the standard library only; a command loads what it needs when it runs.
+Importing this file loads only typer and the standard library; a command loads the rest when it runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BUG = 70
 INTERRUPTED = 130
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-app = options.app("Lead a team of command-line AI agents in tmux panes, with every fact in plain JSONL files.")
+app = options.app("Lead a team of command-line AI agents in tmux panes, with all state in plain JSONL files.")
 
 
 def _version(wanted: bool) -> None:
@@ -60,7 +60,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _top(
     root: Annotated[
-        str, typer.Option("--project", "-C", metavar="DIR", help="The project; default: found from the cwd upwards.")
+        str,
+        typer.Option(
+            "--project",
+            "-C",
+            metavar="DIR",
+            help="Project directory; default: found from the current directory upwards.",
+        ),
     ] = "",
     _: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -68,7 +74,7 @@ def _top(
 ) -> None:
     if root:
         if not Path(root).is_dir():
-            raise BadRequest("bad_argument", f"--project {root!r} is not a directory", "give one that is there")
+            raise BadRequest("bad_argument", f"--project {root!r} is not a directory", "give an existing directory")
         os.environ["ORCHESTRATOR_PROJECT"] = str(Path(root).resolve())
 
 
@@ -82,7 +88,7 @@ def _top(
 def mcp(rest: typer.Context) -> None:
     """Serve MCP on stdin and stdout.
 
-    This is what an AI CLI is told to start. Options: --toolsets LIST, --project DIR.
+    AI CLIs start this command. Options: --toolsets LIST, --project DIR.
     """
     root = os.environ.get("ORCHESTRATOR_PROJECT")
     _become("mcp", *(["--project", root] if root else []), *rest.args)
@@ -94,20 +100,20 @@ def mcp(rest: typer.Context) -> None:
 def launch(rest: typer.Context) -> None:
     """Become an agent's CLI in its pane.
 
-    The daemon starts this, nobody else.
+    For the daemon only; do not run it yourself.
     """
     _become("launch", *rest.args)
 
 
 def _become(*args: str) -> None:
-    """Start over as a command that must not share a process with this one: its stdout is a wire."""
+    """Replace this process by the command: its stdout carries a protocol, so it must not share a process."""
     sys.stdout.flush()
     os.execv(sys.executable, project_location.own_command(*args))  # noqa: S606  (an argv list)
 
 
 @options.command(app, "worker", "orchestrator agent create builder --role builds --engine shell  # starts one")
 def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error boundary)
-    """Work off an agent's tasks: the shell engine.
+    """Run the tasks of a shell agent.
 
     The daemon starts this in an agent's pane.
     """
@@ -118,13 +124,13 @@ def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error b
 
 @options.command(app, "demo", "orchestrator demo --keep")
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the panes and say how to attach.")] = False,
-    end: Annotated[bool, typer.Option("--end", help="End what demo --keep left running.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the panes and print how to attach.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End the team that demo --keep left running.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a team of three shell agents on real tasks.
 
-    Shows their progress, ends with a table, and leaves nothing running unless --keep.
+    Shows their progress and a table of results. Leaves nothing running, unless --keep is given.
     """
     options.refuse_agents(changes=False)  # the demo's team is its own, and so is its state directory
     from orchestrator.cli import demo as scene  # noqa: PLC0415
@@ -155,12 +161,12 @@ schema.add_to(app)
 
 @functools.cache
 def _command() -> Any:
-    """All commands as one; made once for a process, for that takes longer than most of them."""
+    """All commands as one; built once per process, because building takes longer than most commands."""
     return typer.main.get_command(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line (default: the process's own); the exit status. Never raises, never shows a traceback."""
+    """Run a command line (default: this process's) and return its exit status; never raises or shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in args
     try:
@@ -191,7 +197,7 @@ def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None)
         output.print_json({"error": error.as_dict() | {"next_step": step}})
     else:
         output.warn(f"orchestrator: {error.message}" + (f"\n  {step}" if step else ""))
-        for line in error.facts.get("last_lines", []):  # of the pane that is closed by now
+        for line in error.facts.get("last_lines", []):  # of the pane, which is closed by now
             output.warn(f"  | {line}")
     if code is not None:
         return code
@@ -200,7 +206,7 @@ def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None)
 
 def _usage(error: typer.TyperException, *, as_json: bool) -> int:
     text = error.format_message()
-    if not as_json and text.startswith("Usage:"):  # a group without a command: its help says more than an error
+    if not as_json and text.startswith("Usage:"):  # a group without a command: print its help
         output.warn(text)
         return EXIT_CODES[BadRequest]
     command = getattr(getattr(error, "ctx", None), "command_path", "orchestrator")
@@ -208,7 +214,7 @@ def _usage(error: typer.TyperException, *, as_json: bool) -> int:
 
 
 def _bug(error: Exception, *, as_json: bool) -> int:
-    """Keep the traceback in the log, show a sentence."""
+    """Write the traceback to the log and report one sentence."""
     log = "the log could not be written"
     with contextlib.suppress(Exception):
         from orchestrator.cli.daemon_client import marker, project_here  # noqa: PLC0415
@@ -218,7 +224,9 @@ def _bug(error: Exception, *, as_json: bool) -> int:
             file.write("".join(traceback.format_exception(error)))
         log = f"please report it with {path}"
     return _report(
-        Environment("internal", f"a bug in orchestrator: {type(error).__name__}", log), as_json=as_json, code=BUG
+        Environment("internal", f"internal error in orchestrator: {type(error).__name__}", log),
+        as_json=as_json,
+        code=BUG,
     )
 
 

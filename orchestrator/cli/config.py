@@ -1,4 +1,4 @@
-"""Commands about configuration: show every value and where it comes from. Reads only."""
+"""The command that shows every setting, its value and its source. Reads only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge.project_location import PER_CONNECTION
 
-NOTE = "values come from the env block of each MCP client's server entry, and hold for that connection only"
+NOTE = "values come from the env block of the MCP client's server entry and apply to that connection only"
 
-app = options.app("The settings, and where each comes from.")
+app = options.app("Show the settings and their sources.")
 
 
 @options.command(app, "show", "orchestrator config show\norchestrator config show --set idle_exit_s=60")
 def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
     """Show every setting and its source.
 
-    Then the variables that hold for one connection only.
+    Also lists the variables that apply to one connection only.
     """
     from orchestrator.config import keys, sources  # noqa: PLC0415  (loads pydantic)
 
@@ -43,7 +43,7 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
         shown[key]["source"] += f"; {project} is not allowed"
         shown[key]["not_allowed"] = value
     for key in loaded.ignored:
-        shown[key]["source"] += f"; {project} is never asked for it"
+        shown[key]["source"] += f"; {project} cannot set it"
     told = untrusted_note({sources.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
     trust.note(told.get("untrusted"))
     files = {"user": str(sources.user_file(os.environ)), "project": project}

@@ -1,6 +1,6 @@
 """Commands about the daemon: run, start, stop, status, restart.
 
-Writes the markers of the run directory; ends only a process that holds the project's own lock.
+Writes the markers of the run directory. Ends only a process that holds this project's lock.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ END_S = 15.0  # a stop flushes every log and ends supervision
 KILL_S = 5.0
 _LOOK_AGAIN_S = 0.05
 
-app = options.app("The one process per project that owns the files.")
+app = options.app("Control the daemon: the one process per project that owns the files.")
 
 
 @options.command(app, "run", "orchestrator daemon run --set log_level=debug")
 def run(
     root: Annotated[
-        str, typer.Option("--project", metavar="DIR", help="The project; default: that of the cwd.")
+        str,
+        typer.Option(
+            "--project", metavar="DIR", help="Project directory; default: found from the current directory upwards."
+        ),
     ] = "",
     lock_fd: Annotated[int, typer.Option(hidden=True)] = -1,
     socket_fd: Annotated[int, typer.Option(hidden=True)] = -1,
@@ -43,9 +46,9 @@ def run(
 ) -> None:
     """Run the daemon in the foreground.
 
-    For a service, or to see it work.
+    For a service manager, or to watch its log.
     """
-    options.refuse_agents(changes=False)  # a service that is started anew has neither terminal nor an old parent
+    options.refuse_agents(changes=False)  # a restarted service has neither a terminal nor its old parent
     place = project_location.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
     from orchestrator.daemon import process  # noqa: PLC0415  (loads the MCP SDK)
@@ -57,9 +60,9 @@ def run(
 
 @options.command(app, "start", "orchestrator daemon start")
 def start(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
-    """Start the daemon, and lift an earlier stop.
+    """Start the daemon, also after daemon stop.
 
-    Nothing happens if it runs already.
+    Does nothing if it already runs.
     """
     options.refuse_agents()
     place = project_here()
@@ -69,9 +72,9 @@ def start(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
 
 @options.command(app, "stop", "orchestrator daemon stop")
 def stop(as_json: Json = False) -> None:
-    """Stop the daemon until start.
+    """Stop the daemon until daemon start.
 
-    Agents keep their panes, and wait for it.
+    Agents keep their panes and wait for the daemon.
     """
     options.refuse_agents()
     place = project_here()
@@ -80,14 +83,14 @@ def stop(as_json: Json = False) -> None:
         output.print_json({"ok": True, "was_running": pid is not None, "pid": pid, "project": str(place.root)})
     else:
         output.say("the daemon was not running" if pid is None else f"the daemon (pid {pid}) has stopped")
-        output.say("it stays stopped until: orchestrator daemon start")
+        output.say("start it again: orchestrator daemon start")
 
 
 @options.command(app, "restart", "orchestrator daemon restart")
 def restart(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
     """Stop the daemon and start it again.
 
-    Clients and agents do not notice.
+    Clients and agents stay connected.
     """
     options.refuse_agents()
     place = project_here()
@@ -102,9 +105,9 @@ def status(as_json: Json = False) -> None:
 
     Exit 4 if none runs.
     """
-    options.refuse_agents(changes=False)  # an agent's own session must not be answered on a second connection
+    options.refuse_agents(changes=False)  # an agent's session must not get answers on a second connection
     place = project_here()
-    with DaemonClient(place, start=False, return_s=START_S) as link:  # a busy daemon is not a dead one
+    with DaemonClient(place, start=False, return_s=START_S) as link:  # a busy daemon may answer late
         found = link.ask("orchestrator/status", {})
     if as_json:
         output.print_json(found)
@@ -112,7 +115,9 @@ def status(as_json: Json = False) -> None:
     for key in ("pid", "project", "socket", "log", "version", "install", "started_at"):
         output.say(f"{key + ':':<13}{found.get(key, '-')}")
     if project_location.word_of(Path(str(found.get("socket"))).parent) == lock_word.STATE:
-        why = project_location.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon began"
+        why = (
+            project_location.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon started"
+        )
         output.say(f"{'run in:':<13}the state directory: {why}")
     agents = found.get("agents") or {}
     output.say(f"{'agents:':<13}{agents.get('live', 0)} live of {agents.get('total', 0)}")
@@ -121,15 +126,15 @@ def status(as_json: Json = False) -> None:
         output.say(f"{'connection:':<13}{one.get('kind')} {who} pid {one.get('pid')} since {one.get('since')}")
     missing = found.get("missing")
     if missing:
-        output.say(f"{'missing:':<13}{len(missing)} logs have gone, the first: {missing[0]}")
-        output.say(f"{'':<13}put them back, or give them up: orchestrator daemon restart")
+        output.say(f"{'missing:':<13}{len(missing)} logs are missing, the first: {missing[0]}")
+        output.say(f"{'':<13}restore them, or continue without them: orchestrator daemon restart")
     error = found.get("config_error")
     if error:
-        output.say(f"{'config:':<13}not taken over: {error.get('message')}")
+        output.say(f"{'config:':<13}not applied: {error.get('message')}")
 
 
 def _apply(place: Project, settings: list[str]) -> None:
-    """Hand ``--set`` values to the daemon, by its environment; refuses what is no setting before anything starts."""
+    """Pass ``--set`` values to the daemon by its environment; an invalid setting is refused before the start."""
     given = options.pairs(settings, "--set")
     if not given:
         return
@@ -154,10 +159,10 @@ def _show_start(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def stop_by_hand(place: Project) -> int | None:
-    """Stop the daemon and leave the marker; the pid of the one that ran, None without any."""
+    """Stop the daemon and leave the stop marker; return the daemon's pid, or None if none ran."""
     mark = marker(place, project_location.STOPPED)
     lock = marker(place, project_location.LOCK)
-    # The marker first: between the end of the daemon and a later marker, a relay would start another.
+    # The marker first: without it a relay would start another daemon as soon as this one has ended.
     os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     if not _held(lock):
         return None
@@ -167,7 +172,7 @@ def stop_by_hand(place: Project) -> int | None:
             pid = int(link.daemon.get("pid") or 0) or None
             link.ask("orchestrator/stop", {})
     except (NotReady, Environment, Conflict):
-        pass  # it ended before it answered, hangs, or speaks another protocol: the lock tells what is left to do
+        pass  # it ended before it answered, hangs, or speaks another protocol: check the lock
     if _within(END_S if pid else KILL_S, lambda: not _held(lock)):
         return pid or 0
     holders = _holders(lock)
@@ -178,13 +183,13 @@ def stop_by_hand(place: Project) -> int | None:
             return holders[0]
     raise Environment(
         "daemon_failed",
-        f"the daemon of {place.root} does not end; its lock {lock} is held",
+        f"the daemon of {place.root} does not end; it still holds {lock}",
         f"end the process that has {lock} open (pid {', '.join(map(str, holders)) or 'unknown'})",
     )
 
 
 def _held(lock: Path) -> bool:
-    """Whether a daemon lives: it holds its lock from start to end."""
+    """Whether a daemon runs: it holds its lock from start to end."""
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The command that checks everything a team needs and says what is wrong. Changes nothing in the project."""
+"""The command that checks everything a team needs and reports what is wrong. Changes nothing without --fix."""
 
 from __future__ import annotations
 
@@ -38,25 +38,27 @@ OWN_ENV = {
 
 def doctor(
     engines: Annotated[
-        list[str] | None, typer.Argument(metavar="[ENGINE]...", help="With --live: only these engines.")
+        list[str] | None, typer.Argument(metavar="[ENGINE]...", help="Only with --live: test these engines.")
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Also start each installed CLI as an agent; costs a few model turns.")
+        bool, typer.Option("--live", help="Also test each installed CLI as an agent; costs a few model turns.")
     ] = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="First mend what can be mended: damaged logs, leftovers of crashes, modes.")
+        bool, typer.Option("--fix", help="First repair damaged logs, leftovers of crashes and file modes.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check everything a team needs.
 
-    Python, tmux, project, run directory, daemon, settings, engines, each CLI's login and registration, permissions,
-    every line of every log, and what crashes left. Changes nothing without --fix, which keeps each damaged file in
-    quarantine. With --live each CLI also works off two tasks in a throw-away project. Exit 6 if a log is corrupt,
-    5 if something else is wrong.
+    Checks Python, tmux, project, run directory, daemon, settings, engines, each CLI's login and registration,
+    permissions, every line of every log, and leftovers of crashes. Changes nothing without --fix, which keeps each
+    damaged file in quarantine. With --live each CLI also runs two tasks in a temporary project. Exit 6 if a log is
+    corrupt, 5 if something else is wrong.
     """
     if engines and not live:
-        raise BadRequest("bad_argument", "engines are named with --live only", "orchestrator doctor --live ENGINE")
+        raise BadRequest(
+            "bad_argument", "engines can only be named with --live", "run: orchestrator doctor --live ENGINE"
+        )
     place = project_here()
     found: list[DoctorFinding] = []
     if live:
@@ -84,29 +86,29 @@ def doctor(
         told = {"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]}
         output.print_json(told if mended is None else {**told, "fixed": mended["done"], "not_fixed": mended["left"]})
     else:
-        output.say("nothing is wrong" if not bad else f"{len(bad)} wrong")
+        output.say("no problems" if not bad else f"{output.counted(len(bad), 'problems')}")
     if bad:
         raise typer.Exit(EXIT_CODES[Corrupt if any(one.corrupt for one in bad) else Environment])
 
 
 def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
-    """Let the daemon mend the files, for it is their only writer, and say what it did."""
+    """Let the daemon, their only writer, repair the files, and print what it did."""
     options.refuse_agents()
     with DaemonClient(place, start=True) as link:
         notes = link.ask("orchestrator/status", {}).get("notes") or []
         mended = link.ask("orchestrator/fix", {}, wait_s=FIX_S)
     if not as_json:
         for one in mended["done"]:
-            output.say(f"mended {one['what']} {one['file']}: {one['did']}")
+            output.say(f"repaired {one['what']} {one['file']}: {one['did']}")
             if one.get("kept_in"):
                 output.say(f"    kept in {one['kept_in']}")
         for note in notes:
-            output.say(f"mended at the daemon's start: {note}")
+            output.say(f"repaired at the daemon's start: {note}")
         for error in mended["left"]:
-            output.say(f"not mended: {error['message']}")
+            output.say(f"not repaired: {error['message']}")
             output.say(f"    {error['next_step']}")
         if not (mended["done"] or mended["left"]):
-            output.say("nothing to mend")
+            output.say("nothing to repair")
     return mended
 
 
@@ -150,15 +152,15 @@ def _tmux(_: Project) -> Iterator[DoctorFinding]:
     if number and (int(number[1]), int(number[2])) < TMUX:
         yield DoctorFinding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
         return
-    where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: a session is made for the team"
+    where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: the team gets its own session"
     yield DoctorFinding("tmux", "ok", f"{shown or 'unknown version'} at {program}, {where}")
 
 
 def _project(place: Project) -> Iterator[DoctorFinding]:
     if place.kind == "none":
-        step = "start in the directory the team is to work in"
+        step = "run it in the directory where the team is to work"
         yield DoctorFinding(
-            "project", "bad", f"{place.root} is / or the home directory: agents are refused here", step
+            "project", "bad", f"{place.root} is / or the home directory: no agents are allowed here", step
         )
         return
     yield DoctorFinding("project", "ok", f"{place.root} (found by: {place.kind})")
@@ -177,7 +179,7 @@ def _daemon(place: Project) -> Iterator[DoctorFinding]:
     yield DoctorFinding("run directory", "ok", str(directory))
     if project_location.word_of(directory) == lock_word.STATE:
         trouble = (
-            project_location.trouble_of_first(place.root) or "the daemon began when the one in /tmp was not usable"
+            project_location.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon started"
         )
         yield DoctorFinding("run directory", "note", f"the one in the state directory is used: {trouble}")
     link = daemon_if_any(place)
@@ -194,21 +196,21 @@ def _daemon(place: Project) -> Iterator[DoctorFinding]:
             )
         missing = found.get("missing")
         if missing:
-            step = "put them back, or give them up: orchestrator daemon restart"
-            yield DoctorFinding("daemon", "bad", f"{len(missing)} logs have gone, the first: {missing[0]}", step)
+            step = "restore them, or continue without them: orchestrator daemon restart"
+            yield DoctorFinding("daemon", "bad", f"{len(missing)} logs are missing, the first: {missing[0]}", step)
         for note in found.get("notes") or []:
             yield DoctorFinding("daemon", "note", f"repaired at its start: {note}")
         return
     if os.environ.get("ORCHESTRATOR_AGENT_ID"):
-        yield DoctorFinding("daemon", "note", "not asked: this runs inside an agent")
+        yield DoctorFinding("daemon", "note", "not checked: this runs inside an agent")
         return
     failed = failed_start(place)
     if failed is not None:
         yield of_error("daemon", failed)
     elif (directory / project_location.STOPPED).exists():
-        yield DoctorFinding("daemon", "note", "stopped by hand", "orchestrator daemon start")
+        yield DoctorFinding("daemon", "note", "stopped by the user", "start it: orchestrator daemon start")
     else:
-        yield DoctorFinding("daemon", "note", "not running; it is started when needed")
+        yield DoctorFinding("daemon", "note", "not running; it starts when needed")
 
 
 def _config(place: Project) -> Iterator[DoctorFinding]:
@@ -222,7 +224,7 @@ def _config(place: Project) -> Iterator[DoctorFinding]:
         if name.startswith(keys.ENV_PREFIX) and name not in known | OWN_ENV:
             near = difflib.get_close_matches(name, known, n=1)
             step = f"did you mean {near[0]}?" if near else ""
-            yield DoctorFinding("config", "note", f"{name} is set, but is no setting", step)
+            yield DoctorFinding("config", "note", f"{name} is set, but no setting has this name", step)
 
 
 def _trust(place: Project) -> Iterator[DoctorFinding]:
@@ -239,7 +241,7 @@ def _trust(place: Project) -> Iterator[DoctorFinding]:
     if found.left:
         yield DoctorFinding("trust", "note", f"{found.left} more files are not allowed", "run: orchestrator trust")
     if not (found.files or found.problems):
-        yield DoctorFinding("trust", "ok", "no file of the project acts without having been allowed")
+        yield DoctorFinding("trust", "ok", "every acting file of the project is allowed")
 
 
 def _logs(place: Project) -> Iterator[DoctorFinding]:
@@ -261,9 +263,11 @@ def _logs(place: Project) -> Iterator[DoctorFinding]:
             yield of_error("logs", error)
     foreign = team_adoption.foreign_names(place.root)
     if foreign:
-        step = "orchestrator trust shows what it would do, and asks"
-        yield DoctorFinding("trust", "note", f"not of this machine, so left alone: {', '.join(foreign[:20])}", step)
-    yield DoctorFinding("logs", "ok", f"{count} agents and team runs looked through")
+        step = "review and allow it: orchestrator trust"
+        yield DoctorFinding(
+            "trust", "note", f"not written on this machine, so ignored: {', '.join(foreign[:20])}", step
+        )
+    yield DoctorFinding("logs", "ok", f"{count} agents and team runs checked")
 
 
 def _runs(place: Project) -> list[str]:

@@ -1,7 +1,7 @@
-"""What doctor says of the AI CLIs: installed, which version, logged in, registered with us. Reads only.
+"""Doctor's checks of the AI CLIs: installation, version, login, registration. Reads only.
 
-A CLI is asked for its version only where its package does not tell, and then in an empty home: some of them write
-into the user's even then.
+A CLI is started for its version only if its package does not contain it, and then with an empty home directory: some
+CLIs write into the user's home even then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENC
 
 
 def engines(_: Project) -> Iterator[DoctorFinding]:
-    """One finding for each row of the engines table."""
+    """One finding for each engine."""
     from orchestrator.engines.table import ENGINES  # noqa: PLC0415
 
     for row in ENGINES.values():
@@ -32,14 +32,14 @@ def engines(_: Project) -> Iterator[DoctorFinding]:
         if not row.program:
             yield DoctorFinding(check, "ok", row.about)
         elif program is None:
-            known = "" if row.tested else "; untested: no version of it has been tried"
+            known = "" if row.tested else "; untested: no version has been tested"
             yield DoctorFinding(check, "note", f"{row.program} is not installed{known}")
         else:
             yield _version(check, program, row)
 
 
 def registrations(_: Project) -> Iterator[DoctorFinding]:
-    """Login, entry and hooks of each installed CLI that can be registered with."""
+    """Findings about login, entry and hooks of each installed CLI that setup supports."""
     from orchestrator.setup.entries import CLIS  # noqa: PLC0415
 
     for cli in CLIS.values():
@@ -54,15 +54,15 @@ def registrations(_: Project) -> Iterator[DoctorFinding]:
 
 def _version(check: str, program: str, row: Any) -> DoctorFinding:
     version = packaged(program) or _asked(program)
-    untested = [] if row.tested else ["no version has been tried"]
+    untested = [] if row.tested else ["no version has been tested"]
     if row.tested_versions and version not in row.tested_versions:
-        untested.append(f"tried with {', '.join(row.tested_versions)} only")
+        untested.append(f"tested with {', '.join(row.tested_versions)} only")
     where = f"{version or 'unknown version'} at {program}"
     if untested:
         return DoctorFinding(
             check, "note", f"{where}; {'; '.join(untested)}", f"orchestrator doctor --live {row.name}"
         )
-    return DoctorFinding(check, "ok", f"{where}, a known good version" if row.tested_versions else where)
+    return DoctorFinding(check, "ok", f"{where}, a tested version" if row.tested_versions else where)
 
 
 def packaged(program: str) -> str | None:
@@ -90,10 +90,10 @@ def _login(cli: Any) -> Iterator[DoctorFinding]:
 
     found = logins.seen(cli, os.environ)
     if found:
-        yield DoctorFinding(f"{cli.name} login", "ok", f"seen: {found}")
+        yield DoctorFinding(f"{cli.name} login", "ok", f"found: {found}")
     else:
-        step = f"start {cli.program} once and log in, or give its key in the environment"
-        yield DoctorFinding(f"{cli.name} login", "note", "none seen; one in a keychain cannot be seen", step)
+        step = f"start {cli.program} once and log in, or set its key in the environment"
+        yield DoctorFinding(f"{cli.name} login", "note", "none found; a login in a keychain cannot be seen", step)
 
 
 def _registered(cli: Any) -> Iterator[DoctorFinding]:
@@ -116,7 +116,7 @@ def _registered(cli: Any) -> Iterator[DoctorFinding]:
         return
     step = f"orchestrator setup {cli.name} --hooks"
     if all(one.state == "absent" for one in hooks):
-        yield DoctorFinding(f"{cli.name} hooks", "ok", f"not registered; they are optional: {step}")
+        yield DoctorFinding(f"{cli.name} hooks", "ok", f"not registered; optional: {step}")
         return
     worst = next((one for one in hooks if one.state == "absent"), None) or next(
         (one for one in hooks if one.state != "current"), hooks[0]
@@ -129,17 +129,19 @@ def _part(check: str, seen: Any, what: str, step: str) -> DoctorFinding:
     if seen.state == "absent":
         return DoctorFinding(check, "note", f"{what}: not in {file}", step, file)
     if seen.program and shutil.which(seen.program) is None:
-        return DoctorFinding(check, "bad", f"{what}: starts {seen.program}, which is gone", f"{step} --force", file)
+        return DoctorFinding(
+            check, "bad", f"{what}: starts {seen.program}, which does not exist", f"{step} --force", file
+        )
     if seen.state == "current":
         return DoctorFinding(check, "ok", f"{what}: in {file}", file=file)
     if seen.same and seen.state == "other":
         return DoctorFinding(
-            check, "note", f"{what}: {file} has the form of an older version", f"{step} renews it", file
+            check, "note", f"{what}: {file} has the form of an older version", f"to renew it: {step}", file
         )
     if seen.same:
         return DoctorFinding(check, "ok", f"{what}: in {file}, changed by hand", file=file)
     if seen.state == "other":
         message = f"{what}: {file} starts another installation, {seen.program}"
-        return DoctorFinding(check, "note", message, f"{step} makes it this one", file)
-    message = f"{what}: somebody wrote it in {file}, and it does not start this installation"
-    return DoctorFinding(check, "note", message, f"{step} --force makes it this one", file)
+        return DoctorFinding(check, "note", message, f"to use this one: {step}", file)
+    message = f"{what}: the entry in {file} was not written by setup and does not start this installation"
+    return DoctorFinding(check, "note", message, f"to use this one: {step} --force", file)

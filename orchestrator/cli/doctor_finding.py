@@ -1,4 +1,4 @@
-"""What doctor finds: one checked fact. Data only."""
+"""One finding of doctor. Data only."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class DoctorFinding:
 
 
 def of_error(check: str, error: OrchestratorError) -> DoctorFinding:
-    """The finding that an expected error is."""
+    """The finding for an expected error."""
     file, line = error.facts.get("file"), error.facts.get("line")
     return DoctorFinding(check, "bad", error.message, error.next_step, file, line, corrupt=isinstance(error, Corrupt))

@@ -1,4 +1,4 @@
-"""What doctor says of permissions and of what crashes left behind. Reads only."""
+"""Doctor's checks of file permissions and of leftovers of crashes. Reads only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 5
 
 
 def permissions(place: Project) -> Iterator[DoctorFinding]:
-    """Files that hold secrets must be the user's alone."""
+    """Files that may hold secrets must be accessible to the user only."""
     open_to_others = []
     for path in sorted((place.root / ".agents" / "agents").glob("*/engine/*")):
         try:
@@ -31,7 +31,7 @@ def permissions(place: Project) -> Iterator[DoctorFinding]:
             "permissions", "bad", f"{path} is open to other users", f"chmod go= {path}, or doctor --fix", str(path)
         )
     if not open_to_others:
-        yield DoctorFinding("permissions", "ok", "run directory and launch files are yours alone")
+        yield DoctorFinding("permissions", "ok", "run directory and launch files are accessible to you only")
 
 
 def leftovers(place: Project) -> Iterator[DoctorFinding]:
@@ -43,7 +43,7 @@ def leftovers(place: Project) -> Iterator[DoctorFinding]:
 
 
 def _sockets(place: Project) -> Iterator[DoctorFinding]:
-    """A socket that nobody listens on: the kernel lists those that somebody does."""
+    """Sockets that no process listens on, by the kernel's list of listening sockets."""
     here = project_location.run_dir(place.root)
     try:
         listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
@@ -53,20 +53,20 @@ def _sockets(place: Project) -> Iterator[DoctorFinding]:
         path for base in project_location.run_bases() for path in base.glob(f"*/{project_location.SOCKET}")
     )
     suspects = [path for path in sockets if str(path) not in listening]
-    dead = [path for path in suspects if _refuses(path)]  # a list that changes while it is read may miss one
+    dead = [path for path in suspects if _refuses(path)]  # the list may miss a socket if it changes while it is read
     for path in dead:
         if path.parent == here:
             yield DoctorFinding("leftovers", "note", f"{path}: its daemon has ended; the next one replaces it")
     others = [path for path in dead if path.parent != here]
     if others:
-        step = "orchestrator gc --apply removes those that nobody has touched for long"
+        step = "remove those unused for long: orchestrator gc --apply"
         yield DoctorFinding(
             "leftovers", "note", f"{len(others)} run directories of other projects' killed daemons", step
         )
 
 
 def _refuses(path: Path) -> bool:
-    """Whether nobody listens behind a socket's file."""
+    """Whether no process listens on the socket."""
     with sockets.socket(sockets.AF_UNIX) as sock:
         sock.setblocking(False)
         try:
@@ -103,7 +103,7 @@ def _unfinished(place: Project) -> Iterator[DoctorFinding]:
     home = place.root / ".agents"
     for path in sorted(home.glob("*/*/*.torn")):
         yield DoctorFinding(
-            "leftovers", "note", f"{path}: an unfinished last line, kept after a crash; nobody ever saw it"
+            "leftovers", "note", f"{path}: an unfinished last line, kept after a crash; no caller has seen it"
         )
     for path in sorted(home.glob("*/*/*.quarantine-*")):
         yield DoctorFinding(
@@ -111,5 +111,5 @@ def _unfinished(place: Project) -> Iterator[DoctorFinding]:
         )
     half = damage_report.half_written_of(place.root)
     if half:
-        step = "orchestrator doctor --fix removes them"
+        step = "remove them: orchestrator doctor --fix"
         yield DoctorFinding("leftovers", "note", f"{len(half)} half-written files, the first: {half[0]}", step)

@@ -1,8 +1,8 @@
-"""``orchestrator doctor --live``: each installed CLI as an agent of a throw-away project, through the real product.
+"""Test each installed CLI as an agent of a temporary project: ``orchestrator doctor --live``.
 
-A word goes to the agent and must come back in its result; then it is left alone until it parks, is woken by a
-second task, and that one is canceled. Touches a temporary project, its run directory and a private tmux server,
-and ends everything it started, also after Ctrl-C.
+The agent must return a word in the result of its first task. Then it is left idle until it parks, woken by a second
+task, and that task is canceled. Touches a temporary project, its run directory and a private tmux server, and ends
+everything it started, also after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from orchestrator.edge import project_location
 if TYPE_CHECKING:
     from orchestrator.engines.definition import Engine
 
-READY_S = 120.0  # some CLIs install a part of themselves at their first start
+READY_S = 120.0  # some CLIs install parts of themselves at their first start
 TASK_S = 120.0  # a model may think long about a first task
 PARK_S = 45.0
 PAGE_MS = 10_000
 LINES = 12
 TERMINAL = {"result", "error", "canceled"}
-# A short wait, so that parking is not waited for; nothing started twice.
+# A short wait, so that agents park soon; no restarts.
 CONFIG = """\
 # written by orchestrator doctor --live
 tmux_socket = "{socket}"
@@ -49,7 +49,7 @@ ready_timeout_s = {ready}
 
 
 class _Failed(Exception):
-    """What did not happen, in one sentence."""
+    """The expected event that did not happen, in one sentence."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Trial:
             polls = "it does not park" if self.row.parks == "no" else "it did not park"
             done.append(f"{polls}, next task within {self.wake_s:.1f} s")
         if self.canceled:
-            done.append("canceled when told")
+            done.append("canceled on request")
         done.append(f"a tool call may last {self.row.tool_limit_s:.0f} s")
         figures = {
             "ready_s": self.ready_s,
@@ -96,7 +96,7 @@ class Trial:
 
 
 def chosen(names: list[str]) -> list[Engine]:
-    """The rows to try: those named, else every one whose program is installed. BadRequest for a name unknown."""
+    """The engines to test: those named, else all installed ones. BadRequest for an unknown name."""
     from orchestrator.engines.table import ENGINES, engine  # noqa: PLC0415
 
     rows = [engine(name) for name in names] or [
@@ -104,12 +104,12 @@ def chosen(names: list[str]) -> list[Engine]:
     ]
     for row in rows:
         if row.name == "command":
-            raise BadRequest("bad_argument", "doctor cannot try engine command: it has no command line of its own")
+            raise BadRequest("bad_argument", "doctor cannot test engine command: it has no command line of its own")
     return rows
 
 
 def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
-    """Try the engines one after another; one finding each. KeyboardInterrupt after cleaning up."""
+    """Test the engines one after another; one finding each. KeyboardInterrupt is raised after cleaning up."""
     rows = chosen(names)
     turns = [row.name for row in rows if row.program]
     if turns:
@@ -126,7 +126,7 @@ def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
         config = CONFIG.format(socket=place.tmux_socket, ready=READY_S)
         (place.repo / ".agents" / "config.toml").write_text(config, "utf-8")
         for row in rows:
-            say(f"trying {row.name}")
+            say(f"testing {row.name}")
             findings.append(_try(row, place).finding())
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -136,7 +136,7 @@ def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
         shutil.rmtree(home, ignore_errors=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if left:
-        step = f"look at them: ps -p {','.join(left)}"
+        step = f"inspect them: ps -p {','.join(left)}"
         findings.append(DoctorFinding("live", "bad", f"{len(left)} processes were still running at the end", step))
     return findings
 
@@ -189,7 +189,7 @@ def _try(row: Engine, place: DemoProject) -> Trial:
                 trial.last_lines = _screen(place, pane)
                 link.tool("agent_delete", {"agent_id": created["agent_id"]}, wait_s=30)
     except _Failed as error:
-        trial.failure, trial.next_step = str(error), "look at the last lines of its pane below"
+        trial.failure, trial.next_step = str(error), "see the last lines of its pane below"
     except OrchestratorError as error:
         trial.failure, trial.next_step = trial.failure or error.message, error.next_step
         trial.last_lines = list(error.facts.get("last_lines") or trial.last_lines or _screen(place, pane))
@@ -200,7 +200,7 @@ def _try(row: Engine, place: DemoProject) -> Trial:
 
 def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     events = _Events(link, agent_id)
-    bound = READY_S * trial.row.slow_start + 5  # the daemon's own bound comes first, and says the cause
+    bound = READY_S * trial.row.slow_start + 5  # the daemon's own limit is reached first and gives the cause
     ready = events.until(lambda event: event["type"] in {"ready", "failed"}, bound, "did not get ready")
     if ready["type"] == "failed":
         raise _Failed(f"failed to start: {ready.get('reason') or ready.get('payload') or ''}")

@@ -15,7 +15,7 @@ from orchestrator.cli.run_choice import choose_run
 def events(
     agent_id: AgentId, since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False
 ) -> None:
-    """Print what happened with an agent.
+    """Print the events of an agent.
 
     With --json one record per line.
     """
@@ -27,7 +27,7 @@ def broadcast(
 ) -> None:
     """Print the digest of a team run.
 
-    It holds every terminal event and every lifecycle change. With --json one record per line.
+    The broadcast has every terminal event and lifecycle change. With --json one record per line.
     """
     place = project_here()
     run_id = choose_run(place, run)

@@ -1,7 +1,7 @@
-"""The command that removes what nobody needs any more: data of deleted agents, ended runs, orphans, dead daemons.
+"""The command that removes leftovers: data of deleted agents and ended runs, orphans, run directories.
 
-The project's data, processes and panes are the daemon's to remove; run directories of dead daemons lie outside any
-project, and are removed here (`rundirs`).
+The daemon removes the project's data, processes and panes. Run directories of dead daemons are outside any project;
+the command removes them itself (`run_directories`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def gc(
-    apply: Annotated[bool, typer.Option("--apply", help="Remove it; without this only say what would go.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Remove the leftovers; without this option only list them.")
+    ] = False,
     older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Such as 7d, 12h, 30m or 0; default: gc_after_s of the settings.")
+        str,
+        typer.Option(metavar="AGE", help="Minimum age, such as 7d, 12h, 30m or 0; default: the setting gc_after_s."),
     ] = "",
     artifacts: Annotated[
-        bool, typer.Option("--artifacts", help="Remove the files that agents left in artifacts/, too.")
+        bool, typer.Option("--artifacts", help="Also remove the files that agents left in artifacts/.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say what nobody needs any more, and how much space it takes.
+    """List the leftovers of past work and their size; with --apply remove them.
 
-    Data of agents deleted long enough ago and of runs that have ended, run directories of dead daemons, processes
-    and panes of ours whose agent is no more. Removes nothing without --apply. Ids are never used again.
+    Leftovers are data of agents deleted long enough ago and of ended runs, run directories of dead daemons, and
+    processes and panes of ours whose agent has ended. Ids are never reused.
     """
     options.refuse_agents()
     age_s = seconds(older_than) if older_than else None
@@ -52,14 +55,18 @@ def gc(
     else:
         _show(items, total, apply=apply)
     if failed:
-        raise Environment("io_failed", f"{len(failed)} of {len(items)} could not be removed", "see why, run it again")
+        raise Environment(
+            "io_failed",
+            f"{len(failed)} of {len(items)} could not be removed",
+            "see the reasons above, then run it again",
+        )
 
 
 def seconds(age: str) -> float:
     """An age such as ``7d``, ``12h``, ``30m``, ``45s`` or ``0`` in seconds; BadRequest ``bad_argument`` otherwise."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd]?)", age.strip())
     if found is None or (not found[2] and float(found[1])):
-        raise BadRequest("bad_argument", f"--older-than {age!r} is no age", "give it as 7d, 12h, 30m or 0")
+        raise BadRequest("bad_argument", f"--older-than {age!r} is not an age", "give it as 7d, 12h, 30m or 0")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
@@ -77,11 +84,11 @@ def _show(items: list[dict[str, Any]], total: int, *, apply: bool) -> None:
     elif apply:
         output.say(f"{len(items)} items, {space(total)}")
     else:
-        output.say(f"{len(items)} items, {space(total)}; orchestrator gc --apply removes them")
+        output.say(f"{len(items)} items, {space(total)}; remove them: orchestrator gc --apply")
 
 
 def space(count: int) -> str:
-    """A number of bytes as humans read it."""
+    """A number of bytes with its unit, for humans."""
     size = float(count)
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024:

@@ -1,4 +1,4 @@
-"""What the commands share: their options, the way a command is declared with an example, and the agent's refusal."""
+"""Options that several commands share, the declaration of a command, and the refusal of agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.trust import launched
 
 
 def _agent_ids(incomplete: str) -> list[str]:
-    """Completion of agent ids: a listing of the directory, since asking a daemon would make Tab slow."""
+    """Complete agent ids from a directory listing: a request to the daemon would make Tab slow."""
     from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
 
     try:
@@ -25,21 +25,22 @@ def _agent_ids(incomplete: str) -> list[str]:
     return sorted(name for name in found if name.startswith(incomplete))
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text; errors too.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, errors included.")]
 AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=_agent_ids)]
 RunId = Annotated[str, typer.Option("--run", metavar="RUN", help="Only this team run.")]
-Since = Annotated[int, typer.Option("--since", metavar="SEQ", min=0, help="Only events after this seq.")]
-Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N events; 0: all.")]
-Follow = Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new events until Ctrl-C.")]
+Since = Annotated[int, typer.Option("--since", metavar="SEQ", min=0, help="Only records after this sequence number.")]
+Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N records; 0: all.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new records until Ctrl-C.")]
 Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="A setting that wins over files and environment.")
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting that overrides files and environment; repeatable."),
 ]
 
 Command = Callable[..., None]
 
 
 def app(about: str) -> typer.Typer:
-    """A group of commands; plain help, which is fast and copies well."""
+    """A group of commands with plain help, which is fast and easy to copy."""
     return typer.Typer(
         help=about,
         no_args_is_help=True,
@@ -50,16 +51,16 @@ def app(about: str) -> typer.Typer:
 
 
 def command(group: typer.Typer, name: str, example: str, **settings: Any) -> Callable[[Command], Command]:
-    """Declare a command; every one shows ``example`` (one command line per line) at the end of its help."""
+    """Declare a command; its help ends with ``example`` (one command line per line)."""
     epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in example.splitlines())
     return group.command(name, epilog=epilog, **settings)
 
 
 def refuse_agents(*, changes: bool = True) -> None:
-    """BadRequest ``not_for_agents`` inside an agent or a squad member: what changes the team is the master's.
+    """BadRequest ``not_for_agents`` inside an agent or a squad member: only the master may change the team.
 
-    With ``changes`` also ``origin_unknown`` where nothing shows that the process comes from neither. The daemon
-    judges by the same rules; here it keeps the command from what it would do without asking the daemon.
+    With ``changes`` also BadRequest ``origin_unknown`` if the origin of the process is unknown. The daemon applies
+    the same rules; this check covers what a command does without the daemon.
     """
     agent_id = os.environ.get("ORCHESTRATOR_AGENT_ID")
     if agent_id:
@@ -67,28 +68,28 @@ def refuse_agents(*, changes: bool = True) -> None:
     member_id = os.environ.get(MEMBER_ENV)
     if member_id:
         message = f"this runs inside squad member {member_id}, which may not change the team"
-        raise BadRequest("not_for_agents", message, "do your task and end with its result")
+        raise BadRequest("not_for_agents", message, "finish your own task and return its result")
     origin = launched.own_origin()
     if origin.kind == "agent":
         named = ", ".join(sorted(name for _, name in origin.agents))
         raise BadRequest("not_for_agents", f"this runs inside agent {named}, which may not change the team")
     if origin.kind == "member":
         message = "this runs inside a squad member, which may not change the team"
-        raise BadRequest("not_for_agents", message, "do your task and end with its result")
+        raise BadRequest("not_for_agents", message, "finish your own task and return its result")
     if origin.kind == "unknown" and changes:
-        raise BadRequest("origin_unknown", "nothing shows that this command does not come from an agent")
+        raise BadRequest("origin_unknown", "it cannot be ruled out that an agent runs this command")
 
 
 def words(line: str, option: str) -> list[str]:
-    """A command line as words, split as a shell would; BadRequest ``bad_argument`` when a quote is left open."""
+    """A command line as words, split as a shell would; BadRequest ``bad_argument`` if a quote is not closed."""
     try:
         return shlex.split(line)
     except ValueError as error:
-        raise BadRequest("bad_argument", f"{option} {line!r} is no command line: {error}") from None
+        raise BadRequest("bad_argument", f"{option} {line!r} is not a command line: {error}") from None
 
 
 def pairs(given: list[str], option: str) -> dict[str, str]:
-    """``KEY=VALUE`` items as a dict; BadRequest ``bad_argument`` for one without a name or an equals sign."""
+    """``KEY=VALUE`` items as a dict; BadRequest ``bad_argument`` for an item without a name or equals sign."""
     out: dict[str, str] = {}
     for item in given:
         key, equals, value = item.partition("=")

@@ -22,19 +22,19 @@ BROKEN = 1
 Directory = Annotated[
     str,
     typer.Option(
-        "--dir", metavar="DIR", help="Only the roles of this directory; default: AGENTS_DIRECTORY_PATH, else all."
+        "--dir", metavar="DIR", help="Only roles of this directory; default: AGENTS_DIRECTORY_PATH, else all."
     ),
 ]
 
-app = options.app("See and check the roles of agents and squad members.")
+app = options.app("List, show and check the roles of agents and squad members.")
 
 
 @options.command(app, "list", "orchestrator roles list\norchestrator roles list --json | jq -r '.roles[].id'")
 def list_roles(directory: Directory = "", as_json: Json = False) -> None:
-    """List the roles, and where each comes from.
+    """List the roles and the source of each.
 
-    The nearest file of an id counts: .agents/roles, agents, .claude/agents, .gemini/agents, .codex/agents, then those
-    that ship with orchestrator. A file that cannot be used is named on stderr.
+    For each id the first file found counts, in the order .agents/roles, agents, .claude/agents, .gemini/agents,
+    .codex/agents, then the roles shipped with orchestrator. Files that cannot be used are named on stderr.
     """
     found = _found(directory)
     told = untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
@@ -59,12 +59,12 @@ def list_roles(directory: Directory = "", as_json: Json = False) -> None:
 @options.command(app, "show", "orchestrator roles show reviewer")
 def show(
     role_id: Annotated[
-        str, typer.Argument(metavar="ROLE", help="The role's id: its file's name without the ending.")
+        str, typer.Argument(metavar="ROLE", help="The role's id: its file name without the extension.")
     ],
     directory: Directory = "",
     as_json: Json = False,
 ) -> None:
-    """Show a role: what its file says, and the instructions that a model gets."""
+    """Show a role: the keys of its file and the instructions for the model."""
     role = _found(directory).role(role_id)
     if as_json:
         output.print_json({**_row(role), "keys": dict(role.keys), "body": role.body})
@@ -78,7 +78,7 @@ def show(
 
 @options.command(app, "lint", "orchestrator roles lint\norchestrator roles lint --json | jq '.findings[]'")
 def lint(directory: Directory = "", as_json: Json = False) -> None:
-    """Check the roles' files: what cannot be used, what counts for nothing, which keys which engine ignores.
+    """Check the role files: unusable files, keys without effect, keys that an engine ignores.
 
     Exit 1 if a file cannot be used.
     """

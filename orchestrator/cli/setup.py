@@ -1,4 +1,4 @@
-"""The command that registers our server with an AI CLI, takes it out again, or prints what to write by hand."""
+"""The command that registers our server with an AI CLI, removes it, or prints the entry to write by hand."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ EXAMPLE = (
     "orchestrator setup codex --toolsets gsd\norchestrator setup codex --uninstall"
 )
 
-BUSY_S = 12.0  # longer than a lock whose holder has died counts, by Claude Code's own measure
+BUSY_S = 12.0  # longer than Claude Code honours the lock of a dead process
 
 
 def setup(  # noqa: PLR0917  (typer calls it by name)
     cli: Annotated[str, typer.Argument(metavar="CLI", help="gemini, claude, codex or opencode.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     uninstall: Annotated[
-        bool, typer.Option("--uninstall", help="Take out what setup put in; with --hooks only the hooks.")
+        bool, typer.Option("--uninstall", help="Remove what setup added; with --hooks only the hooks.")
     ] = False,
     toolsets: Annotated[
         str,
         typer.Option(
             "--toolsets",
             metavar="LIST",
-            help="What the entry offers, of team,squad,smartspawn,gsd; default: what it offers already, else "
-            "team,squad. gsd alone is an entry of its own.",
+            help="Toolsets of the entry, of team,squad,smartspawn,gsd; default: those it has, else team,squad. gsd "
+            "alone makes a separate entry.",
         ),
     ] = "",
     in_settings: Annotated[
         bool,
-        typer.Option("--settings", help="claude: write gsd into ~/.claude/settings.json, for tools that look there."),
+        typer.Option("--settings", help="claude: write gsd into ~/.claude/settings.json, for tools that read it."),
     ] = False,
     hooks: Annotated[
-        bool, typer.Option("--hooks", help="Also the turn-end hook: an idle master waits without model turns.")
+        bool, typer.Option("--hooks", help="Also add the turn-end hook: an idle master waits without model turns.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where somebody changed what setup wrote.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also replace parts that somebody has edited.")] = False,
     show: Annotated[bool, typer.Option("--print", help="Print the snippets for manual use; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Register the server with an AI CLI, for the user.
 
-    Changes the CLI's own configuration: one entry, and hooks if asked. Everything else in the file stays as it is,
-    a copy is kept beside it, and a second run changes nothing.
+    Changes the CLI's own configuration: one entry and, with --hooks, its hooks. The rest of the file stays unchanged,
+    a backup is kept next to it, and a second run changes nothing.
     """
     from orchestrator.setup import registration  # noqa: PLC0415
     from orchestrator.setup.entries import CLIS  # noqa: PLC0415
 
     if cli not in CLIS:
-        raise BadRequest("bad_argument", f"setup knows no {cli!r}", f"one of: {', '.join(CLIS)}")
+        raise BadRequest("bad_argument", f"setup does not support {cli!r}", f"give one of: {', '.join(CLIS)}")
     one = CLIS[cli]
     chosen = _chosen(one, toolsets, in_settings=in_settings, hooks=hooks)
     if show:
@@ -108,7 +108,9 @@ def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[st
     found = entries.chosen(given) if given else (entries.GSD,) if in_settings else None
     if given and found is None:
         known = ",".join(entries.TOOLSETS)
-        raise BadRequest("bad_argument", f"--toolsets {given!r} is no list of toolsets", f"each once, of: {known}")
+        raise BadRequest(
+            "bad_argument", f"--toolsets {given!r} is not a list of toolsets", f"give each once, from: {known}"
+        )
     if in_settings and (one.name != "claude" or found != (entries.GSD,)):
         raise BadRequest(
             "bad_argument",
@@ -118,14 +120,14 @@ def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[st
     if hooks and found is not None and "team" not in found:
         raise BadRequest(
             "bad_argument",
-            "--hooks is for a master, and without the toolset team it has no team",
-            "leave --hooks out",
+            "--hooks needs the toolset team",
+            "leave out --hooks, or add team to --toolsets",
         )
     return found
 
 
 def _patiently(work: Callable[[], list[Any]]) -> list[Any]:
-    """Do it once the file is free: Claude Code writes its own now and then, for a moment."""
+    """Retry ``work`` until the file is free: Claude Code locks its own file for short times."""
     until = time.monotonic() + BUSY_S
     while True:
         try:
@@ -149,7 +151,7 @@ def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
             if change.action in ("kept", "absent"):
                 state = "is not there" if change.action == "absent" else "is as it should be"
                 if change.edited:
-                    state = "starts this installation; what you changed in it is kept"
+                    state = "starts this installation; your edits are kept"
                 output.say(f"{file.path}: {name} {state}")
                 continue
             changed.append(change)
@@ -157,14 +159,14 @@ def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
             for line in _diff(one, change):
                 output.say(f"  {line}")
         if file.backup:
-            output.say(f"  the file before: {file.backup}")
+            output.say(f"  backup: {file.backup}")
     names = [f"`{change.path[-1]}`" for change in changed if change.what == "entry"]
     if not changed:
         output.say("nothing to change")
     elif names and not dry_run:
         step = "no longer offers" if uninstall else "offers"
         several = "s" if len(names) > 1 else ""
-        output.say(f"{one.title}, when started from now on, {step} the server{several} {' and '.join(names)}.")
+        output.say(f"When next started, {one.title} {step} the server{several} {' and '.join(names)}.")
 
 
 def _diff(one: Any, change: Any) -> Iterator[str]:

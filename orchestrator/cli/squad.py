@@ -1,4 +1,4 @@
-"""Commands about squads: run one member, start those of a file, go on waiting, list, cancel."""
+"""Commands about squads: run one member, start the members of a file, wait, list, cancel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 
 LOOK_MS = 1000
-"""How often the command line looks at a squad: a human watches."""
+"""Milliseconds between two looks at a squad: a human watches."""
 TOOL = "start_squad_members"
 
 app = options.app("Run squads: headless one-shot CLI members, each with a role and a task.")
-Visible = Annotated[bool, typer.Option("--visible", help="Show their output live in panes of this tmux window.")]
+Visible = Annotated[bool, typer.Option("--visible", help="Show output live in panes of this tmux window.")]
 SquadId = Annotated[str, typer.Argument(metavar="SQUAD", help="The squad's id.")]
 
 
@@ -33,19 +33,19 @@ SquadId = Annotated[str, typer.Argument(metavar="SQUAD", help="The squad's id.")
 def run(
     *,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="The role's id; see: orchestrator roles list.")],
-    task: Annotated[str, typer.Option("--task", metavar="TEXT", help="What it is to do; -: read it from stdin.")],
+    task: Annotated[str, typer.Option("--task", metavar="TEXT", help="What the member does; -: read from stdin.")],
     cwd: Annotated[
-        str, typer.Option("--cwd", metavar="DIR", help="Where it works, within the project; default: its root.")
+        str, typer.Option("--cwd", metavar="DIR", help="Working directory within the project; default: its root.")
     ] = "",
     chat_id: Annotated[
-        str, typer.Option("--chat-id", metavar="CHAT", help="The chat to go on with; implies STATE_MODE=stateful.")
+        str, typer.Option("--chat-id", metavar="CHAT", help="Chat to continue; implies STATE_MODE=stateful.")
     ] = "",
     visible: Visible = False,
     as_json: Json = False,
 ) -> None:
-    """Run one member and print what it says.
+    """Run one member and print its output.
 
-    Its output goes to stdout and stderr as it is; exit 0 when it completed, 1 when not.
+    Its stdout and stderr are passed on unchanged. Exit 0 if the member completed, 1 if not.
     """
     options.refuse_agents()
     member: dict[str, Any] = {"roleId": role, "task": sys.stdin.read() if task == "-" else task}
@@ -73,13 +73,15 @@ def run(
 )
 def start(
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON as start_squad_members takes it; -: stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="JSON arguments of start_squad_members; -: read from stdin.")
+    ],
     visible: Visible = False,
     as_json: Json = False,
 ) -> None:
     """Start the members of a file and wait for all of them.
 
-    Shows how far they are, then what each said; exit 0 when all completed, 1 when not.
+    Shows their progress, then the output of each. Exit 0 if all completed, 1 if not.
     """
     options.refuse_agents()
     answer = _carried_out(_given(file) | ({"visible": True} if visible else {}))
@@ -88,7 +90,7 @@ def start(
 
 @options.command(app, "wait", "orchestrator squad wait 1f0c...")
 def wait(squad_id: SquadId, as_json: Json = False) -> None:
-    """Go on waiting for a squad and print its results."""
+    """Wait for a running squad and print its results."""
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
         answer = _followed(link, link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": 0}))
@@ -117,14 +119,14 @@ def list_squads(as_json: Json = False) -> None:
 
 @options.command(app, "cancel", "orchestrator squad cancel 1f0c...")
 def cancel(squad_id: SquadId, as_json: Json = False) -> None:
-    """End the members of a squad that still run."""
+    """End the running members of a squad."""
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
         answer = link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
     if as_json:
         output.print_json(answer)
     else:
-        output.say(f"{squad_id}: its members are being ended")
+        output.say(f"{squad_id}: ending its members")
 
 
 def _given(file: str) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def _given(file: str) -> dict[str, Any]:
     if isinstance(found, list):
         found = {"members": found}
     if not isinstance(found, dict):
-        raise BadRequest("bad_argument", f"{file} holds no object with members")
+        raise BadRequest("bad_argument", f"{file} contains no object with members")
     return found
 
 

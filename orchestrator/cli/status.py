@@ -1,4 +1,4 @@
-"""The command that answers "how is the team?": one line per agent. Reads only."""
+"""The command that shows the status of the team, one line per agent. Reads only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.cli.options import Json, RunId
 def status(run: RunId = "", as_json: Json = False) -> None:
     """Show each agent on one line.
 
-    Its status, its task, what waits, and the age of its last event.
+    Its status, running task, queued tasks and the age of its last event.
     """
     place = project_here()
     source = facts(place)
@@ -25,11 +25,9 @@ def status(run: RunId = "", as_json: Json = False) -> None:
     if as_json:
         output.print_json({"project": str(place.root), "live": source.live, "agents": rows})
         return
-    output.say(
-        f"{place.root}: " + ("the daemon runs" if source.live else "no daemon answers; this is what the files say")
-    )
+    output.say(f"{place.root}: " + ("the daemon runs" if source.live else "no daemon answers; shown from the files"))
     if not rows:
-        output.say("no agents; orchestrator agent create NAME --role ROLE makes one")
+        output.say("no agents; create one: orchestrator agent create NAME --role ROLE")
         return
     output.table(
         ["STATUS", "AGENT", "TASK", "QUEUED", "LAST EVENT", "REASON"],

@@ -17,7 +17,7 @@ from orchestrator.cli.options import AgentId, Json
 TERMINAL = ("result", "error", "canceled")
 ENDED = ("failed", "deleted")
 
-app = options.app("Give an agent work, cancel it, list it.")
+app = options.app("Queue, cancel and list an agent's tasks.")
 
 
 @options.command(
@@ -32,17 +32,18 @@ def add(
     agent_id: AgentId,
     stdin: Annotated[str, typer.Argument(metavar="[-]", help="-: read the payload (JSON) from stdin.")] = "",
     task_id: Annotated[
-        str, typer.Option("--id", metavar="TASK", help="Your id for it; the same id is the same task.")
+        str, typer.Option("--id", metavar="TASK", help="Your id for the task; a repeated id queues nothing new.")
     ] = "",
     shell: Annotated[
         str, typer.Option("--command", metavar="TEXT", help='A shell command: the payload {"command": TEXT}.')
     ] = "",
-    payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="The payload, any JSON.")] = "",
+    payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="Payload: any JSON.")] = "",
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="From its delivery; then it is stopped. 0: none.")
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="Stop the task this long after its delivery; 0: no limit."),
     ] = 0.0,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit 0 on result, 1 on error or canceled.")
+        bool, typer.Option("--wait", help="Wait for its end. Exit 0 on result, 1 on error or canceled.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +59,7 @@ def add(
         since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
         answer = link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
         if not as_json:
-            again = ", as before" if answer.get("duplicate") else ""
+            again = ", already queued before" if answer.get("duplicate") else ""
             output.say(f"{answer['task_id']}: {answer['state']} at position {answer['position']}{again}")
         if not wait:
             if as_json:
@@ -78,9 +79,9 @@ def cancel(
     task_id: Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")],
     as_json: Json = False,
 ) -> None:
-    """Ask for the end of a task.
+    """Cancel a task.
 
-    A queued one ends at once, a running one at its agent's next step.
+    A queued task ends at once, a running task at its agent's next cancel check.
     """
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
@@ -95,7 +96,7 @@ def cancel(
 def list_tasks(agent_id: AgentId, as_json: Json = False) -> None:
     """List an agent's unfinished tasks.
 
-    And how many have finished, by outcome.
+    Also counts the finished tasks by outcome.
     """
     source = facts(project_here())
     meta = source.agent(agent_id)
@@ -125,7 +126,7 @@ def _payload(stdin: str, shell: str, payload: str) -> Any:
     if stdin not in ("", "-"):
         raise BadRequest("bad_argument", f"unexpected argument {stdin!r}", 'quote the command: --command "make test"')
     if sum((bool(shell), bool(payload), stdin == "-")) != 1:
-        raise BadRequest("bad_argument", "give exactly one of --command, --payload and -")
+        raise BadRequest("bad_argument", "exactly one of --command, --payload and - is needed")
     if shell:
         return {"command": shell}
     source = "--payload" if payload else "stdin"
@@ -138,7 +139,7 @@ def _payload(stdin: str, shell: str, payload: str) -> Any:
 
 
 def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quiet: bool) -> dict[str, Any]:
-    """The task's terminal event; Conflict ``agent_ended`` if the agent is gone before it."""
+    """The task's terminal event; Conflict ``agent_ended`` if the agent ends before it."""
     gone = False
     while True:
         page = source.events(agent_id, since, PAGE, 0 if gone else FOLLOW_MS)
@@ -153,7 +154,7 @@ def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quie
                 return end
         if page["more"]:
             continue
-        # An agent that ends has its tasks ended by records of their own: look once more before giving up.
+        # The records that end an agent's tasks may follow its own end: look once more.
         if gone and not page["events"]:
             raise Conflict("agent_ended", f"agent {agent_id} has ended without finishing {task_id}")
         gone = source.agent(agent_id)["status"] in ENDED

@@ -1,7 +1,7 @@
-"""Commands about the team as a whole: bring it to the state its file describes, and end it.
+"""Commands about the whole team: bring it to the state its file describes, and end it.
 
-Every change is a tool call to the daemon, and harmless when it is made again: after a kill -9 at any moment the same
-command brings the same team.
+Every change is an idempotent tool call to the daemon: after a kill -9 at any moment the same command leads to the
+same team.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NOT_THERE = ("exited", "failed", "stopping", "deleted")
 
 def up(
     *,
-    file: Annotated[str, typer.Option(metavar="FILE", help="The team file; default: .agents/team.toml.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    file: Annotated[str, typer.Option(metavar="FILE", help="Team file; default: .agents/team.toml.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     recreate: Annotated[
-        bool, typer.Option("--recreate", help="Delete and make anew what differs from its description.")
+        bool, typer.Option("--recreate", help="Delete and create again each agent that differs from the file.")
     ] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="End the agents that are not in the file.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete the agents that are not in the file.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Let --recreate and --prune cancel unfinished tasks.")
     ] = False,
@@ -56,8 +56,8 @@ def up(
 ) -> None:
     """Bring the team of this window to the state that its file describes.
 
-    Makes what is missing, launches again what has failed, changes nothing the second time. Asks you to allow the file
-    if it is new or has changed. Exit 0: the team is as described; 1: it is not, and each line says why.
+    Creates missing agents and restarts failed ones; a second run changes nothing. Asks you to allow the file if it is
+    new or has changed. Exit 0: the team is as described; 1: it is not, and each line gives the reason.
     """
     options.refuse_agents()
     from orchestrator.team.roster import team_file, team_plan  # noqa: PLC0415
@@ -72,9 +72,9 @@ def up(
     with DaemonClient(place, start=True) as link:
         steps = team_plan.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
         making = {step.name for step in steps if step.do in ("create", "recreate")}
-        # Before anything is changed: a variable that is not set must not leave half a team.
+        # Before any change: a variable that is not set must not leave half a team.
         arguments = {one.name: one.arguments(os.environ) for one in described if one.name in making}
-        name = name_of(place.root, path)  # a file outside of the project is the word of the user who names it
+        name = name_of(place.root, path)  # a file outside the project needs no permission: the user named it
         if name is not None and any(step.do not in ("keep", "leave", "refuse") for step in steps):
             told |= _agreed(link, (name, digest(content)), steps, dry_run=dry_run)
         if dry_run:
@@ -107,17 +107,17 @@ def up(
 def down(
     *,
     run: RunId = "",
-    force: Annotated[bool, typer.Option("--force", help="Kill the agents; what they do is lost.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Kill the agents; their running tasks are lost.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     stop_daemon: Annotated[
-        bool, typer.Option("--stop-daemon", help="Stop the daemon too, as daemon stop does.")
+        bool, typer.Option("--stop-daemon", help="Also stop the daemon, as daemon stop does.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """End the whole team.
 
-    Every agent is stopped and its pane closed; unfinished tasks end in canceled, files stay. Exit 0 only if nothing
-    of the team lives any more.
+    Stops every agent and closes its pane. Unfinished tasks end in canceled; files stay. Exit 0 only if no agent is
+    left.
     """
     options.refuse_agents()
     place = project_here()
@@ -129,11 +129,11 @@ def down(
         output.print_json({"ended": not left, "agents": rows, "left": left, "daemon_stopped": stopped})
     else:
         for agent_id in left:
-            output.warn(f"{agent_id} still lives; run it again")
+            output.warn(f"{agent_id} still runs; run the command again")
         if not left:
-            output.say("the team has ended" if rows else "no agent lives: there is nothing to end")
+            output.say("the team has ended" if rows else "no agent runs: nothing to end")
         if stopped:
-            output.say("the daemon has stopped, until: orchestrator daemon start")
+            output.say("the daemon has stopped; start it again: orchestrator daemon start")
     raise typer.Exit(1 if left else 0)
 
 
@@ -261,7 +261,7 @@ def _outcome(
 def _why(step: TeamStep | None) -> str:
     if step is None:
         return ""
-    hint = "; --recreate makes it so" if step.differs and step.do in ("keep", "restart") else ""
+    hint = "; to change it, add --recreate" if step.differs and step.do in ("keep", "restart") else ""
     return "; ".join([*step.differs, *([step.why] if step.why else [])]) + hint
 
 
@@ -291,7 +291,7 @@ def _show_up(rows: list[dict[str, Any]], told: dict[str, Any]) -> None:
     state = "as described" if told["as_described"] else "not as described"
     output.say(f"the team is {state}" + ("" if dry or told["changed"] else "; nothing was changed"))
     if told["elsewhere"]:
-        output.warn(f"of other windows, and left alone: {', '.join(told['elsewhere'])}")
+        output.warn(f"left alone, because they belong to other windows: {', '.join(told['elsewhere'])}")
 
 
 # -- down -------------------------------------------------------------------------------------------------------
@@ -337,11 +337,11 @@ def _known_run(place: Project, run: str) -> None:
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
     if run not in {one["run_id"] for one in offline_view.runs(place.root)}:
-        raise BadRequest("unknown_run", f"no team run is called {run!r}", "orchestrator agent list shows them")
+        raise BadRequest("unknown_run", f"no team run has the id {run!r}", "list them: orchestrator agent list")
 
 
 def _ask(unfinished: int, force: bool, yes: bool, as_json: bool) -> None:
-    """Make sure that the loss is meant: of unfinished tasks, and with ``force`` of what agents do right now."""
+    """Ask the user to confirm the loss of unfinished tasks and, with ``force``, of the agents' work in progress."""
     if yes or not (unfinished or force):
         return
     tasks = f"{unfinished} unfinished task{'s' * (unfinished != 1)}"

@@ -1,4 +1,4 @@
-"""The command that checks the files of a team: every record, and the story they tell. Reads only, asks no daemon."""
+"""The command that checks every record of a team and their consistency. Reads files only, needs no daemon."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ CLEAN = "clean"
 def verify(
     answered: Annotated[
         str,
-        typer.Option("--answered", metavar="FILE", help="JSON lines of what a caller was told: it must be there."),
+        typer.Option(
+            "--answered", metavar="FILE", help="JSON lines of answers that callers got; the files must contain them."
+        ),
     ] = "",
     run: RunId = "",
     as_json: Json = False,
 ) -> None:
-    """Check that the files tell a possible and complete story.
+    """Check that the records of the team are complete and consistent.
 
-    Every line of every log, each task's one terminal event, order, attempts, lives, and the broadcast, from the files
-    alone. Safe beside a running daemon: then what may be under way is left out, and named. Exit 6 if anything is
-    violated.
+    Checks every line of every log, the one terminal event of each task, order, attempts, epochs and the broadcast,
+    from the files alone. Safe while a daemon runs: work in progress is then left out, and named. Exit 6 if there is a
+    violation.
     """
     from orchestrator.team.recovery import verification as checker  # noqa: PLC0415  (loads pydantic)
 
@@ -50,7 +52,7 @@ def verify(
 
     report = look()
     if report.violations and not live and daemon_at_work(place):
-        live = True  # one was started meanwhile: what it had under way was no violation
+        live = True  # a daemon was started meanwhile: its work in progress is no violation
         report = look()
     if as_json:
         found = {key: value for key, value in asdict(report).items() if key != "violations"}
@@ -70,17 +72,17 @@ def _show(report: Any, *, live: bool) -> None:
     for note in report.notes:
         output.say(f"· {note}")
     if live:
-        output.say("· a daemon is at work: what it may have under way is left out")
+        output.say("· a daemon is running: its work in progress is left out")
     for what in report.left_out:
         output.say(f"· not checked: {what}")
     counted = ", ".join(f"{number} {what}" for what, number in report.checked.items())
-    output.say(counted + ": " + ("nothing is violated" if report.ok else f"{len(report.violations)} violations"))
+    output.say(counted + ": " + ("no violations" if report.ok else f"{len(report.violations)} violations"))
 
 
 def daemon_at_work(place: Project) -> bool:
     """Whether a process holds the project's files, or the lock of its run directory.
 
-    The kernel's table says so; trying the locks would stand in the way of a daemon that starts right now.
+    Reads the kernel's lock table: taking the locks would block a daemon that starts right now.
     """
     held = set()
     directories = project_location.run_dirs(place.root)
@@ -93,12 +95,12 @@ def daemon_at_work(place: Project) -> bool:
     try:
         table = Path("/proc/locks").read_text("ascii", "replace")
     except OSError:
-        return True  # no way to know: what a daemon may have under way is left out
+        return True  # unknown: leave out the work in progress of a daemon
     return any(word.endswith(inode) for inode in held for word in table.split())
 
 
 def ended_well(place: Project) -> bool:
-    """Whether the last daemon closed its files in good order: then nothing is left to tell."""
+    """Whether the last daemon closed its files cleanly: then no record is still to be written."""
     last = lock_word.token(place.root / ".agents" / "lock")
     for directory in project_location.run_dirs(place.root):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The command that says why an agent or a task is as it is, citing the records that prove it. Reads only."""
+"""The command that explains the state of an agent or task, citing the records that prove it. Reads only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def why(
     name: Annotated[str, typer.Argument(metavar="AGENT|TASK", help="An agent, a task, or AGENT/TASK.")],
     as_json: Json = False,
 ) -> None:
-    """Say why an agent or a task is as it is.
+    """Explain the state of an agent or task.
 
-    Its status, the reason, and each record that proves it, by file and line. Works without a daemon; then the status
-    is what the files say.
+    Shows its status, the reason, and each record that proves it, by file and line. Without a daemon the status comes
+    from the files.
     """
     from orchestrator.team.recovery import explanation as reasons  # noqa: PLC0415  (loads pydantic)
 
@@ -38,7 +38,7 @@ def why(
         return
     _show(found, place.root)
     if not source.live:
-        output.warn("no daemon answers: this is what the files say")
+        output.warn("no daemon answers: shown from the files")
 
 
 def _show(found: dict[str, Any], root: Path) -> None:

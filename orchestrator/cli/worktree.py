@@ -1,6 +1,6 @@
 """Commands about the agents' git worktrees: list, merge-check, remove.
 
-What only looks works without a daemon; a removal is the daemon's, which knows who lives.
+list and merge-check work without a daemon. The daemon removes worktrees, because it knows which agents are alive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orchestrator.cli.options import AgentId, Json
 CONFLICTS = 1
 REMOVE_WAIT_S = 300.0  # the daemon may be making worktrees for others
 
-app = options.app("See and remove the git worktrees of agents.")
+app = options.app("List, check and remove the git worktrees of agents.")
 
 
 @options.command(
@@ -26,8 +26,8 @@ app = options.app("See and remove the git worktrees of agents.")
 def list_worktrees(as_json: Json = False) -> None:
     """List the worktrees of all agents.
 
-    What each is ahead of the project's last commit, and whether it holds what is not committed. One that belongs to
-    no agent was left by a daemon that was killed, or its agent's data is gone.
+    Shows how far each is ahead of the project's last commit and whether it has uncommitted changes. One without an
+    agent was left by a killed daemon, or its agent's data was removed.
     """
     from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
@@ -41,7 +41,7 @@ def list_worktrees(as_json: Json = False) -> None:
         output.print_json({"live": source.live, "worktrees": rows})
         return
     if not rows:
-        output.say("no worktrees; orchestrator agent create NAME --role ROLE --worktree makes one")
+        output.say("no worktrees; make one: orchestrator agent create NAME --role ROLE --worktree")
         return
     output.table(
         ["AGENT", "STATUS", "BRANCH", "AHEAD", "BEHIND", "FILES", "STATE", "PATH"],
@@ -59,16 +59,16 @@ def list_worktrees(as_json: Json = False) -> None:
         status_column=1,
     )
     if not source.live:
-        output.warn("no daemon answers: this is what files and git say")
+        output.warn("no daemon answers: shown from files and git")
 
 
 def _state(row: dict[str, Any]) -> str:
-    """All there is to say of a worktree before one removes or merges it."""
+    """The state of a worktree that matters before it is removed or merged, in a few words."""
     if row.get("error"):
         return output.short(str(row["error"]), 60)
     words = ["dirty" if row["dirty"] else "clean"]
     if row["operation"]:
-        words.append(f"{row['operation']} under way")
+        words.append(f"{row['operation']} in progress")
     if row["locked"]:
         words.append("locked")
     if row["merged"]:
@@ -81,12 +81,12 @@ def _state(row: dict[str, Any]) -> str:
 @options.command(app, "merge-check", "orchestrator worktree merge-check builder --into main")
 def merge_check(
     agent_id: AgentId,
-    into: Annotated[str, typer.Option(metavar="BRANCH", help="Merge into this; default: the project's HEAD.")] = "",
+    into: Annotated[str, typer.Option(metavar="BRANCH", help="Target branch; default: the project's HEAD.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Try the merge of an agent's branch, changing nothing.
+    """Check whether an agent's branch merges cleanly; changes nothing.
 
-    Exit 0 if it merges cleanly, 1 with the files in conflict if not. Needs git 2.38.
+    Exit 0 if it does, 1 if not, with the files in conflict. Needs git 2.38.
     """
     from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
@@ -99,9 +99,9 @@ def merge_check(
         for name in found["conflicts"]:
             output.say(f"  {name}")
         if found["dirty"]:
-            output.warn("the worktree is dirty: what is not committed was not checked")
+            output.warn("the worktree is dirty: uncommitted changes were not checked")
         if found["operation"]:
-            output.warn(f"a {found['operation']} is under way in the worktree")
+            output.warn(f"a {found['operation']} is in progress in the worktree")
     raise typer.Exit(0 if found["clean"] else CONFLICTS)
 
 
@@ -109,7 +109,7 @@ def merge_check(
 def remove(agent_id: AgentId, as_json: Json = False) -> None:
     """Remove the worktree of a deleted agent.
 
-    Refused while it holds what is not committed. Its branch goes too if that loses no commit.
+    Refused while it has uncommitted changes. Also removes the branch if no commit is lost.
     """
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:

@@ -99,7 +99,7 @@ def test_whatever_becomes_of_the_file_the_last_good_configuration_stays(make_sta
         if number == 0:
             doctor = stage.cli("doctor").stdout
             assert "older settings" in doctor and str(file) in doctor
-            assert "not taken over" in stage.cli("daemon", "status").stdout
+            assert "not applied" in stage.cli("daemon", "status").stdout
         assert log(stage).count("not taken over") == told + 1, (name, "said once")
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)

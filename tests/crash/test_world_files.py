@@ -48,10 +48,10 @@ def test_a_team_whose_files_were_removed_says_so_and_a_restart_begins_anew(team,
         faults("world")
     assert {row["agent_id"] for row in wire.tool("agent_list")["agents"]} == {"a", "b"}
     assert len(status(stage)["missing"]) == 5
-    assert "logs have gone" in stage.cli("daemon", "status").stdout
+    assert "logs are missing" in stage.cli("daemon", "status").stdout
     doctor = stage.cli("doctor")
     assert doctor.returncode == 5, doctor.stdout
-    assert "logs have gone" in doctor.stdout
+    assert "logs are missing" in doctor.stdout
     until(lambda: "files of the team have gone" in log(stage))
     assert stage.daemon() == pid, "it stays, and can be asked"
     lines = log(stage).count("\n")

@@ -61,7 +61,7 @@ def test_the_shell_engine_passes_and_nothing_is_left(stage, place):
     figures = found["figures"]
     assert figures["canceled"] is True and figures["parked"] is False
     assert all(figures[name] is not None for name in ("ready_s", "round_trip_s", "wake_s"))
-    assert "trying shell" in done.stderr
+    assert "testing shell" in done.stderr
     nothing_left(stage)
 
 

@@ -64,7 +64,7 @@ def test_a_version_is_read_from_the_package_and_judged_by_the_table(tmp_path, ca
     packaged(tmp_path, "gemini", "@google/gemini-cli", "9.9.9")
     found = findings(capsys)
     [codex], [gemini] = of(found, "engine codex"), of(found, "engine gemini")
-    assert codex["level"] == "ok" and "known good" in codex["message"]
+    assert codex["level"] == "ok" and "a tested version" in codex["message"]
     assert gemini["level"] == "note" and "9.9.9" in gemini["message"] and "--live gemini" in gemini["next_step"]
 
 
@@ -83,7 +83,7 @@ def test_every_row_has_a_finding_and_untested_ones_say_so(tmp_path, capsys):
     found = findings(capsys)
     for row in ENGINES.values():
         [one] = of(found, f"engine {row.name}")
-        assert row.tested or "no version has been tried" in one["message"]
+        assert row.tested or "no version has been tested" in one["message"]
 
 
 def test_a_cli_that_is_not_installed_has_one_note_and_nothing_more(capsys):

@@ -265,7 +265,7 @@ def test_what_a_user_changed_in_an_entry_of_an_older_version_is_kept_too(cli, ca
     mark = {"codex": "tool_timeout_sec = 600"}.get(cli, '"timeout": 600000')
     mine = of_before(cli).replace(mark, mark[:-3] + "700")
     file_of(cli).write_text(mine)
-    assert "what you changed in it is kept" in run(capsys, cli)
+    assert "your edits are kept" in run(capsys, cli)
     assert file_of(cli).read_text() == mine
 
 
@@ -275,7 +275,7 @@ def test_a_limit_of_the_users_own_is_kept(cli, capsys):
     mine = file_of(cli).read_text().replace('"600"', '"90"')
     assert "--call-limit" in mine and '"90"' in mine
     file_of(cli).write_text(mine)
-    assert "what you changed in it is kept" in run(capsys, cli)
+    assert "your edits are kept" in run(capsys, cli)
     assert told(capsys, cli, "--uninstall", status=3)["error"]["code"] == "entry_edited"
     assert file_of(cli).read_text() == mine
 
@@ -298,7 +298,7 @@ def test_what_a_user_changed_is_kept_where_it_starts_us_and_else_needs_force(cli
     mark = {"codex": "tool_timeout_sec = 600"}.get(cli, '"timeout": 600000')
     mine = path.read_text().replace(mark, mark[:-3] + "700")
     path.write_text(mine)
-    assert "what you changed in it is kept" in run(capsys, cli)
+    assert "your edits are kept" in run(capsys, cli)
     assert told(capsys, cli, "--uninstall", status=3)["error"]["code"] == "entry_edited"
     assert path.read_text() == mine
     elsewhere = mine.replace(sys.executable, "/opt/x/bin/orchestrator-wrapper")
@@ -549,7 +549,7 @@ def test_another_list_for_an_entry_that_a_user_changed_needs_force(cli, capsys):
     mine = file_of(cli).read_text().replace(mark, mark[:-3] + "700")
     file_of(cli).write_text(mine)
     for line in ([], ["--toolsets", "team,gsd"]):
-        assert "what you changed in it is kept" in run(capsys, cli, *line)
+        assert "your edits are kept" in run(capsys, cli, *line)
     assert told(capsys, cli, "--toolsets", "team", status=3)["error"]["code"] == "entry_edited"
     assert file_of(cli).read_text() == mine
     run(capsys, cli, "--force")

@@ -685,7 +685,7 @@ def here(files, monkeypatch, tmp_path):
 def test_the_command_ends_with_0_or_6_and_says_the_same_in_json(here, capsys):
     here.write()
     assert app.main(["verify"]) == 0
-    assert "nothing is violated" in capsys.readouterr().out
+    assert "no violations" in capsys.readouterr().out
     PLANTED["line twice"][2](here.root)
     assert app.main(["verify"]) == 6
     where = str(place(here.root, A1))
