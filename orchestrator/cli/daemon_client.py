@@ -1,8 +1,8 @@
-"""The command line's connection to the daemon: hello, MCP, tool calls. Standard library only.
+"""Connect the command line to the daemon: handshake, MCP, tool calls. Standard library only.
 
-Finds the daemon or starts one, and rides out its restarts: a request without an answer is sent again with the
-same connection id and request id, which is what makes it happen once. Touches the socket and the markers of the
-run directory; what a call changes is the daemon's work.
+Finds the daemon or starts one, and survives its restarts: a request without an answer is sent again with the same
+connection id and request id, so the daemon carries it out only once. Touches the socket and the markers of the run
+directory; the daemon makes all other changes.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class DaemonClient:
                 if not self._survive:
                     raise NotReady("daemon_down", "the daemon ended before it answered") from None
                 if time.monotonic() >= deadline:
-                    raise NotReady("daemon_down", "the daemon ends again and again without an answer") from None
+                    raise NotReady("daemon_down", "the daemon ended several times without an answer") from None
             else:
                 at, _ = open_.pop(message["id"])
                 yield at, partial(_result, message)
@@ -217,10 +217,12 @@ class DaemonClient:
             if self._sock is not None:
                 return
             if marker(self.place, project_location.STOPPED).exists():
-                raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by hand")
+                raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by the user")
             if self._start:
                 if self.place.kind == "none":
-                    raise BadRequest("no_project", f"{self.place.root} is no project: it is / or the home directory")
+                    raise BadRequest(
+                        "no_project", f"{self.place.root} is not a project: it is / or the home directory"
+                    )
                 if daemon_connection.try_start(self.place, project_location.run_dir(self.place.root)):
                     continue
                 if failed_start(self.place) is not None:
@@ -238,7 +240,7 @@ class DaemonClient:
         if not self._start:
             return NotReady("daemon_down", f"no daemon runs for {self.place.root}", "run: orchestrator daemon start")
         log = marker(self.place, project_location.LOG)
-        return Environment("daemon_failed", f"the daemon of {self.place.root} does not come up", f"see {log}")
+        return Environment("daemon_failed", f"the daemon of {self.place.root} does not start", f"see {log}")
 
     def _send(self, *messages: dict[str, Any], first: bytes = b"") -> None:
         assert self._sock is not None
@@ -265,7 +267,7 @@ class DaemonClient:
         while b"\n" not in parts[-1]:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise NotReady("daemon_down", "the daemon does not answer in time")
+                raise NotReady("daemon_down", "the daemon did not answer in time")
             try:
                 self._sock.settimeout(left)
                 block = self._sock.recv(1 << 16)
@@ -293,7 +295,7 @@ def _result(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _structured(answer: dict[str, Any]) -> dict[str, Any]:
-    """The structured content of a tool's result; raises the error it tells."""
+    """The structured content of a tool's result; raises the error it reports."""
     found = answer.get("structuredContent")
     if not isinstance(found, dict):
         texts = [str(block.get("text", "")) for block in answer.get("content", []) if isinstance(block, dict)]
@@ -312,6 +314,6 @@ def _of_protocol(error: dict[str, Any]) -> OrchestratorError:
         if isinstance(inner, dict) and "code" in inner:
             return error_from(inner)
     if error.get("code") == METHOD_NOT_FOUND:
-        message = "the running daemon is of an older installation and does not know this request"
+        message = "the running daemon belongs to an older installation and does not know this request"
         return Conflict("proto_mismatch", message, "run: orchestrator daemon restart")
     return Environment("internal", f"the daemon refused a request: {error.get('message', 'no reason given')}")

@@ -1,6 +1,6 @@
-"""Where reading commands get their facts: from the daemon if one answers, else from the files.
+"""Read agents, events and broadcasts for commands: from the daemon if it answers, else from the files.
 
-Reads only, and never starts a daemon. Both sources answer the same questions with the same shapes.
+Reads only and never starts a daemon. Both sources return the same shapes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ TYPES = (
 CHANGES = ("any", "signature_change", "behavior_change", "deletion", "export")
 
 app = options.app("Ask a project: its planning (.planning/) and who depends on whom in its code.")
-Words = Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it is about.")]
+Words = Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words to search for.")]
 
 
 @options.command(
@@ -40,11 +40,11 @@ def query(
         str,
         typer.Option("--type", metavar="TYPE", help="Only files of this type: service, api, util, component, ..."),
     ] = "all",
-    most: Annotated[int, typer.Option("--max", metavar="N", min=1, max=100, help="How many at most.")] = 10,
-    blast: Annotated[bool, typer.Option("--blast", help="Also how many files depend on each.")] = False,
+    most: Annotated[int, typer.Option("--max", metavar="N", min=1, max=100, help="Maximum number of files.")] = 10,
+    blast: Annotated[bool, typer.Option("--blast", help="Also count the files that depend on each.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the files that words are about, best first."""
+    """Find the files that match the words, best match first."""
     _one_of(kind, TYPES, "--type")
     asked = {"query": " ".join(words), "type_filter": kind, "max_results": most, "include_blast_radius": blast}
     _answer("gsd_query_intel", asked, as_json)
@@ -57,14 +57,14 @@ def blast(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A path, the unique end of one, or an id of the graph.")
     ],
-    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=10, help="Steps away at most.")] = 3,
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, max=10, help="Maximum number of steps.")] = 3,
     change: Annotated[
         str,
         typer.Option("--change", metavar="KIND", help="signature_change, behavior_change, deletion, export or any."),
     ] = "any",
     as_json: Json = False,
 ) -> None:
-    """Show what depends on a file, directly and over others."""
+    """Show what depends on a file, directly and indirectly."""
     _one_of(change, CHANGES, "--change")
     asked = {"file": _from_root(file), "max_depth": depth, "change_type": change}
     _answer("gsd_blast_radius", asked, as_json)
@@ -72,21 +72,24 @@ def blast(
 
 @options.command(app, "phase", "orchestrator gsd phase\norchestrator gsd phase 2.1")
 def phase(
-    number: Annotated[str, typer.Argument(metavar="N", help="The phase; without it the current one.")] = "",
+    number: Annotated[str, typer.Argument(metavar="N", help="The phase; default: the current phase.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show how a phase stands, its plans, what comes next, and what the files say differently."""
+    """Show the status of a phase, its plans, the next step, and contradictions between the files."""
     _answer("gsd_phase_status", {"phase": number}, as_json)
 
 
 @options.command(app, "requirement", "orchestrator gsd requirement AUTH-03\norchestrator gsd requirement")
 def requirement(
     name: Annotated[
-        str, typer.Argument(metavar="ID", help="Its id; without it the pending ones, and those without a phase.")
+        str,
+        typer.Argument(
+            metavar="ID", help="The requirement's id; default: all pending ones and those without a phase."
+        ),
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what became of a requirement, or which are open."""
+    """Show the status of a requirement, or list the open ones."""
     if name:
         _answer("gsd_requirement_status", {"requirement_id": name}, as_json)
         return
@@ -101,19 +104,19 @@ def requirement(
 
 @options.command(app, "patterns", "orchestrator gsd patterns error handling")
 def patterns(words: Words, as_json: Json = False) -> None:
-    """Show how the code does something, with examples."""
+    """Show the code's patterns for something, with examples."""
     _answer("gsd_codebase_patterns", {"query": " ".join(words)}, as_json)
 
 
 @options.command(app, "past", "orchestrator gsd past add a payment provider")
 def past(words: Words, as_json: Json = False) -> None:
-    """Show which phases did something like it, and what they learned."""
+    """Show phases that did similar work, and what they learned."""
     _answer("gsd_similar_past_work", {"current_goal": " ".join(words)}, as_json)
 
 
 @options.command(app, "files", "orchestrator gsd files rate limiting for the login")
 def files(words: Words, as_json: Json = False) -> None:
-    """Show the files that a goal is about; a phase's number stands for its goal."""
+    """Show the files relevant to a goal, given in words or as a phase's number."""
     _answer("gsd_phase_relevant_files", {"phase_goal": " ".join(words)}, as_json)
 
 
@@ -127,13 +130,14 @@ def files(words: Words, as_json: Json = False) -> None:
 def verify(
     words: Words,
     artifact: Annotated[
-        bool, typer.Option("--artifact", help="It names a thing: an endpoint, an export, a test. A path always does.")
+        bool,
+        typer.Option("--artifact", help="The words name an endpoint, an export or a test; a path needs no option."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for evidence of a behaviour or a thing in the code and the reports; runs nothing.
+    """Look for evidence of a behaviour or an artifact in the code and the reports; runs nothing.
 
-    Exit 0 when there is some, 1 when there is not or it cannot be told.
+    Exit 0 if there is evidence, 1 if there is none or it is unclear.
     """
     text = " ".join(words)
     if _is_path(text):
@@ -148,9 +152,9 @@ def verify(
 
 @options.command(app, "check", "orchestrator gsd check\norchestrator gsd check --json | jq '.troubles[]'")
 def check(as_json: Json = False) -> None:
-    """List what of the planning and the code graph could not be read, or cannot be true together.
+    """List unreadable and contradictory parts of the planning and the code graph.
 
-    One line each, FILE:LINE: WHAT. Exit 1 if there is any.
+    One line each: FILE:LINE: WHAT. Exit 1 if there are any.
     """
     answer = _intelligence().answer("check", _asking(), {})
     troubles = answer["troubles"]
@@ -174,14 +178,14 @@ def check(as_json: Json = False) -> None:
 )
 def index(
     directory: Annotated[
-        str, typer.Argument(metavar="DIR", help="What to index; default: the project of the current directory.")
+        str, typer.Argument(metavar="DIR", help="Directory to index; default: the current directory's project.")
     ] = "",
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Read every file again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make or renew the index of a project's code: .agents/gsd/index.db.
+    """Create or update the index of a project's code: .agents/gsd/index.db.
 
-    Reads what changed since the last time, writes in .agents/ alone. Ctrl-C leaves the index that was there.
+    Reads only files changed since the last run and writes only below .agents/. Ctrl-C keeps the previous index.
     """
     options.refuse_agents()
     from orchestrator.cli import gsd_index  # noqa: PLC0415
@@ -192,16 +196,19 @@ def index(
 @options.command(app, "graph", "orchestrator gsd graph\norchestrator gsd graph src/lib/db.ts -o db.html")
 def graph(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Whose blast radius; default: the file most others depend on.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="Show this file's blast radius; default: the file most others depend on."
+        ),
     ] = "",
-    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many hotspots.")] = 20,
-    force: Annotated[bool, typer.Option("--force", help="Also over a file that is not such a drawing.")] = False,
+    to: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Number of hotspots.")] = 20,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not such a drawing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Draw the code graph: the files most others depend on, and what depends on one of them.
 
-    Writes one file that loads nothing; gsd-graph.html in the current directory if none is named.
+    Writes one self-contained file; default: gsd-graph.html in the current directory.
     """
     from orchestrator.gsd.picture import chosen as picture  # noqa: PLC0415  (no other command draws)
     from orchestrator.gsd.picture import drawing  # noqa: PLC0415  (no other command draws)
@@ -263,7 +270,7 @@ def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
 def _one_of(given: str, known: tuple[str, ...], option: str) -> None:
     """BadRequest ``bad_argument`` for what the tool would not take."""
     if given not in known:
-        raise BadRequest("bad_argument", f"{option} {given[:80]!r} is unknown", f"one of: {', '.join(known)}")
+        raise BadRequest("bad_argument", f"{option} {given[:80]!r} is unknown", f"give one of: {', '.join(known)}")
 
 
 def _from_root(file: str) -> str:
@@ -299,7 +306,7 @@ def _refuse_others(place: Path, mark: str, *, force: bool) -> None:
     from orchestrator.gsd.place import PLANNING  # noqa: PLC0415
 
     if place.exists() and not place.is_file():
-        raise BadRequest("bad_argument", f"{place} is no file", "choose another -o")
+        raise BadRequest("bad_argument", f"{place} is not a file", "choose another -o")
     directory = Path(os.path.realpath(place)).parent
     if PLANNING in directory.parts:
         raise BadRequest("bad_argument", f"{place}: nothing is written below {PLANNING}/", "choose another -o")

@@ -1,4 +1,4 @@
-"""The making of a project's code index as a command: which directory, how far it is, what came of it.
+"""Run ``orchestrator gsd index``: choose the directory, show the progress and print the result.
 
 Writes nothing itself; `orchestrator.gsd.index.indexing` does, and only below `.agents/gsd/`.
 """
@@ -38,7 +38,7 @@ def root_of(directory: str, asking: Asking) -> Path:
             raise BadRequest(
                 "bad_argument",
                 f"{directory[:80]!r} is not a directory",
-                "orchestrator gsd index alone takes this one",
+                "to index the current directory: orchestrator gsd index",
             )
         found = project_location.named_project(Path(directory))
     else:
@@ -50,7 +50,7 @@ def root_of(directory: str, asking: Asking) -> Path:
             found = project_location.find_project(Path(asking.cwd))
     if found.kind == "none":
         step = "name a directory: orchestrator gsd index DIR"
-        raise BadRequest("no_project", f"{found.root}: neither / nor the home directory is ever indexed", step)
+        raise BadRequest("no_project", f"{found.root}: / and the home directory are not indexed", step)
     return found.root
 
 

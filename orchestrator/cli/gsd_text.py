@@ -1,4 +1,4 @@
-"""What the answers about a project look like to a human: lines that fit 80 columns, with every path whole. Pure.
+"""Format gsd answers for humans: lines that fit 80 columns, with every path whole. Pure.
 
 A path, an id or a name is never broken, so that it can be copied; sentences are, between words.
 """

@@ -1,4 +1,4 @@
-"""What the command line prints: JSON, tables, and text that cannot command a terminal.
+"""Print JSON, tables and text for the command line; control characters in text are made visible.
 
 Writes stdout and stderr, nothing else. Rich is loaded for tables on a terminal only: it costs 60 ms.
 """

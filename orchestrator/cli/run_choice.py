@@ -1,4 +1,4 @@
-"""Which team run a command means. Reads run.json files only, so that it answers without a daemon too."""
+"""Choose the team run that a command reads. Reads only run.json files, so it works without a daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def choose_run(place: Project, wanted: str) -> str:
     runs = offline_view.runs(place.root)
     if wanted:
         if wanted not in {run["run_id"] for run in runs}:
-            raise BadRequest("unknown_run", f"no team run is called {wanted!r}", "orchestrator agent list shows them")
+            raise BadRequest(
+                "unknown_run", f"no team run has the id {wanted!r}", "list them: orchestrator agent list"
+            )
         return wanted
     if not runs:
         raise BadRequest("unknown_run", f"{place.root} has no team run yet", "create an agent first")

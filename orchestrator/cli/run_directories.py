@@ -1,7 +1,7 @@
-"""Run directories of dead daemons: which there are, and their removal. Touches this user's own ones only.
+"""Find and remove run directories of dead daemons. Touches only directories of this user.
 
-A living daemon holds the lock in its directory for life. Whoever removes one holds that lock meanwhile, so that no
-daemon starts in it; a starter that was waiting finds the directory gone and makes it anew.
+A running daemon holds the lock in its directory. The removal holds the same lock, so that no daemon starts in the
+directory meanwhile; a start that waited for the lock finds the directory gone and creates it again.
 """
 
 from __future__ import annotations

@@ -14,13 +14,14 @@ from orchestrator.cli.options import Json
 
 def schema(
     name: Annotated[
-        str, typer.Argument(help="Which schema; without it, the names.", autocompletion=package_data.schema_names)
+        str,
+        typer.Argument(help="Name of the schema; default: list all names.", autocompletion=package_data.schema_names),
     ] = "",
     as_json: Json = False,
 ) -> None:
     """Print a JSON Schema of our files.
 
-    Without a name, the names of all.
+    Without a name, lists all names.
     """
     if not name:
         names = package_data.schema_names()

@@ -1,4 +1,4 @@
-"""What an error's next step says on the command line: commands instead of the tools and resources it names. Pure."""
+"""Replace MCP tools and resources in an error's next step by commands of the command line. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about spawn runs: create, follow, read, list, cancel, draw; their artifacts, and whether they can run."""
+"""Commands about spawn runs: create, follow, read, list, cancel, draw, fetch artifacts, check health."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from orchestrator.cli.options import Json
 from orchestrator.spawn.modes.names import MODES
 
 WAIT_MS = 20_000
-"""One look of ``result --wait``; it looks again until the run has ended."""
+"""Milliseconds that one request of ``result --wait`` waits; repeated until the run has ended."""
 LISTED = 200  # the most that smartspawn_run_list gives
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-app = options.app("Run spawn runs: graphs of model calls with merge, budget and recovery.")
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or as much of it as is unique.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")]
+app = options.app("Create and follow spawn runs: graphs of model calls with merge, budget and recovery.")
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or a unique prefix.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file.")]
 
 
 @options.command(
@@ -34,14 +34,16 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", h
 )
 def create(
     *,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done; -: read it from stdin.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; -: read from stdin.")],
     mode: Annotated[str, typer.Option("--mode", metavar="MODE", help=f"{', '.join(MODES[:-1])} or {MODES[-1]}.")],
     budget: Annotated[
-        str, typer.Option("--budget", metavar="BUDGET", help="Price of its models: low, medium, high or any.")
+        str, typer.Option("--budget", metavar="BUDGET", help="Price class of the models: low, medium, high or any.")
     ] = "",
     context: Annotated[
         str,
-        typer.Option("--context", metavar="TEXT|@FILE", help="What every node is told besides the task; @-: stdin."),
+        typer.Option(
+            "--context", metavar="TEXT|@FILE", help="Text that every node gets besides the task; @-: stdin."
+        ),
     ] = "",
     count: Annotated[
         int | None,
@@ -50,35 +52,38 @@ def create(
         ),
     ] = None,
     persona: Annotated[
-        str, typer.Option("--persona", metavar="WORDS", help="Who answers: words, or a role's id.")
+        str, typer.Option("--persona", metavar="WORDS", help="Persona of the nodes: words, or a role's id.")
     ] = "",
-    stack: Annotated[str, typer.Option("--stack", metavar="A,B", help="Techniques its role knows.")] = "",
-    domain: Annotated[str, typer.Option("--domain", metavar="WORDS", help="Field its role knows.")] = "",
+    stack: Annotated[str, typer.Option("--stack", metavar="A,B", help="Techniques that the nodes know.")] = "",
+    domain: Annotated[str, typer.Option("--domain", metavar="WORDS", help="Field that the nodes know.")] = "",
     form: Annotated[str, typer.Option("--format", metavar="WORDS", help="Form of the answers.")] = "",
-    guardrails: Annotated[str, typer.Option("--guardrails", metavar="A,B", help="What its role minds.")] = "",
+    guardrails: Annotated[str, typer.Option("--guardrails", metavar="A,B", help="Rules that the nodes follow.")] = "",
     style: Annotated[
-        str, typer.Option("--style", metavar="STYLE", help="How answers are merged: concise, detailed or decision.")
+        str,
+        typer.Option("--style", metavar="STYLE", help="Style of the merged answer: concise, detailed or decision."),
     ] = "",
-    merge_model: Annotated[str, typer.Option("--merge-model", metavar="MODEL", help="Which model merges.")] = "",
+    merge_model: Annotated[
+        str, typer.Option("--merge-model", metavar="MODEL", help="Model that merges the answers.")
+    ] = "",
     engine: Annotated[
         str, typer.Option("--engine", metavar="A,B", help="Squad members answer instead of the model API.")
     ] = "",
     agent: Annotated[
         str, typer.Option("--agent", metavar="A,B", help="Agents of the team answer instead of the model API.")
     ] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it and print its answer.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the run and print its answer.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a run and print its id; with --wait follow it and print the merged answer.
 
-    Ctrl-C leaves it running. Exit 0 when it completed, 1 when it failed or was canceled.
+    Ctrl-C leaves the run running. Exit 0 if it completed, 1 if it failed or was canceled.
     """
     options.refuse_agents()
     if task == "-" and context == "@-":
-        raise BadRequest("bad_argument", "task and context are both to come from stdin", "put one of them in a file")
+        raise BadRequest("bad_argument", "task and context are both read from stdin", "put one of them in a file")
     text = sys.stdin.read() if task == "-" else task
     if not text.strip():
-        raise BadRequest("bad_argument", "the task is empty", "say what is to be done")
+        raise BadRequest("bad_argument", "the task is empty", "describe what to do")
     told = {
         "mode": mode,
         "budget": budget,
@@ -113,12 +118,12 @@ def create(
 @options.command(app, "status", "orchestrator spawn status 6f0c\norchestrator spawn status 6f0c --follow")
 def status(
     run: Run,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Show how far it is until it has ended.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Show progress until the run has ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far a run is, and each of its nodes.
+    """Show the progress of a run and of each node.
 
-    With --follow exit 0 when it completed, 1 when it failed or was canceled.
+    With --follow exit 0 if it completed, 1 if it failed or was canceled.
     """
     with DaemonClient(project_here(), start=True) as link:
         run_id = _resolved(link, run)
@@ -134,13 +139,13 @@ def status(
 @options.command(app, "result", "orchestrator spawn result 6f0c --wait\norchestrator spawn result 6f0c --raw")
 def result(
     run: Run,
-    raw: Annotated[bool, typer.Option("--raw", help="Each node's own answer too.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Also print each node's answer.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run has ended.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print the merged answer of a run.
 
-    Exit 0 when it completed, 1 when it failed or was canceled, 4 when it has not ended yet.
+    Exit 0 if it completed, 1 if it failed or was canceled, 4 if it has not ended.
     """
     with DaemonClient(project_here(), start=True) as link:
         asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
@@ -152,11 +157,13 @@ def result(
 
 @options.command(app, "list", "orchestrator spawn list --status running")
 def list_runs(
-    state: Annotated[str, typer.Option("--status", metavar="STATUS", help="Only those in this state.")] = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=LISTED, help="How many at most.")] = 20,
+    state: Annotated[str, typer.Option("--status", metavar="STATUS", help="Only runs with this status.")] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=LISTED, help="Maximum number of runs.")
+    ] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the runs of the home, the newest first."""
+    """List the runs of all projects of this home, newest first."""
     with DaemonClient(project_here(), start=True) as link:
         found = _asked(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
@@ -176,7 +183,7 @@ def list_runs(
 
 @options.command(app, "cancel", "orchestrator spawn cancel 6f0c")
 def cancel(run: Run, as_json: Json = False) -> None:
-    """End a run; what its nodes have answered stays."""
+    """Cancel a run; answers of its nodes are kept."""
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
         run_id = _resolved(link, run)
@@ -194,16 +201,16 @@ def artifact(
     run: Run,
     node: Annotated[str, typer.Argument(metavar="NODE", help="A node's id, merged, or plan.")],
     file: Output = None,
-    force: Annotated[bool, typer.Option("--force", help="Also over a file that holds something else.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file with other content.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print an artifact of a run, all of it, checked against its sha256."""
+    """Print a whole artifact of a run, verified by its SHA-256."""
     with DaemonClient(project_here(), start=True) as link:
         found = _artifact(link, _resolved(link, run), node)
     if file is not None:
         data = _bytes(found["content"])
         if not force and file.is_file() and file.read_bytes() != data:
-            raise BadRequest("bad_argument", f"{file} holds something else", "choose another -o, or add --force")
+            raise BadRequest("bad_argument", f"{file} exists with other content", "choose another -o, or add --force")
         file.write_bytes(data)
     if as_json:
         output.print_json(found)
@@ -215,9 +222,9 @@ def artifact(
 
 @options.command(app, "health", "orchestrator spawn health")
 def health(as_json: Json = False) -> None:
-    """Say whether runs can be answered here, and why not.
+    """Check whether runs can be answered here, and if not, why.
 
-    Exit 1 when something that a run of the model API cannot do without is missing; the Smart Spawn API is none.
+    Exit 1 if something that the model API needs is missing; the Smart Spawn API is optional.
     """
     with DaemonClient(project_here(), start=True) as link:
         found = link.tool("smartspawn_health", {})
@@ -241,12 +248,12 @@ def graph(
     run: Run,
     file: Output = None,
     form: Annotated[str, typer.Option("--format", metavar="html|svg", help="A page, or the drawing alone.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Also over a file that is not such a drawing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not such a drawing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a run: its graph with times and cost, its time line, its critical path.
+    """Draw a run: its graph with times and cost, its timeline, its critical path.
 
-    Writes one file that loads nothing; <run>.html in the current directory if none is named.
+    Writes one self-contained file; default: <run>.html in the current directory.
     """
     kind = form or ("svg" if file is not None and file.suffix == ".svg" else "html")
     if kind not in ("html", "svg"):
@@ -273,7 +280,7 @@ def graph(
 
 
 def _given(**told: Any) -> dict[str, Any]:
-    """What was given; the rest is the daemon's to choose."""
+    """The values that were given; the daemon chooses the rest."""
     return {key: value for key, value in told.items() if value}
 
 
@@ -282,7 +289,7 @@ def _items(text: str) -> list[str]:
 
 
 def _text_of(given: str) -> str:
-    """A text, or with ``@`` before it that of a file; ``@-``: what stdin gives."""
+    """The text itself; for ``@FILE`` the content of the file, for ``@-`` stdin."""
     if not given.startswith("@"):
         return given
     if given == "@-":
@@ -294,7 +301,7 @@ def _text_of(given: str) -> str:
 
 
 def _asked(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What a tool answers; where it would send its caller to its schema, ours is sent to the command's help."""
+    """Call a tool; an error that points to the tool's schema points to the command's help instead."""
     try:
         return link.tool(tool, given)
     except BadRequest as error:
@@ -304,7 +311,7 @@ def _asked(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -
 
 
 def _resolved(link: DaemonClient, given: str) -> str:
-    """The id of the run that ``given`` begins; where it begins none, as it is: the daemon says what is wrong then."""
+    """The run id with the prefix ``given``; ``given`` itself if there is none: the daemon then reports the error."""
     if _WHOLE_ID.fullmatch(given):
         return given
     runs = link.tool("smartspawn_run_list", {"limit": LISTED})["runs"]
@@ -313,7 +320,7 @@ def _resolved(link: DaemonClient, given: str) -> str:
         return given
     if len(found) > 1:
         names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        raise BadRequest("bad_argument", f"{given!r} begins the ids of several runs: {names}", "give more of the id")
+        raise BadRequest("bad_argument", f"{given!r} is a prefix of several run ids: {names}", "give a longer prefix")
     return found[0]
 
 
@@ -322,14 +329,14 @@ def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
         return spawn_progress.follow(link, run_id)
     except KeyboardInterrupt:
         output.warn(
-            f"the run goes on\n  follow it: orchestrator spawn status {run_id} --follow\n"
+            f"the run continues\n  follow it: orchestrator spawn status {run_id} --follow\n"
             f"  end it: orchestrator spawn cancel {run_id}"
         )
         raise
 
 
 def _artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:
-    """An artifact with all of its content; Corrupt ``corrupt_home`` when that is not what was stored."""
+    """An artifact with all of its content; Corrupt ``corrupt_home`` if it differs from what was stored."""
     asked: dict[str, Any] = {"run_id": run_id, "node_id": node}
     found = link.tool("smartspawn_artifact_get", asked)
     parts, page = [found["content"]], found
@@ -339,7 +346,7 @@ def _artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:
     content = "".join(parts)
     if hashlib.sha256(_bytes(content)).hexdigest() != found["metadata"]["sha256"]:
         place = found["metadata"].get("path") or node
-        raise Corrupt("corrupt_home", f"artifact {place} of run {run_id} is not what its sha256 says")
+        raise Corrupt("corrupt_home", f"artifact {place} of run {run_id} does not match its SHA-256")
     return {"artifact_type": found["artifact_type"], "content": content, "metadata": found["metadata"]}
 
 
@@ -351,7 +358,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _print(text: str) -> None:
-    """A model's own words; on a terminal without what could command it."""
+    """Print a model's text; on a terminal with control characters made visible."""
     if text and not text.endswith("\n"):
         text += "\n"
     sys.stdout.flush()
@@ -360,7 +367,7 @@ def _print(text: str) -> None:
 
 
 def _tell(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
-    """Print a run's result, all of it, and leave with the status that says how it ended."""
+    """Print the whole result of a run and exit with the status of its end."""
     run_id, state = answer["run_id"], answer["status"]
     if answer.pop("more", False):
         answer["merged_output"] = _artifact(link, run_id, "merged")["content"]

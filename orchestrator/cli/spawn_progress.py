@@ -1,4 +1,4 @@
-"""How far a spawn run is, as it goes: a bar on a terminal, a line per change elsewhere. Writes stderr only."""
+"""Show the progress of a spawn run: a bar on a terminal, else a line per change. Writes stderr only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def busy(answer: dict[str, Any]) -> str:
     if answer.get("waiting_for_key"):
         return "waiting for the key it was created with"
     told = []
-    for word, status in (("running", "running"), ("to be tried again", "retry_pending")):
+    for word, status in (("running", "running"), ("waiting for retry", "retry_pending")):
         names = [str(node["node_id"]) for node in answer.get("nodes", ()) if node["status"] == status]
         if names:
             more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""

@@ -1,6 +1,6 @@
-"""The terminal of the human who runs a command: shows text that cannot fool it, and asks a question there.
+"""Show text and ask a question on the user's terminal; control characters are made visible.
 
-It opens the controlling terminal itself: stdin and stdout may be pipes of a program that would answer.
+Opens the controlling terminal itself: stdin and stdout may be pipes of a program that would answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command that gives trust: shows what files of the project would do, and asks the human at the terminal.
+"""The command that allows files of a project to act: shows what they would do, then asks the user at the terminal.
 
-The daemon finds, judges and stores; here it is shown and asked. Nothing is read from stdin.
+The daemon finds, judges and stores; this file shows and asks. Nothing is read from stdin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
 
 ROUNDS = 5
-"""So often what has changed under the question is shown again."""
+"""How often the files are shown again if they change during the question."""
 REFUSED = 1
 KINDS = {
     "config": "the project's settings",
@@ -37,26 +37,30 @@ def trust(
         list[str] | None,
         typer.Argument(metavar="[FILE]...", help="Further templates or team files (.toml) of the project."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would count, and its digest.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be allowed, and its digest.")
+    ] = False,
     expect: Annotated[
         str,
         typer.Option(
-            "--expect", metavar="DIGEST", help="Do not ask: allow what has this digest (needs trust_by_digest)."
+            "--expect",
+            metavar="DIGEST",
+            help="Allow the content with this digest without asking (needs trust_by_digest).",
         ),
     ] = "",
-    listing: Annotated[bool, typer.Option("--list", help="List what is allowed.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the allowed files.")] = False,
     revoke: Annotated[
-        str, typer.Option("--revoke", metavar="FILE|all", help="Take back what was allowed of a file, or of all.")
+        str, typer.Option("--revoke", metavar="FILE|all", help="Revoke the permission of a file, or of all.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Allow what files of this project say that can act.
+    """Allow the acting files of this project: settings, team file, roles, templates.
 
-    Shows each file's difference to what was allowed last, and asks on the terminal; refused below an AI CLI. Exit 1
-    if you do not agree.
+    Shows the changes since each file was last allowed, and asks on the terminal. Refused in a process started by an
+    AI CLI. Exit 1 if you do not agree.
     """
     if sum(map(bool, (dry_run, expect, listing, revoke))) > 1:
-        raise BadRequest("bad_argument", "--dry-run, --expect, --list and --revoke exclude one another")
+        raise BadRequest("bad_argument", "only one of --dry-run, --expect, --list and --revoke can be given")
     if not (dry_run or listing):
         refuse_others()
     place = project_here()
@@ -75,7 +79,7 @@ def trust(
 
 
 def refuse_others() -> None:
-    """BadRequest ``trust_refused`` in what an AI CLI has started; the daemon looks again."""
+    """BadRequest ``trust_refused`` in a process that an AI CLI has started; the daemon checks it again."""
     from orchestrator.daemon import trust_authority  # noqa: PLC0415  (loads much)
 
     trust_authority.refuse(trust_authority.chain_of(os.getpid()))
@@ -99,7 +103,7 @@ def agree(link: DaemonClient, name: str, sha256: str, intro: Callable[[Terminal]
         asked = {"teams": [name], "only": [name]}
         shown = link.ask("orchestrator/trust_preview", {**asked, "asking": True})
         if [row["sha256"] for row in shown["files"]] != [sha256]:
-            raise Conflict("trust_changed", f"{name} has changed while it was looked at", "run it again")
+            raise Conflict("trust_changed", f"{name} changed while it was shown", "run it again")
         intro(terminal)
         _review(terminal, shown)
         if not terminal.agreed("Allow this content, and carry it out?"):
@@ -152,7 +156,7 @@ def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) ->
             rounds += 1
             if error.code != "trust_changed" or rounds >= ROUNDS:
                 raise
-            output.warn("it has changed meanwhile; look again")
+            output.warn("the files have changed meanwhile; please review again")
             continue
         done["allowed"] = sorted({*done["allowed"], *answer["allowed"]})
         done["adopted"] += answer["adopted"]
@@ -217,7 +221,7 @@ def _show_only(shown: dict[str, Any], *, as_json: bool) -> None:
         output.say_line(f"team data: {_value(item)}")
     for one in shown["problems"]:
         output.warn(f"{one['file']} cannot be allowed: {one['reason']}".replace("\n", " "))
-    output.say(f"digest {shown['digest']}" if shown["files"] or shown["data"] else "nothing is to be allowed")
+    output.say(f"digest {shown['digest']}" if shown["files"] or shown["data"] else "nothing to allow")
 
 
 def _show_list(found: dict[str, Any], *, as_json: bool) -> None:
@@ -248,9 +252,9 @@ def _take_back(link: DaemonClient, place: Project, file: str, *, as_json: bool) 
         output.print_json(answer)
     else:
         for name in answer["revoked"]:
-            output.say_line(f"{name} counts no more")
+            output.say_line(f"no longer allowed: {name}")
         if not answer["revoked"]:
-            output.say("nothing of that was allowed")
+            output.say("nothing was revoked: it was not allowed")
 
 
 def _told(done: dict[str, Any], *, as_json: bool) -> None:
@@ -262,7 +266,7 @@ def _told(done: dict[str, Any], *, as_json: bool) -> None:
     if done["adopted"]:
         output.say(f"adopted: {output.counted(done['adopted'], 'pieces')} of team data")
     if not (done["allowed"] or done["adopted"]):
-        output.say("nothing is to be allowed")
+        output.say("nothing to allow")
 
 
 def add_to(app: Any) -> None:

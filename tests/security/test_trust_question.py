@@ -158,8 +158,8 @@ def test_what_changes_under_the_question_is_shown_again_and_was_not_allowed(stag
         human.see(ASKS)
         file.write_text(file.read_text().replace("edits", "all"))
         human.type("y\n")
-        shown = human.see("look again")
-        assert counts(stage) == [] and '"all"' not in shown.split("look again")[0]
+        shown = human.see("review again")
+        assert counts(stage) == [] and '"all"' not in shown.split("review again")[0]
         until(lambda: human.see(ASKS).count(ASKS) == 2)
         assert '+approval = "all"' in human.see(ASKS)
         human.type("n\n")
@@ -210,7 +210,7 @@ def test_trust_is_listed_and_taken_back_without_a_restart(stage):
     assert json.loads(done.stdout)["revoked"] == [sources.PROJECT_FILE]
     boss.tool("agent_create", {"name": "b", "role": "x", "engine": "shell"})
     assert "approval" not in stage.records("b")[0]
-    assert "nothing of that" in stage.cli("trust", "--revoke", str(file)).stdout
+    assert "nothing was revoked" in stage.cli("trust", "--revoke", str(file)).stdout
     assert refused(stage.cli("trust", "--list", "--dry-run", "--json")) == "bad_argument"
 
 

@@ -138,7 +138,7 @@ def test_the_context_may_come_from_stdin_but_not_together_with_the_task(daemon, 
     assert daemon.asked(CREATE)[0]["context"] == "the diff"
     capsys.readouterr()
     assert run("create", "-", "--mode", "single", "--context", "@-") == 2
-    assert "both to come from stdin" in capsys.readouterr().err
+    assert "both read from stdin" in capsys.readouterr().err
     assert len(daemon.calls) == 1
 
 
@@ -252,7 +252,7 @@ def test_on_a_terminal_a_bar_names_nodes_cost_and_what_is_left(daemon, terminal)
     assert run("status", ID, "--follow") == 0
     shown = terminal.getvalue()
     assert "running; 1/4 nodes; 12.0 s; $0.0125 of $5.00; 30.0 s left" in shown
-    assert "running: [red]build[/red], test; to be tried again: late" in shown
+    assert "running: [red]build[/red], test; waiting for retry: late" in shown
     assert "━" in shown
 
 
