@@ -38,7 +38,7 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
         f"orchestrator/_data/prompts/{name}.md"
         for name in ("lead_team", "agent", "roles/reviewer", "roles/gsd-verifier", "gsd_verifier")
     } <= names
-    assert {"orchestrator/engines/plugins/opencode.js", "orchestrator/hook.py"} <= names
+    assert {"orchestrator/engines/plugins/opencode.js", "orchestrator/hook.py", "orchestrator/py.typed"} <= names
     assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
