@@ -175,7 +175,7 @@ def test_who_does_not_wait_learns_it_from_the_broadcast_and_the_agent_stays_unti
     ("program", "more", "cause"),
     [
         (CLI, {"FAKE_EXIT": "1"}, "it asks whether its folder is trusted"),
-        ("#!/no/such/interpreter\n", {}, "its program, or what"),
+        ("#!/no/such/interpreter\n", {}, "its program was not found"),
     ],
 )
 def test_a_cli_that_ends_before_it_is_ready_is_not_launched_again(place, program, more, cause):

@@ -242,7 +242,7 @@ def _read(fd):
     [
         ("create t --mode single", {"OPENROUTER_API_KEY": ""}, 2, "OPENROUTER_API_KEY is not set"),
         ("create t --mode poem", {}, 2, "'collective'"),
-        ("create t --mode single --engine nosuch", {}, 2, "no engine is named 'nosuch'"),
+        ("create t --mode single --engine nosuch", {}, 2, "no engine is called 'nosuch'"),
         ("create t --mode single --agent nosuch", {}, 2, "no agent is called 'nosuch'"),
         ("create t --mode single --context @/no/such", {}, 5, "/no/such"),
         ("create t --mode single", {"MAX_USD_PER_RUN": "much"}, 2, "MAX_USD_PER_RUN is 'much'"),
