@@ -68,7 +68,7 @@ def test_what_stops_it_before_it_begins_is_said_and_cleared_away(make_world):
         "untrusted": (known, {}, "trusted"),
         "nobody": (trusting, {TOKEN: ""}, "/login"),
         "unasked": (trusting, key, "API key"),
-        "new": ({}, {}, "first start"),
+        "new": ({}, {}, "first-start"),
     }
     boss = world.stage.begun()
     for name, (said, env, _) in cases.items():

@@ -53,7 +53,7 @@ def begin(world: World, kind: Kind, prompt: str) -> tuple[str, Done]:
     """A new chat: its id, and its first run."""
     session = str(uuid.uuid4())
     done = run(world, kind, prompt, session=session)
-    told = headless(kind).told
+    told = headless(kind).printed_chat_id
     return told(done.stdout, done.stderr) if told else session, done
 
 
