@@ -163,7 +163,7 @@ def test_a_machine_that_cannot_fork_is_told_and_is_not_asked_a_hundred_times_a_s
     # The second fork, in the child: only its status tells.
     real, parent = os.fork, os.getpid()
     monkeypatch.setattr(daemon_connection.os, "fork", lambda: real() if os.getpid() == parent else full())
-    with pytest.raises(OSError, match="no process"):
+    with pytest.raises(OSError, match="its process could not be created"):
         daemon_connection.try_start(place, directory)
     lock, listener = daemon_connection.claim(directory)  # free for the next one
     os.close(lock)
