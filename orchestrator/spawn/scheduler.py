@@ -123,11 +123,6 @@ def merge_is_called(view: RunView) -> bool:
     return merge is not None and merge.status == "queued" and not view.joined
 
 
-def answers(rows: Sequence[NodeRow]) -> tuple[str, ...]:
-    """The ids of the nodes that gave an answer to (a part of) the task, in the order of the plan."""
-    return tuple(row.node.id for row in rows if row.node.kind == "task" and row.status == "completed")
-
-
 def _may_still_merge(view: RunView, node: Node) -> bool:
     """A stop for money lets what there is be merged, where that can be paid."""
     return view.stop == "budget" and node.kind == "merge" and not view.joined
