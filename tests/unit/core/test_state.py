@@ -610,3 +610,55 @@ def test_the_newest_session_is_gone_on_with():
     desk.start(max_restarts=2)
     assert lives(desk, ("ready", "s1"), ("ready", "s2")) == ["s1", "s2"]
     assert desk.agent.session == "s2"
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("Backend", "backend"),
+        ("  QA / e2e -- tests ", "qa-e2e-tests"),
+        ("x" * 70, "x" * 60),
+        ("a" * 59 + " b", "a" * 59),
+        ("Über 9", "ber-9"),
+        ("XaX", "xax"),
+    ],
+)
+def test_an_agents_id_is_made_of_the_letters_and_digits_of_its_name(name, made):
+    assert decisions.slug(name) == made
+
+
+@pytest.mark.parametrize("name", ["", "--", "한국어"])
+def test_a_name_without_a_letter_or_digit_makes_no_id(name):
+    with pytest.raises(BadRequest, match=repr(name)) as caught:
+        decisions.slug(name)
+    assert caught.value.code == "bad_id"
+
+
+def test_a_task_without_an_id_gets_one_from_its_call():
+    """The same after every upgrade: a call that is sent again may meet a newer daemon."""
+    assert decisions.task_id_from("c:1") == "t-" + "7c9d30055291"
+    assert decisions.task_id_from("c:2") != decisions.task_id_from("c:1")
+
+
+def test_calls_are_forgotten_in_thousands_and_the_newest_last():
+    agent = state.Agent("a1")
+    for seq in range(1, 2 * state.REMEMBERED_CALLS + 2):
+        record = {"v": 1, "seq": seq, "at": "x", "type": "lost", "epoch": 1, "req": f"c:{seq}"}
+        assert len(agent.calls) == seq - 1
+        state.apply(agent, "inbox", record)
+    assert list(agent.calls) == [f"c:{seq}" for seq in range(state.REMEMBERED_CALLS + 2, seq + 1)]
+    assert agent.calls[f"c:{seq}"] == state.Answered("lost", None, seq)
+
+
+def test_an_archive_is_asked_for_what_has_left_memory(desk):
+    kept = {"old": state.Finished(1, 1, "result", 9)}
+    desk.agent.archive = kept.get
+    assert desk.enqueue("old")["state"] == "result"
+    with pytest.raises(Conflict) as caught:
+        desk.cancel("old")
+    assert caught.value.facts == {"outcome": "result"}
+    desk.enqueue("new")
+    desk.wait()
+    desk.emit("error", "new")
+    assert desk.agent.ended("new").outcome == "error"  # what is in memory counts first
+    assert desk.agent.ended("never") is None

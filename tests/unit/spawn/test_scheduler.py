@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.spawn.modes.names import MODES
 from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
-from orchestrator.spawn.scheduler import RunView, decide, lane
+from orchestrator.spawn.scheduler import RunEnd, RunView, decide, lane, merge_is_called
 
 
 def task(node_id, needs=(), **more):
@@ -117,6 +117,73 @@ def test_collective_merges_what_there_is_and_spares_the_merge_of_one_answer():
 def test_a_failed_merge_fails_the_run_and_keeps_the_answers():
     end = Run("collective", COLLECTIVE).play(merged="failed")
     assert (end.status, end.from_nodes, end.error) == ("failed", ("a", "b", "c"), "merged: merged broke")
+
+
+def test_money_for_the_merge_is_kept_while_it_still_needs_a_call():
+    run = Run("collective", COLLECTIVE)
+    assert merge_is_called(run.view())
+    run.joined = True
+    assert not merge_is_called(run.view())
+    run.joined = False
+    run.settle("merged", "running")
+    assert not merge_is_called(run.view())
+    assert not merge_is_called(Run("single", SINGLE).view())
+
+
+ENDS = {
+    "all answered": ("collective", COLLECTIVE, "", {}, RunEnd("completed", "3 of 3 nodes answered")),
+    "one failed": (
+        "collective", COLLECTIVE, "", {"b": "failed"}, RunEnd("completed", "2 of 3 nodes answered; without b"),
+    ),
+    "none answered": (
+        "collective", COLLECTIVE, "", {"a": "failed", "b": "failed", "c": "failed"},
+        RunEnd("failed", "0 of 3 nodes answered", "a: a broke"),
+    ),
+    "the merge failed": (
+        "collective", COLLECTIVE, "", {"merged": "failed"},
+        RunEnd("failed", "partial: the merge failed; 3 of 3 nodes answered", "merged: merged broke", ("a", "b", "c")),
+    ),
+    "a part of a plan failed": (
+        "plan", PLAN, "", {"b": "failed"}, RunEnd("failed", "partial: 1 of 3 nodes answered", "b: b broke", ("a",)),
+    ),
+    "canceled": ("collective", COLLECTIVE, "canceled", {}, RunEnd("canceled", "canceled; 0 of 3 nodes answered")),
+    "out of time": (
+        "collective", COLLECTIVE, "timeout", {},
+        RunEnd("failed", "partial: the run's time is over; 0 of 3 nodes answered", "the run's time is over"),
+    ),
+    "out of money": ("collective", COLLECTIVE, "budget", {}, RunEnd("failed", "0 of 3 nodes answered", "budget")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_end_of_a_run_says_how_many_answered_and_why_it_failed(name):
+    mode, nodes, stop, outcomes, end = ENDS[name]
+    run = Run(mode, nodes)
+    run.stop = stop
+    assert run.play(**outcomes) == end
+
+
+def test_a_node_that_never_began_is_turned_for_the_reason_of_the_stop():
+    run = Run("collective", COLLECTIVE)
+    run.stop = "timeout"
+    assert [(turn.node_id, turn.to, turn.why) for turn in run.step().turns] == [
+        (one, "canceled", "timeout") for one in ("a", "b", "c", "merged")
+    ]
+
+
+def test_a_canceled_part_spares_the_merge_of_a_plan():
+    run = Run("plan", PLAN)
+    run.settle("a")
+    run.settle("b", "canceled")
+    run.settle("c", "canceled")
+    [turn] = run.step().turns
+    assert (turn.node_id, turn.to, turn.why) == ("merged", "failed", "upstream failed: b, c")
+
+
+def test_several_agents_keep_their_lanes_apart():
+    nodes = [task("a", model="agent:x"), task("b", model="agent:y"), task("c", model="agent:x"), task("d")]
+    run = Run("swarm", nodes)
+    assert run.step().start == ("a", "b", "d")
 
 
 def test_cascade_waits_for_the_gate_and_spares_the_premium_model_when_it_passes():

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
 from tests.support.team import Team
 
+WORDS = Path(__file__).resolve().parents[2] / "fixtures" / "core" / "violations.json"
 V1 = Path(__file__).resolve().parents[2] / "logs" / "v1"
 POLICIES = {"restart": "on-failure", "max_restarts": 1, "restart_window_s": 600.0, "max_attempts": 2}
 RUN = {
@@ -337,6 +339,35 @@ def test_a_planted_violation_is_found_where_it_stands(files, name):
     assert first.message
     agent = file.split("/")[0] if "/" in file else None
     assert first.agent == agent or file in (TOLD, "run.json")
+
+
+def words(root, found):
+    """Every field of the violations, files relative; not the words of libraries, which change with their versions."""
+    return [
+        {
+            key: value.replace(f"{root}/", "") if isinstance(value, str) else value
+            for key, value in one._asdict().items()
+            if value is not None and not (key == "message" and one.kind in ("bad_line", "schema", "unknown_record"))
+        }
+        for one in found
+    ]
+
+
+def planted(root, name):
+    files = Files(root)
+    _, before, after, *_ = PLANTED[name]
+    if before:
+        before(files)
+    files.write()
+    if after:
+        after(files.root)
+    return json.loads(json.dumps(words(root, look(root).violations)))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_violation_is_reported_in_these_words(tmp_path, name):
+    """`python -m tests.unit.team.test_verification` writes them anew; read the difference before you commit it."""
+    assert planted(tmp_path, name) == json.loads(WORDS.read_text("utf-8"))[name]
 
 
 def test_every_kind_is_planted():
@@ -747,3 +778,12 @@ def test_a_daemon_that_starts_while_the_files_are_read_is_noticed(here, capsys, 
     monkeypatch.setattr(command, "daemon_at_work", lambda _: bool(asked) or asked.append(1))
     assert app.main(["verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["live"]
+
+
+if __name__ == "__main__":
+    kept = {}
+    for name in PLANTED:
+        with tempfile.TemporaryDirectory() as root:
+            kept[name] = planted(Path(root).resolve(), name)
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found, ensure_ascii=False)}" for name, found in kept.items())
+    WORDS.write_text("{\n" + lines + "\n}\n", "utf-8")
