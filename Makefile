@@ -5,13 +5,16 @@ ARGS =
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup venv check test e2e demo bench bench-engines soak lock dist clean
+.PHONY: setup venv tools check test e2e demo bench bench-engines soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
 
 venv:
 	@sh tools/setup.sh venv
+
+tools: venv       ## what mutants and release-check need beside the locked packages
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/requirements.lock
 
 check: venv       ## format, lint, types, spelling, generated files
 	$(PY) -m ruff format --check .
@@ -27,7 +30,7 @@ test: setup       ## every test but the long forms and the real CLIs; three at o
 e2e: setup        ## the real CLIs against scripted models, two at once; needs node, installs the CLIs into the user's cache once
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
 
-demo: setup       ## the main job on real input
+demo: setup       ## a team of three agents on a sample project
 	@$(PY) -P -m orchestrator demo $(ARGS)
 
 bench: setup      ## figures, measured side by side in one run
@@ -39,16 +42,25 @@ bench-engines: setup  ## what each real CLI costs as an agent, against scripted 
 soak: setup       ## the long forms of the tests
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -o faulthandler_timeout=0 -m slow $(ARGS)
 
+mutants: tools    ## mutation tests of the pure core, about half an hour; ends with the score and the survivors
+	$(PY) tools/mutants.py $(ARGS)
+
 lock: venv        ## requirements.lock anew from pyproject.toml
 	$(PY) -m piptools compile --quiet --upgrade --generate-hashes --extra dev --build-deps-for editable \
 	  --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  -o requirements.lock pyproject.toml
+	$(PY) -m piptools compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  -c requirements.lock -o tools/requirements.lock tools/requirements.in
 
 dist: venv        ## wheel and sdist in dist/
 	rm -rf dist
 	$(PY) -m build --no-isolation
 
+release-check: setup tools  ## version, changelog, wheel, sdist, and the demo from the wheel in a fresh environment
+	$(PY) tools/release_check.py $(ARGS)
+
 clean:            ## what the other targets left, but .venv
 	@if [ -d .demo ] && [ -x $(PY) ]; then $(PY) -P -m orchestrator demo --end; fi
-	rm -rf .demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .demo dist build mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -type d -prune -exec rm -rf {} +

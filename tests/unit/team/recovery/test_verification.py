@@ -18,8 +18,8 @@ from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
 from tests.support.team import Team
 
-WORDS = Path(__file__).resolve().parents[2] / "fixtures" / "core" / "violations.json"
-V1 = Path(__file__).resolve().parents[2] / "logs" / "v1"
+WORDS = Path(__file__).resolve().parents[3] / "fixtures" / "core" / "violations.json"
+V1 = Path(__file__).resolve().parents[3] / "logs" / "v1"
 POLICIES = {"restart": "on-failure", "max_restarts": 1, "restart_window_s": 600.0, "max_attempts": 2}
 RUN = {
     "v": 1, "run_id": "run-1", "created_at": "2026-01-01T00:00:00.000Z", "tmux_socket": "/none", "server_pid": 1,
@@ -366,7 +366,7 @@ def planted(root, name):
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_violation_is_reported_in_these_words(tmp_path, name):
-    """`python -m tests.unit.team.test_verification` writes them anew; read the difference before you commit it."""
+    """`python -m tests.unit.team.recovery.test_verification` writes them anew; read the difference before you commit it."""
     assert planted(tmp_path, name) == json.loads(WORDS.read_text("utf-8"))[name]
 
 
@@ -375,7 +375,7 @@ def test_every_kind_is_planted():
 
 
 def test_every_kind_is_documented_as_the_code_says():
-    page = (Path(__file__).resolve().parents[3] / "docs" / "recovery.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs" / "recovery.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("### Kinds")[2], re.MULTILINE)
     assert dict(rows) == invariants.KINDS
 
