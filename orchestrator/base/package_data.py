@@ -1,4 +1,4 @@
-"""The files that ship with the code: prompts, JSON Schemas, plugins for other programs. Reads only.
+"""The files that ship with the code: prompts, JSON Schemas, the demo's project, plugins for CLIs. Reads only.
 
 A wheel carries them in ``orchestrator/_data``; a checkout has them at the repository's root.
 """
@@ -15,6 +15,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = {
     "prompts": (_PACKAGE / "_data" / "prompts", _PACKAGE.parent / "prompts"),
     "schemas": (_PACKAGE / "_data" / "schemas", _PACKAGE.parent / ".agents-schema"),
+    "sample": (_PACKAGE / "_data" / "sample", _PACKAGE.parent / "sample"),
     "plugins": (_PACKAGE / "engines" / "plugins",),
 }
 
@@ -33,6 +34,11 @@ def roles() -> Path:
     if not place.is_dir():
         raise _incomplete("roles")
     return place
+
+
+def sample() -> Path:
+    """The folder of the demo's sample project; Environment ``internal`` if the installation lacks it."""
+    return _directory("sample")
 
 
 def plugin(name: str) -> str:

@@ -1,7 +1,7 @@
-"""``orchestrator demo``: a scripted master leads three shell agents through thirty jobs on a copy of this repository.
+"""``orchestrator demo``: a scripted master leads three shell agents through thirty jobs on a sample project.
 
-It speaks to the team as any master does: an MCP client over stdio. Touches ``.demo/`` of the repository, the run
-directory of the copy, and tmux: panes of the user's own window, or a private server outside tmux.
+It speaks to the team as any master does: an MCP client over stdio. Touches ``.demo/`` of the current directory, the
+run directory of the sample project there, and tmux: panes of the user's own window, or a private server outside tmux.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
 from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
-from orchestrator.cli.demo_project import DemoProject, checkout, end, environment, kept, prepare
+from orchestrator.cli.demo_project import DemoProject, demo_dir, end, environment, kept, prepare
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
 if TYPE_CHECKING:
     from mcp import Client
 
-LIMIT_S = 300.0  # for the thirty jobs; they need about half a minute on two cores
+LIMIT_S = 300.0  # for the thirty jobs; they need some ten seconds on two cores
 TERMINAL = ("result", "error", "canceled")
 GLYPHS = {"result": "✓", "error": "✕", "canceled": "-"}
 
@@ -50,14 +50,14 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     ``as_json`` prints one JSON object at the end and the progress on stderr.
     """
     say = output.warn if as_json else output.say
-    root = checkout()
+    demos = demo_dir()
     if end_kept:
-        return _end_kept(root, say)
+        return _end_kept(demos, say)
     # Ctrl-C is what cleans up, so it must work also where the shell that started us ignores it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    place = prepare(root)
+    place = prepare(demos)
     outcome = DemoReport()
     interrupted = True
     try:
@@ -79,9 +79,9 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     return 1 if outcome.differs else 0
 
 
-def _end_kept(root: Path, say: Callable[[str], None]) -> int:
+def _end_kept(demos: Path, say: Callable[[str], None]) -> int:
     left = []
-    for place in kept(root):
+    for place in kept(demos):
         left += end(place)
         say(f"ended the demo of {place.home.name}")
     for pid in left:
@@ -105,9 +105,9 @@ def _told(several: BaseExceptionGroup[BaseException]) -> BaseException:
 async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callable[[str], None]) -> None:
     from mcp import Client, StdioServerParameters  # noqa: PLC0415 half a second that no other command pays
 
-    command = project_location.own_command("mcp", "--project", str(place.repo))
+    command = project_location.own_command("mcp", "--project", str(place.project))
     env = environment(place)
-    server = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=place.repo)
+    server = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=place.project)
     began = time.monotonic()
     async with Client(server) as master:
         await _create(master, outcome, say)
@@ -237,7 +237,7 @@ def _show(place: DemoProject, outcome: DemoReport, stays: bool, as_json: bool) -
             }
         )
     if as_json:
-        files = {"project": str(place.repo), "run_id": outcome.run_id}
+        files = {"project": str(place.project), "run_id": outcome.run_id}
         facts = {"ok": not outcome.differs, "differs": outcome.differs, "seconds": round(outcome.seconds, 1)}
         output.print_json({**facts, "tasks": rows, "files": files, "kept": stays})
         return
@@ -251,7 +251,7 @@ def _show(place: DemoProject, outcome: DemoReport, stays: bool, as_json: bool) -
     output.say("")
     output.table(["task", "agent", "job", "outcome", "seconds", "output"], cells)
     output.say("")
-    output.say(f"{len(outcome.ended)} tasks ended in {outcome.seconds:.1f} s. Files, under {place.repo}:")
+    output.say(f"{len(outcome.ended)} tasks ended in {outcome.seconds:.1f} s. Files, under {place.project}:")
     output.say("  .agents/agents/<agent>/inbox.jsonl       what was asked of each agent")
     output.say("  .agents/agents/<agent>/outbox.jsonl      what happened")
     output.say("  .agents/agents/<agent>/artifacts/        each task's output")
@@ -260,9 +260,9 @@ def _show(place: DemoProject, outcome: DemoReport, stays: bool, as_json: bool) -
         attach = next((agent["attach"] for agent in outcome.agents.values() if agent.get("attach")), None)
         output.say(f"The agents are still there: {attach or 'in the panes of this window'}")
         program = Path(sys.executable).with_name("orchestrator")  # which need not be on the PATH
-        state, root = shlex.quote(str(place.state)), shlex.quote(str(place.repo))
+        state, root = shlex.quote(str(place.state)), shlex.quote(str(place.project))
         output.say(f"List them with: {VARIABLE}={state} {shlex.quote(str(program))} -C {root} status")
-        output.say("End them with: make demo ARGS=--end   (or: orchestrator demo --end)")
+        output.say(f"End them, in this directory, with: {shlex.quote(str(program))} demo --end")
     else:
         output.say("Nothing is left running.")
     for line in outcome.differs:

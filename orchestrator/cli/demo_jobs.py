@@ -1,18 +1,19 @@
-"""The demo's thirty jobs: what three agents do to a copy of this repository, and how each is to end. Pure."""
+"""The demo's thirty jobs: what three agents do to the sample project, and how each is to end. Pure.
+
+They need nothing but Python's standard library and a POSIX shell, so that they run wherever the wheel is installed.
+"""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
 
-AGENTS = (("lint", "lint and spelling"), ("types", "type checks"), ("tests", "tests and counts"))
+AGENTS = (("style", "style and outlines"), ("tests", "unit tests"), ("texts", "counts and builds"))
 """Name and role of each agent; each gets the ten jobs under its name."""
 
 LONG = 'while :; do i=$((i+1)); echo "counting until canceled: $i"; sleep 0.2; done'
 FAILING = "echo 'this job fails on purpose, with exit code 3'; exit 3"
-
-# What the agents find in their environment would tell the tests that they run inside an agent.
-_OUTSIDE = "env -u ORCHESTRATOR_AGENT_ID -u ORCHESTRATOR_PROJECT "
+MODULES = ("words", "sentences", "reading_time", "report")
 
 
 @dataclass(frozen=True)
@@ -27,65 +28,43 @@ class DemoJob:
 
 
 def jobs(python: str) -> list[DemoJob]:
-    """The thirty jobs, ten for each agent, in the order they are enqueued; ``python`` runs the tools."""
+    """The thirty jobs, ten for each agent, in the order they are enqueued; ``python`` runs them."""
     py = shlex.quote(python)
-    # The copy lies in a directory that git ignores; ruff would find nothing to do there.
-    ruff = f"{py} -m ruff check --no-cache --no-respect-gitignore "
-    mypy = f"{py} -m mypy --cache-dir=.cache/mypy "
-    pytest = f"{_OUTSIDE}{py} -m pytest -q "
     out: list[DemoJob] = []
 
     def add(agent: str, title: str, command: str, outcome: str = "result") -> None:
         number = sum(job.agent == agent for job in out) + 1
         out.append(DemoJob(f"{agent}-{number:02d}", agent, title, command, outcome))
 
-    for place in ("core", "journal", "tmux", "team", "daemon", "cli"):
-        add("lint", f"ruff check {place}", f"{ruff}orchestrator/{place}")
-    add("lint", "ruff format --check", f"{py} -m ruff format --no-cache --no-respect-gitignore --check orchestrator")
-    add("lint", "spelling of the docs", f"{py} -m codespell_lib README.md docs prompts && echo no misspelling")
-    add("lint", "spelling of the code", f"{py} -m codespell_lib orchestrator && echo no misspelling")
-    add("lint", "longest files", "find orchestrator -name '*.py' | xargs wc -l | sort -n | tail -n 15")
+    for module in MODULES:
+        add("style", f"check {module}.py", f"{py} tools/style.py texttally/{module}.py")
+    add("style", "check every file", f"{py} tools/style.py")
+    add("style", "indentation", f"{py} -m tabnanny -v texttally tests tools")
+    add("style", "compile everything", f"{py} -m compileall -q texttally tests tools && echo compiled")
+    add("style", "outline of the library", f"{py} tools/outline.py texttally")
+    add("style", "outline of the tests", f"{py} tools/outline.py tests")
+    add("style", "longest files", "find texttally tests tools -name '*.py' | xargs wc -l | sort -n")
 
-    for module in (
-        "base/errors",
-        "base/clock",
-        "edge/project_location",
-        "base/package_data",
-        "core/prompts",
-        "core/state",
-        "worker/shell_command",
-    ):
-        add("types", f"mypy {module}.py", f"{mypy}orchestrator/{module}.py")
-    add("types", "compile everything", f"{py} -m compileall -q orchestrator tests && echo compiled")
-    add(
-        "types",
-        "JSON Schemas parse",
-        f"find .agents-schema -name '*.json' -print -exec {py} -m json.tool {{}} /dev/null ';'",
-    )
-    add("types", "count definitions", f"{py} -c {shlex.quote(_COUNT)}")
-
-    add("tests", "pytest state", f"{pytest}tests/unit/core/test_state.py")
-    add("tests", "pytest prompts", f"{pytest}tests/unit/core/test_prompts.py")
+    for module in MODULES:
+        add("tests", f"test {module}", f"{py} -m unittest -v tests.test_{module}")
     add("tests", "count until canceled", LONG, "canceled")
-    add("tests", "pytest layout", f"{pytest}tests/unit/tmux/test_window_layout.py")
+    add("tests", "examples in words.py", f"{py} -m doctest -v texttally/words.py")
+    add("tests", "examples in sentences.py", f"{py} -m doctest -v texttally/sentences.py")
     add("tests", "fail on purpose", FAILING, "error")
-    add("tests", "pytest worker payload", f"{pytest}tests/unit/worker/test_shell_command.py")
-    add("tests", "pytest architecture", f"{pytest}tests/unit/test_architecture.py")
-    add("tests", "count the tests", "grep -rc 'def test_' --include='test_*.py' tests | sort -t: -k2 -n | tail -n 15")
-    add(
-        "tests",
-        "lines of code and tests",
-        "for d in orchestrator tests; do echo $d; find $d -name '*.py' | xargs cat | wc -l; done",
-    )
-    add("tests", "words of the docs", "find README.md docs prompts -name '*.md' | xargs wc -w")
+    add("tests", "examples in reading_time.py", f"{py} -m doctest -v texttally/reading_time.py")
+    add("tests", "all tests", f"{py} -m unittest -v")
+
+    add("texts", "report on tale.txt", f"{py} -m texttally texts/tale.txt")
+    add("texts", "report on notes.txt", f"{py} -m texttally texts/notes.txt")
+    add("texts", "report on the README", f"{py} -m texttally README.md")
+    add("texts", "expected.json is JSON", f"{py} -m json.tool texts/expected.json")
+    add("texts", "documentation of words.py", f"{py} -m pydoc texttally.words")
+    add("texts", "documentation of report.py", f"{py} -m pydoc texttally.report")
+    add("texts", "headings of the README", "grep -n '^#' README.md")
+    add("texts", "how fast words are found", f"{py} -m timeit -s {shlex.quote(_SETUP)} 'words(text)'")
+    add("texts", "pack the library", f"{py} -m zipfile -c texttally.zip texttally && echo packed")
+    add("texts", "run the packed library", f"PYTHONPATH=texttally.zip {py} -P -m texttally texts/tale.txt")
     return out
 
 
-_COUNT = """
-import ast, collections, pathlib
-found = collections.Counter()
-for path in pathlib.Path("orchestrator").rglob("*.py"):
-    found.update(type(node).__name__ for node in ast.walk(ast.parse(path.read_text())))
-for kind in ("ClassDef", "FunctionDef", "AsyncFunctionDef", "Raise", "Assert"):
-    print(f"{found[kind]:6} {kind}")
-"""
+_SETUP = "from texttally.words import words; text = open('texts/tale.txt').read()"

@@ -1,15 +1,15 @@
-"""Where the demo happens: a copy of this repository, and how everything that ran there is ended.
+"""Where the demo happens: a copy of the sample project, and how everything that ran there is ended.
 
-Touches ``.demo/`` of the repository, the copy's run directory, and its private tmux server; ends only processes
-whose project is the copy.
+Touches ``.demo/`` of the current directory, the copy's run directory, and its private tmux server; ends only
+processes whose project is the copy.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,27 +18,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.base import package_data
 from orchestrator.base.errors import Environment
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended
-TOOLS = ("ruff", "mypy", "pytest", "codespell_lib")
-NOT_COPIED = (
-    ".git", ".venv", ".demo", ".agents", "dist", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis",
-)  # fmt: skip
+SERVER = re.compile(r"(orchestrator-demo-\d+)?")
+"""The names of tmux servers that a demo may have started, and may end; empty inside the user's tmux."""
 
 
 @dataclass(frozen=True)
 class DemoProject:
-    """One demo on disk: ``home`` holds ``repo`` (the copy, its project), ``state`` and ``demo.json``."""
+    """One demo on disk: ``home`` holds ``project`` (the copy), ``state`` and ``demo.json``."""
 
     home: Path
     tmux_socket: str  # the private server's name; "" inside the user's tmux
 
     @property
-    def repo(self) -> Path:
-        return self.home / "repo"
+    def project(self) -> Path:
+        return self.home / "project"
 
     @property
     def state(self) -> Path:
@@ -46,50 +45,59 @@ class DemoProject:
         return self.home / "state"
 
 
-def checkout() -> Path:
-    """The repository this code stands in; Environment errors say what the demo needs and does not find."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "pyproject.toml").is_file() or not (root / "tests").is_dir():
+def demo_dir() -> Path:
+    """``.demo`` of the current directory, which holds its demos; Environment ``io_failed`` if that was removed."""
+    try:
+        return Path.cwd() / ".demo"
+    except FileNotFoundError as error:
         raise Environment(
-            "engine_missing",
-            "the demo checks orchestrator's own repository, and this installation has none",
-            "clone the repository and run: make demo",
-        )
-    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Environment("engine_missing", f"the demo's jobs need {', '.join(missing)}", "run: make setup")
+            "io_failed", "the current directory was removed", "go to a directory that exists"
+        ) from error
+
+
+def prepare(demos: Path) -> DemoProject:
+    """A copy of the sample project in a new folder of ``demos``, with a configuration of its own.
+
+    Raises Environment: ``no_tmux``, or ``io_failed`` if the copy cannot be written.
+    """
     if shutil.which("tmux") is None:
         raise Environment("no_tmux", "tmux is not installed")
-    return root
-
-
-def prepare(root: Path) -> DemoProject:
-    """A copy of the repository as it stands, so that neither the user's tree nor a real team is touched."""
-    home = root / ".demo" / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
+    home = demos / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     place = DemoProject(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
     try:
-        shutil.copytree(root, place.repo, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        (place.repo / ".agents").mkdir()
+        home.mkdir(parents=True)
+        (demos / ".gitignore").write_text("*\n")  # the user's repository stays clean
+        shutil.copytree(package_data.sample(), place.project, ignore=shutil.ignore_patterns("__pycache__"))
+        (place.project / ".agents").mkdir()
         socket = f'tmux_socket = "{place.tmux_socket}"\n' if place.tmux_socket else ""
-        (place.repo / ".agents" / "config.toml").write_text(f"# written by orchestrator demo\n{socket}")
+        (place.project / ".agents" / "config.toml").write_text(f"# written by orchestrator demo\n{socket}")
         (home / "demo.json").write_text(json.dumps({"tmux_socket": place.tmux_socket}) + "\n")
     except OSError as error:
-        raise Environment("io_failed", f"the demo cannot write its copy of the repository: {error}") from error
+        raise Environment(
+            "io_failed",
+            f"the demo cannot write its project: {error.filename or home}: {error.strerror or error}",
+            "run it in a directory that you can write to",
+        ) from error
     return place
 
 
 def environment(place: DemoProject) -> dict[str, str]:
     """The environment of everything the demo starts: its project is the copy, whatever ours is."""
-    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.repo), VARIABLE: str(place.state)}
+    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.project), VARIABLE: str(place.state)}
 
 
-def kept(root: Path) -> list[DemoProject]:
-    """The earlier demos of which something may still run."""
+def kept(demos: Path) -> list[DemoProject]:
+    """The earlier demos of which something may still run; folders that no demo wrote are left out."""
     found = []
-    for told in sorted((root / ".demo").glob("*/demo.json")):
-        place = DemoProject(told.parent, str(json.loads(told.read_text())["tmux_socket"]))
-        if living(place):
-            found.append(place)
+    for file in sorted(demos.glob("*/demo.json")):
+        try:
+            server = json.loads(file.read_text())["tmux_socket"]
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        if isinstance(server, str) and SERVER.fullmatch(server):
+            place = DemoProject(file.parent, server)
+            if living(place):
+                found.append(place)
     return found
 
 
@@ -116,7 +124,7 @@ def end(place: DemoProject) -> list[str]:
     if left:
         left = _outlived(place)
     if not left:
-        for directory in project_location.run_dirs(place.repo):
+        for directory in project_location.run_dirs(place.project):
             with contextlib.suppress(OSError):
                 shutil.rmtree(directory)
     return [str(pid) for pid in left]
@@ -154,7 +162,7 @@ def _own(place: DemoProject, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         project_location.own_command(*arguments),
         env=environment(place),
-        cwd=place.repo,
+        cwd=place.project,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -168,7 +176,7 @@ def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         project_location.own_command(*arguments),
         env=environment(place),
-        cwd=place.repo,
+        cwd=place.project,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -178,7 +186,7 @@ def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
 
 def living(place: DemoProject) -> list[int]:
     """Every process that works in the demo's project: named in its command line or its environment."""
-    mark = os.fsencode(str(place.repo))
+    mark = os.fsencode(str(place.project))
     found = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

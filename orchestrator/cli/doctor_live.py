@@ -122,9 +122,9 @@ def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
     place = DemoProject(home, f"orchestrator-live-{os.getpid()}")
     findings = []
     try:
-        (place.repo / ".agents").mkdir(parents=True)
+        (place.project / ".agents").mkdir(parents=True)
         config = CONFIG.format(socket=place.tmux_socket, ready=READY_S)
-        (place.repo / ".agents" / "config.toml").write_text(config, "utf-8")
+        (place.project / ".agents" / "config.toml").write_text(config, "utf-8")
         for row in rows:
             say(f"testing {row.name}")
             findings.append(_try(row, place).finding())
@@ -148,7 +148,7 @@ def _environment_of(place: DemoProject) -> Iterator[None]:
     for name in before:
         if name.startswith("TMUX") or (name.startswith("ORCHESTRATOR_") and name not in project_location.PLACES):
             del os.environ[name]
-    os.environ["ORCHESTRATOR_PROJECT"] = str(place.repo)
+    os.environ["ORCHESTRATOR_PROJECT"] = str(place.project)
     os.environ["ORCHESTRATOR_TRUST"] = "true"  # the folder is empty; its own file's word would need to be allowed
     try:
         yield
@@ -170,7 +170,7 @@ def _try(row: Engine, place: DemoProject) -> Trial:
     trial = Trial(row)
     pane = ""
     try:
-        with _environment_of(place), DaemonClient(project_location.named_project(place.repo), start=True) as link:
+        with _environment_of(place), DaemonClient(project_location.named_project(place.project), start=True) as link:
             created = link.tool(
                 "agent_create",
                 {

@@ -6,9 +6,12 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from orchestrator.cli.demo_project import DemoProject, living
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {
@@ -17,6 +20,10 @@ SCHEMAS = {
 ROLES = {
     "architect", "backend-developer", "devops-engineer", "frontend-developer", "qa-engineer", "researcher",
     "reviewer", "technical-writer", "gsd-executor", "gsd-planner", "gsd-verifier",
+}  # fmt: skip
+
+SAMPLE = {
+    path.relative_to(ROOT / "sample").as_posix() for path in (ROOT / "sample").rglob("*.*") if path.suffix != ".pyc"
 }  # fmt: skip
 
 
@@ -38,6 +45,7 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
         f"orchestrator/_data/prompts/{name}.md"
         for name in ("lead_team", "agent", "roles/reviewer", "roles/gsd-verifier", "gsd_verifier")
     } <= names
+    assert {f"orchestrator/_data/sample/{name}" for name in SAMPLE} <= names
     assert {"orchestrator/engines/plugins/opencode.js", "orchestrator/hook.py", "orchestrator/py.typed"} <= names
     assert all(name.startswith(("orchestrator/", "orchestrator-")) for name in names)
     (sdist,) = built.glob("*.tar.gz")
@@ -47,6 +55,7 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
     assert {
         "prompts/lead_team.md",
         "prompts/roles/architect.md",
+        *(f"sample/{name}" for name in SAMPLE),
         "Makefile",
         "README.md",
         "tools/setup.sh",
@@ -56,11 +65,33 @@ def test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data(built):
         assert not {".agents", "__pycache__", ".venv", ".demo"} & set(name.split("/")), name
 
 
-def test_the_installed_wheel_works_without_the_checkout(built, tmp_path):
+@pytest.fixture(scope="module")
+def site(built, tmp_path_factory):
+    """The directory that the wheel is installed to, without the checkout."""
     (wheel,) = built.glob("*.whl")
-    site = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    place = tmp_path_factory.mktemp("site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
     subprocess.run([*install, str(wheel)], check=True, timeout=120)
+    return place
+
+
+@pytest.mark.tmux
+def test_the_demo_of_the_installed_wheel_runs_in_an_empty_directory_and_leaves_nothing_running(site, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    played = subprocess.run([sys.executable, "-P", "-m", "orchestrator", "demo", "--json"], cwd=empty, env=env, capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert played.returncode == 0, played.stdout[-3000:] + played.stderr[-3000:]
+    told = json.loads(played.stdout)
+    assert told["ok"]
+    assert sorted(Counter(task["outcome"] for task in told["tasks"]).items()) == [("canceled", 1), ("error", 1), ("result", 28)]  # fmt: skip
+    (demo,) = (path for path in (empty / ".demo").iterdir() if path.is_dir())
+    assert [path.name for path in empty.iterdir()] == [".demo"]
+    assert told["files"]["project"] == str(demo / "project")
+    assert living(DemoProject(demo, "")) == []
+
+
+def test_the_installed_wheel_works_without_the_checkout(site, tmp_path):
     env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     python = [sys.executable, "-P"]
     look = "import orchestrator, orchestrator.base.package_data as d; print(orchestrator.__file__); print(d.schema_names()); d.prompt('lead_team')"

@@ -1,12 +1,10 @@
-"""The demo's jobs: as many as promised, and about files that exist."""
+"""The demo's jobs: as many as promised, and about files of the sample project."""
 
 import re
 from collections import Counter
-from pathlib import Path
 
+from orchestrator.base import package_data
 from orchestrator.cli.demo_jobs import AGENTS, jobs
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_three_agents_get_ten_jobs_each_one_to_be_canceled_and_one_to_fail():
@@ -16,12 +14,16 @@ def test_three_agents_get_ten_jobs_each_one_to_be_canceled_and_one_to_fail():
     assert Counter(job.outcome for job in work) == {"result": 28, "canceled": 1, "error": 1}
 
 
-def test_every_path_a_job_names_exists():
-    named = {
-        path for job in jobs("/py") for path in re.findall(r"(?:orchestrator|tests|prompts)/[\w/.-]*\w", job.command)
+def test_every_path_and_module_a_job_names_exists():
+    sample = package_data.sample()
+    words = {word.strip("'") for job in jobs("/py") for word in job.command.split()}
+    paths = {word for word in words if re.fullmatch(r"(texttally|tests|tools|texts)(/[\w.]+)*|README\.md", word)}
+    modules = {
+        word.replace(".", "/") + ".py" for word in words if re.fullmatch(r"(tests|texttally)\.(?!zip)\w+", word)
     }
-    assert len(named) > 15
-    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    assert len(paths) > 8
+    assert len(modules) > 4
+    assert [path for path in sorted(paths | modules) if not (sample / path).exists()] == []
 
 
 def test_the_interpreters_path_is_quoted_for_the_shell():

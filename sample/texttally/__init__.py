@@ -1,0 +1,1 @@
+"""Counts words and sentences, and estimates reading time."""
