@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 class OrchestratorError(Exception):
     """Base of all expected errors; anything else is a bug.
 
-    ``code`` is stable across versions, ``next_step`` tells the one who must act what to do.
+    ``code`` is stable across versions, ``next_step`` says what whoever must act can do.
     """
 
     kind: ClassVar[str] = "Error"
@@ -65,7 +65,7 @@ class Environment(OrchestratorError):
 
 
 class Corrupt(OrchestratorError):
-    """A file says what cannot be true; stop, look at file and line."""
+    """A file contains invalid or contradictory data; stop, and look at file and line."""
 
     kind = "Corrupt"
 
@@ -90,10 +90,10 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "unknown_resource": (BadRequest, "no resource has this URI", "resources/templates/list shows the forms"),
     "bad_id": (
         BadRequest,
-        "an id has characters or a length that ids may not have",
+        "an id has characters or a length that are not allowed",
         "use letters, digits, dot, dash and underscore",
     ),
-    "path_escape": (BadRequest, "a path leaves the project", "give a path inside the project"),
+    "path_escape": (BadRequest, "a path leads out of the project", "give a path inside the project"),
     "payload_too_large": (
         BadRequest,
         "a payload is over the limit",
@@ -101,34 +101,34 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "not_your_task": (
         BadRequest,
-        "an event names a task that is not the agent's lease",
+        "an event names another task than the one the agent holds",
         "report on the task you hold, or leave task_id out",
     ),
     "no_lease": (BadRequest, "an event needs a task, and the agent holds none", "call wait_for_command"),
-    "bad_event": (BadRequest, "an event's type and fields do not fit together", "see emit_event's schema"),
+    "bad_event": (BadRequest, "an event has fields that its type does not allow", "see emit_event's schema"),
     "not_for_agents": (
         BadRequest,
-        "a sub-agent or a squad member called what only the master may call",
-        "work on your task; report with emit_event",
+        "only the master may make this call; a sub-agent or a squad member made it",
+        "continue with your task; report with emit_event",
     ),
     "not_an_agent": (
         BadRequest,
         "this connection is not the agent it names",
-        "only the agent's own process may speak for it",
+        "make the call from the agent's own process",
     ),
     "origin_unknown": (
         BadRequest,
-        "nothing shows that this process does not come from an agent: it has no terminal and its parent has ended",
+        "the process has no terminal and its parent has ended, so it could come from an agent",
         "run the command in a terminal, or start the AI CLI there",
     ),
     "trust_changed": (
         Conflict,
-        "what would be allowed is not what was shown: it has changed since",
-        "look at it again: orchestrator trust",
+        "the files have changed since they were shown",
+        "look at them again: orchestrator trust",
     ),
     "trust_refused": (
         BadRequest,
-        "trust is given by a human at a terminal, not by an AI CLI or what it starts",
+        "only a human at a terminal can allow files, not an AI CLI or a program that it starts",
         "run orchestrator trust in a terminal of your own",
     ),
     "confirm_needed": (
@@ -138,8 +138,8 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "no_project": (
         BadRequest,
-        "the directory is no project: / or the home directory",
-        "start in the directory the team is to work in",
+        "the directory cannot be a project: it is / or the home directory",
+        "start in the directory that the team shall work in",
     ),
     "bad_config": (
         BadRequest,
@@ -155,7 +155,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "unknown_squad": (
         BadRequest,
         "no squad has this id, or its results are no longer kept",
-        "results are kept for an hour behind the end of the squad, those nobody has read for a week",
+        "results are kept for an hour after the squad has ended, or for a week if nobody has read them",
     ),
     "unknown_spawn_run": (
         BadRequest,
@@ -165,7 +165,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "unknown_artifact": (
         BadRequest,
         "the spawn run has no artifact of this node (yet)",
-        "smartspawn_run_result lists those there are",
+        "smartspawn_run_result lists the artifacts",
     ),
     "no_api_key": (
         BadRequest,
@@ -189,28 +189,28 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "prompt_too_long": (
         BadRequest,
-        "a value is longer than one argument of a program may be",
-        "let the template take <%= promptFile %> or begin with the line: # stdin: prompt",
+        "a value is longer than one argument of a program can be",
+        "use <%= promptFile %> in the template, or begin it with the line: # stdin: prompt",
     ),
     "not_a_repository": (
         BadRequest,
-        "there is no git repository with a commit that a worktree could be made of",
-        "create the agent without worktree, or make the project a repository and commit",
+        "the project is not a git repository with a commit, so no worktree can be made",
+        "create the agent without worktree, or run git init and commit",
     ),
-    "no_worktree": (BadRequest, "the agent has no worktree", "orchestrator worktree list shows those there are"),
+    "no_worktree": (BadRequest, "the agent has no worktree", "orchestrator worktree list shows the worktrees"),
     "no_gsd_project": (
         BadRequest,
-        "no directory from here upwards has a .planning/ that can be read, or an index of ours",
-        "in a GSD project start there or name it (project_root); anywhere else run: orchestrator gsd index",
+        "neither this directory nor one above it has a readable .planning/ or an index",
+        "start in a GSD project or name it (project_root); for any other project run: orchestrator gsd index",
     ),
     "unknown_requirement": (
         BadRequest,
-        "REQUIREMENTS.md, of this milestone or an archived one, has no requirement of this id",
+        "no REQUIREMENTS.md, of this milestone or an archived one, has a requirement with this id",
         "gsd://project/requirements/pending lists the open ones",
     ),
     "unknown_phase": (
         BadRequest,
-        "neither ROADMAP.md nor the phases' directories have this phase",
+        "neither ROADMAP.md nor a directory has this phase",
         "gsd_phase_status without arguments shows the current one",
     ),
     # who: the caller, after looking again
@@ -220,51 +220,51 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the home of the spawn runs was written by a newer version",
         "use that version, or another SMART_SPAWN_MCP_HOME",
     ),
-    "task_exists": (Conflict, "the task id is taken by another payload", "use a new task_id"),
+    "task_exists": (Conflict, "a task with this id and another payload exists", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
     "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
-    "replaced": (Conflict, "a newer life of this agent has taken over", "stop; you have been replaced"),
+    "replaced": (Conflict, "a newer launch of this agent has replaced this process", "stop"),
     "window_taken": (
         Conflict,
-        "the window of a team run is gone, and another run works in the caller's",
+        "the window of the team run is gone, and another run uses the caller's window",
         "repeat the call in another tmux window",
     ),
     "entry_edited": (
         Conflict,
         "what setup wrote into a CLI's configuration has been changed by hand",
-        "look at it; --force takes no notice of the change",
+        "look at the change; --force replaces or removes the entry anyway",
     ),
     "proto_mismatch": (
         Conflict,
-        "two installations speak different protocols",
+        "two installations of orchestrator use different protocol versions",
         "stop the other installation's daemon, or use one installation",
     ),
     "daemon_running": (Conflict, "another daemon serves this project", "orchestrator daemon status shows it"),
     "worktree_dirty": (
         Conflict,
-        "a worktree holds work that is in no branch",
-        "commit it or throw it away in the worktree, then try again",
+        "a worktree has work that is in no branch",
+        "commit or discard it in the worktree, then try again",
     ),
     "worktree_busy": (
         Conflict,
-        "a worktree is in use: its agent lives, a git operation is under way, or it is locked",
-        "let that end first",
+        "a worktree is in use: its agent is alive, a git operation is running, or it is locked",
+        "wait until that has ended",
     ),
     "worktree_taken": (
         Conflict,
-        "something with work in it lies where the agent's worktree would be",
-        "see orchestrator worktree list; remove it there, or give the agent another name",
+        "the path of the agent's worktree is taken, and what is there has work in it",
+        "remove it (orchestrator worktree list shows it), or give the agent another name",
     ),
     # who: nobody, wait
     "queue_full": (
         NotReady,
-        "the agent has as many unfinished tasks as are allowed",
+        "the agent has the maximum number of unfinished tasks",
         "wait for terminal events, then enqueue again",
     ),
     "daemon_down": (
         NotReady,
         "the daemon does not answer",
-        "repeat the call later; orchestrator daemon status says why",
+        "repeat the call later; orchestrator daemon status shows the cause",
     ),
     "daemon_stopped": (NotReady, "the daemon was stopped by hand", "run: orchestrator daemon start"),
     "config_busy": (
@@ -282,7 +282,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
     "pane_unknown": (
         Environment,
-        "the pane of the master cannot be known: its CLI shares one background process among panes",
+        "the master's pane cannot be determined: its CLI shares one background process among several panes",
         "start Codex with --no-daemon, or set features.daemon_auto_start = false and end the running one",
     ),
     "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
@@ -296,13 +296,13 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "engine_missing": (Environment, "the engine's program is not installed", "install it, or choose another engine"),
     "config_unreadable": (
         Environment,
-        "a CLI's configuration file cannot be understood; it was left alone",
+        "a CLI's configuration file cannot be parsed; it was not changed",
         "fix the named line, or add the snippet by hand: orchestrator setup --print CLI",
     ),
     "not_ready": (
         Environment,
-        "the agent's CLI did not get to its first call in time",
-        "see the cause and the last lines of its pane; docs/troubleshooting.md says what to do",
+        "the agent's CLI did not make its first call in time",
+        "see the cause and the last lines of its pane; docs/troubleshooting.md has the remedies",
     ),
     "launch_failed": (Environment, "the agent's program did not start", "see the message and the pane's last lines"),
     "daemon_failed": (Environment, "the daemon cannot start", "see the message and the daemon's log"),
@@ -313,18 +313,18 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "state_dir_unsafe": (
         Environment,
-        "the state directory, where trust is kept, belongs to somebody else or is open to others",
+        "the state directory, which holds what you have allowed, belongs to another user or is open to others",
         "fix owner and mode (0700), or set ORCHESTRATOR_STATE_DIR to a directory of your own",
     ),
     "foreign_data": (
         Environment,
         "team data was not made on this machine, or was changed by something other than orchestrator",
-        "run orchestrator trust in a terminal: it shows what would come to life, and asks",
+        "run orchestrator trust in a terminal: it lists what would be started and asks for your approval",
     ),
     "untrusted_setting": (
         Environment,
-        "a file of the project sets something that can act, and nobody has allowed its content",
-        "run orchestrator trust in a terminal: it shows what the file sets, and asks",
+        "a file of the project has settings that can start programs or weaken protection, and nobody has allowed them",
+        "run orchestrator trust in a terminal: it shows the settings and asks for your approval",
     ),
     "home_unusable": (
         Environment,
@@ -333,7 +333,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "key_unsafe": (
         Environment,
-        "the file with the key is not the user's alone",
+        "the file with the API key can be read or changed by others",
         "chmod 600 the named file, or set OPENROUTER_API_KEY",
     ),
     "gsd_failed": (
@@ -345,18 +345,22 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     # who: the operator, before anything else runs
     "corrupt_home": (
         Corrupt,
-        "the database or an artifact of the spawn runs says what cannot be true",
-        "keep a copy; see the named file, and its backups beside it",
+        "the database or an artifact of the spawn runs contains invalid or contradictory data",
+        "keep a copy; see the named file and the backups next to it",
     ),
     "corrupt_index": (
         Corrupt,
-        "the index of a project's code says what cannot be true",
+        "the index of a project's code contains invalid or contradictory data",
         "run: orchestrator gsd index --rebuild",
     ),
-    "corrupt_log": (Corrupt, "a log has a line that cannot be true", "orchestrator doctor shows file and line"),
+    "corrupt_log": (
+        Corrupt,
+        "a log has a line that is damaged or contradicts the lines before it",
+        "orchestrator doctor shows file and line",
+    ),
     "unknown_version": (
         Corrupt,
-        "a record is of a newer format or an unknown type",
+        "a record has a newer format or an unknown type",
         "use the version of orchestrator that wrote it, or a newer one",
     ),
 }
@@ -370,30 +374,30 @@ EXIT_CODES: dict[type[OrchestratorError], int] = {
 }
 
 
-FILES_TOLD = 5
-NAME_TOLD = 120
+MAX_FILES_NAMED = 5
+MAX_NAME_LENGTH = 120
 
 
 def untrusted(files: Mapping[str, Iterable[str]]) -> Environment:
-    """What says that settings of these files do not count (file -> its keys).
+    """The error that these settings do not count: file -> its keys.
 
-    Only names stand in it, and few: the values are a repository's words, and a model reads this.
+    It has names only, and few: the values are a repository's words, and a model reads this.
     """
     rows = [{"file": _plain(file), "keys": [_plain(key) for key in keys]} for file, keys in sorted(files.items())]
-    told = [f"{row['file']} ({', '.join(row['keys'][:FILES_TOLD])})" for row in rows[:FILES_TOLD]]
-    more = f" and {len(rows) - FILES_TOLD} more files" if len(rows) > FILES_TOLD else ""
-    message = f"these settings of the project do not count, because nobody has allowed them: {'; '.join(told)}{more}"
-    return Environment("untrusted_setting", message, files=rows[: 4 * FILES_TOLD])
+    named = [f"{row['file']} ({', '.join(row['keys'][:MAX_FILES_NAMED])})" for row in rows[:MAX_FILES_NAMED]]
+    more = f" and {len(rows) - MAX_FILES_NAMED} more files" if len(rows) > MAX_FILES_NAMED else ""
+    message = f"these settings of the project do not count, because nobody has allowed them: {'; '.join(named)}{more}"
+    return Environment("untrusted_setting", message, files=rows[: 4 * MAX_FILES_NAMED])
 
 
 def untrusted_note(files: Mapping[str, Iterable[str]]) -> dict[str, Any]:
-    """The same as a part of an answer, under the key ``untrusted``; empty when there are no such files."""
+    """The same as a part of an answer, under the key ``untrusted``; empty if there are no such files."""
     if not files:
         return {}
     return {"untrusted": {key: value for key, value in untrusted(files).as_dict().items() if key != "kind"}}
 
 
 def _plain(name: str) -> str:
-    """The name on one short line, without what could command a terminal or pass for our words."""
+    """The name on one short line, without characters that could control a terminal or imitate our text."""
     shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
-    return shown if len(shown) <= NAME_TOLD else f"{shown[: NAME_TOLD - 1]}…"
+    return shown if len(shown) <= MAX_NAME_LENGTH else f"{shown[: MAX_NAME_LENGTH - 1]}…"
