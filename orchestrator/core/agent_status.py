@@ -1,6 +1,6 @@
-"""How an agent stands right now: the status derived from its records and from what is seen of it. Pure.
+"""The status of an agent, derived from its records and from what the daemon sees of it. Pure.
 
-Never stored (design §6): it is asked for, with the reason and the records that prove it.
+It is never stored (design §6). It is computed on request, with its reason and the records that prove it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
 
 
 def proof_of(agent: Agent, shown: str) -> list[Proof]:
-    """The records that show the ``shown`` status, most telling first; none for what only presence shows."""
+    """The records that prove the ``shown`` status, the most important first; empty if only presence shows it."""
     keys = {
         "stopping": ("stop", "life"),
         "busy": ("lease", "life"),

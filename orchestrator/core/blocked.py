@@ -1,8 +1,8 @@
-"""What keeps an agent from going on: the records that tell it, once, and that lift it. Pure.
+"""What blocks an agent: the records that report a cause once, and those that lift it. Pure.
 
-Causes are kept apart by their ``kind``, because each is lifted by something else: the delivery rule's (no kind) by
-the terminal event (`decide.emit`), those of the screen (`screens.Kind`) when the screen has changed, our own when
-the agent calls. A call lifts everything but the delivery rule's.
+Each ``kind`` of cause is lifted by something else: the delivery rule's (no kind) by the terminal event
+(`decisions.emit`), those of the screen (`screens.Kind`) when the screen has changed, the orchestrator's own when the
+agent calls. A call lifts every cause but the delivery rule's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from orchestrator.core.state import Agent
 
 
 def block(agent: Agent, cause: str, reason: str, *, at: str, until: str | None = None) -> list[Draft]:
-    """Say once that ``cause`` keeps the agent from going on; nothing while that cause stands."""
+    """Record that ``cause`` blocks the agent; empty while that cause is recorded already."""
     if not _lives(agent) or cause in agent.blocks:
         return []
     return [_blocked(agent, cause, reason, until, at)]
 
 
 def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> list[Draft]:
-    """Lift these causes, of those that stand; never the delivery rule's."""
+    """Lift those of these causes that are recorded; never the delivery rule's."""
     if not _lives(agent):
         return []
     return [
@@ -35,10 +35,10 @@ def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> l
 
 
 def explained(agent: Agent, found: ScreenFinding | None, *, at: str) -> list[Draft]:
-    """What the screen explains now, None for nothing: tells what is new and lifts what is gone.
+    """Record what the screen explains now (None: nothing), and lift what it no longer explains.
 
-    The same cause is told again only when its words change and it is no countdown: another question needs another
-    answer.
+    The same cause is recorded again only if its words have changed and it is no countdown: another question needs
+    another answer.
     """
     if not _lives(agent):
         return []
@@ -53,7 +53,7 @@ def explained(agent: Agent, found: ScreenFinding | None, *, at: str) -> list[Dra
 
 
 def called(agent: Agent, *, at: str) -> list[Draft]:
-    """The agent has called, so it goes on."""
+    """The agent has called, so nothing blocks it."""
     return unblock(agent, set(agent.blocks), at=at, reason="it called") if agent.blocks else []
 
 

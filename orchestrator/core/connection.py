@@ -1,4 +1,4 @@
-"""Where a connection to the daemon comes from, as a plain value that every feature may take. Pure."""
+"""Where a connection to the daemon comes from, as a plain value that every feature can use. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ConnectionOrigin:
-    """What the first line of a connection says of its sender: used to find the master's pane."""
+    """What the handshake says of its sender; used to find the master's pane."""
 
     conn: str
     cwd: str

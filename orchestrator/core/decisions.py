@@ -1,7 +1,7 @@
-"""Which records a request deserves: the verbs of queue and delivery, without I/O.
+"""Decides which records a request on queue and delivery causes. Without I/O.
 
-Every verb takes the folded `Agent` and plain values, and returns the drafts to write together with the facts of
-the answer, or raises. It never changes the state: the daemon writes the drafts and folds them with `state.apply`.
+Every function takes the folded `Agent` and plain values, and returns the drafts to write together with the answer, or
+raises. It never changes the state: the daemon writes the drafts and folds them with `state.apply`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVENT_TYPES = ("ack", "progress", "result", "error", "canceled", "ready", "heart
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """The configured bounds a decision needs; seconds."""
+    """The configured limits that a decision needs; times in seconds."""
 
     max_unfinished_tasks: int = 1000
     redeliver_after_s: float = 2.0
@@ -38,12 +38,15 @@ class Decision:
 
 
 def task_id_from(req: str) -> str:
-    """The id of a task whose caller gave none: the same for a re-sent call, different for any other."""
+    """The id of a task whose caller gave none: the same for a re-sent call, another for every other call."""
     return "t-" + hashlib.sha256(req.encode()).hexdigest()[:12]
 
 
 def slug(name: str) -> str:
-    """The agent id a name asks for: ``[a-z0-9][a-z0-9-]{0,62}``; BadRequest ``bad_id`` when nothing is left."""
+    """The agent id that is made of a name: ``[a-z0-9][a-z0-9-]{0,59}``.
+
+    Raises BadRequest ``bad_id`` if the name has no letter or digit.
+    """
     made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60].strip("-")
     if not made:
         raise BadRequest("bad_id", f"the name {name!r} has no letter or digit to make an id of")
@@ -64,11 +67,11 @@ def enqueue(
     at: str,
     timeout_s: float | None = None,
 ) -> Decision:
-    """Add a task; R-Q3: the answer has its position, 1 = head of the unfinished tasks.
+    """Add a task. The answer has its position; 1 is the head of the unfinished tasks (R-Q3).
 
-    ``stored`` is the payload already stored under this id (ignored when the id is new): the same payload is a
-    duplicate and answered as the first time, another is a Conflict. ``timeout_s`` bounds each attempt, from its
-    delivery on; None: no limit.
+    ``stored`` is the payload that is already stored under this id (ignored if the id is new): the same payload is a
+    duplicate and answered as the first time, another raises Conflict. ``timeout_s`` limits each attempt from its
+    delivery; None: no limit.
     """
     if not TASK_ID.fullmatch(task_id):
         raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
@@ -92,7 +95,7 @@ def enqueue(
 
 
 def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
-    """Ask a task to stop (R-C1); nothing is killed. Finished: Conflict with its outcome."""
+    """Request that a task stops (R-C1); nothing is killed. Conflict with the outcome if the task has ended."""
     task = agent.unfinished.get(task_id)
     if task is None:
         call = agent.calls.get(req)
@@ -109,9 +112,9 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
 
 
 def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "") -> list[Draft]:
-    """Ask the agent to end; repeated calls only wait on the first, unless they add force.
+    """Request that the agent ends; a repeated call writes nothing, unless it adds ``force``.
 
-    ``reason`` is told where it was not a caller that asked.
+    ``reason`` is recorded if no caller made the request.
     """
     if agent.life == "deleted" or (agent.stop_asked and (agent.stop_force or not force)):
         return []
@@ -122,7 +125,7 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "
 
 
 def must_live(agent: Agent) -> None:
-    """Refuse to give more to an agent that ends or has ended; Conflict ``agent_ended``."""
+    """Raise Conflict ``agent_ended`` if the agent is ending or has ended: it gets no more work."""
     if agent.stop_asked or agent.life in ENDED_LIVES:
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
 
@@ -131,17 +134,19 @@ def must_live(agent: Agent) -> None:
 
 
 def check_epoch(agent: Agent, epoch: int) -> None:
-    """Refuse a call of an older life (design §5, Epochs)."""
+    """Refuse a call of an earlier launch (design §5, Epochs)."""
     if epoch != agent.epoch or agent.life == "exited":
-        raise Conflict("replaced", f"this is life {epoch} of {agent.agent_id}; life {agent.epoch} has taken over")
+        raise Conflict(
+            "replaced", f"this is launch {epoch} of {agent.agent_id}; launch {agent.epoch} has taken over"
+        )
     if agent.life in ENDED_LIVES:
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {agent.life}")
 
 
 def ready(agent: Agent, *, at: str, req: str | None, session: str | None = None, wakes: bool = False) -> list[Draft]:
-    """The `ready` record of this epoch, if it has none yet; with the CLI's session id where it is known.
+    """The `ready` record of this epoch, if there is none yet; with the CLI's session id if it is known.
 
-    ``wakes``: its hook or plugin has spoken, so a later daemon knows that it can be woken.
+    ``wakes``: the CLI's hook or plugin has called, so a later daemon knows that the agent can be woken.
     """
     if agent.life != "starting":
         return []
@@ -152,27 +157,27 @@ def ready(agent: Agent, *, at: str, req: str | None, session: str | None = None,
 
 
 class CommandOffer(NamedTuple):
-    """What a waiting agent gets now: a command, or how long to wait before looking again."""
+    """What a waiting agent gets now: a command, or the time to wait before looking again."""
 
     command: dict[str, Any] | None = None
     drafts: tuple[Draft, ...] = ()
-    look_again_s: float | None = None  # None = only when something changes
+    look_again_s: float | None = None  # None: only when something changes
 
 
 def next_command(
     agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: QueueLimits, at: str, req: str
 ) -> CommandOffer:
-    """The command a wait deserves, in the precedence stop, cancel, task (design §5).
+    """The command that answers a wait, in the order stop, cancel, task (design §5).
 
-    ``visible_inbox``: the inbox seq that is durable; nothing later may be handed out. ``waited_s``: how long this
-    call has waited. ``told``: how often this life got its lease's cancel or un-acked task already.
+    ``visible_inbox``: the last inbox seq that is durable; nothing later may be delivered. ``waited_s``: how long this
+    call has waited. ``told``: how often this launch was given the cancel or the un-acknowledged task of its lease.
     """
     if agent.stop_asked and agent.stop_asked <= visible_inbox:
         return CommandOffer({"kind": "stop"})
     lease = agent.lease
     if lease is None:
         return _fresh(agent, visible_inbox, at, req)
-    # CLIs send emit_event and wait_for_command of one turn in parallel: give the terminal event its moment.
+    # CLIs send emit_event and wait_for_command of one turn in parallel: wait a moment for the terminal event.
     patience = limits.redeliver_after_s - waited_s
     if lease.cancel_requested:
         if told and patience > 0:
@@ -237,7 +242,7 @@ def emit(
     at: str,
     session: str | None = None,
 ) -> Decision:
-    """Take an event of the agent; the answer always has ``cancel_requested``, the agent's checkpoint (R-C2).
+    """Record an event of the agent. The answer always has ``cancel_requested``: it is a cancel check (R-C2).
 
     A terminal type implies ``done``. A second terminal event is a duplicate and not stored (R-Q2).
     """
@@ -262,8 +267,8 @@ def emit(
         fields["attempt"] = task.attempt
     drafts = list(first)
     if task is not lease:
-        # The log does not have its hand-out, which is not synced: the power took it, or the agent was ahead of us. It
-        # is recorded with the end, so that no log ever holds an end without one.
+        # The log lacks the delivery, because it was not synced before a power cut or the agent was faster than the
+        # disk. It is recorded with the end, so that no log has an end without a delivery.
         drafts.append(_delivered(agent, task, at, req, assumed=True))
     drafts.append(happened(agent, kind, at, by="agent", req=req, **fields))
     if kind in TERMINAL and "" in agent.blocks:
@@ -273,7 +278,7 @@ def emit(
 
 
 def _task_meant(agent: Agent, kind: str, task_id: str | None) -> Task | None:
-    """The task an event is about; None = it ended already (a duplicate)."""
+    """The task that an event is about; None if that task has ended already (a duplicate)."""
     lease = agent.lease
     if task_id is None:
         if lease is None:

@@ -1,6 +1,6 @@
-"""What the small JSON files say: meta, run, identity, launch, process, collected, squad; and every schema. Pure.
+"""Models of the small JSON files: meta, run, identity, launch, process, collected, squad; and all schemas. Pure.
 
-As with the records, the models are the authority on the form; `.agents-schema/*.json` is generated from them.
+The models define the form of the files; `.agents-schema/*.json` is generated from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Mac = Annotated[RecordMac, Field(description="seal of the machine that wrote the
 
 
 class PathsOf(BaseModel):
-    """Where the agent's files lie; absolute paths."""
+    """Where the agent's files are; absolute paths."""
 
     meta: str
     inbox: str
@@ -25,7 +25,7 @@ class PathsOf(BaseModel):
 
 
 class Blocked(BaseModel):
-    """What keeps an agent from going on."""
+    """What blocks an agent."""
 
     kind: Annotated[str | None, Field(description="what blocks; null: its task has no terminal event")]
     reason: str
@@ -34,7 +34,7 @@ class Blocked(BaseModel):
 
 
 class Meta(BaseModel):
-    """meta.json: what agent_get showed last; a cache, the records win."""
+    """meta.json: the last answer of agent_get; a cache, the records decide."""
 
     model_config = ConfigDict(extra="allow")
     agent_id: str
@@ -69,7 +69,7 @@ class Meta(BaseModel):
 
 
 class MasterProcess(BaseModel):
-    """The CLI that leads a team run; a pid alone may be reused."""
+    """The CLI that leads a team run, with more than its pid, which may be reused."""
 
     model_config = ConfigDict(extra="forbid")
     pid: int
@@ -78,7 +78,7 @@ class MasterProcess(BaseModel):
 
 
 class RunFile(BaseModel):
-    """run.json: which tmux window a team run lives in, and what we changed of it."""
+    """run.json: the tmux window of a team run, and what orchestrator changed of it."""
 
     model_config = ConfigDict(extra="forbid")
     v: Literal[1]
@@ -100,7 +100,7 @@ class RunFile(BaseModel):
 
 
 class IdentityFile(BaseModel):
-    """identity.json: which directory of team data this is; only with the same id in the state directory it counts."""
+    """identity.json: the id of a directory of team data; it counts only if the state directory has the same id."""
 
     model_config = ConfigDict(extra="forbid")
     v: Literal[1]
@@ -108,7 +108,7 @@ class IdentityFile(BaseModel):
 
 
 class CollectedFile(BaseModel):
-    """collected.json: what gc leaves of a deleted agent or an ended run, so that its id is never used again."""
+    """collected.json: what gc leaves of a deleted agent or an ended run, so that its id is never reused."""
 
     model_config = ConfigDict(extra="forbid")
     run_id: str
@@ -141,7 +141,7 @@ class LaunchFile(BaseModel):
 
 
 class ProcessFile(BaseModel):
-    """engine/process.json: the process that is the agent's CLI; pids are reused, the three together are not."""
+    """engine/process.json: the process of the agent's CLI; pids are reused, the three values together are not."""
 
     model_config = ConfigDict(extra="forbid")
     pid: int
@@ -152,7 +152,7 @@ class ProcessFile(BaseModel):
 
 
 class MemberFile(BaseModel):
-    """One member of a squad: its process, and what came of it."""
+    """One member of a squad: its process and its outcome."""
 
     model_config = ConfigDict(extra="forbid")
     member_id: str
@@ -172,7 +172,7 @@ class MemberFile(BaseModel):
 
 
 class SquadFile(BaseModel):
-    """squad.json: a squad's members, written before the first of them is started and at each of their steps."""
+    """squad.json: a squad's members; written before the first is started and at each step of one."""
 
     model_config = ConfigDict(extra="forbid")
     v: Literal[1]

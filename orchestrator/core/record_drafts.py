@@ -1,4 +1,4 @@
-"""The three forms of a record that the core asks for. Pure."""
+"""The three kinds of record draft that the core makes. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.core.state import Agent, Task
 
 
 def asked(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
-    """A record of the inbox: what was asked of the agent."""
+    """A record of the inbox: what was requested of the agent."""
     record = {"at": at, "type": kind, "epoch": agent.epoch, **fields}
     if req is not None:
         record["req"] = req
@@ -27,7 +27,7 @@ def happened(
     epoch: int | None = None,
     **fields: Any,
 ) -> Draft:
-    """A record of the outbox: what happened, and who says so."""
+    """A record of the outbox: what happened, and who reports it."""
     record = {"at": at, "type": kind, "epoch": agent.epoch if epoch is None else epoch, **fields, "by": by}
     if req is not None:
         record["req"] = req
@@ -35,6 +35,6 @@ def happened(
 
 
 def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any], **fields: Any) -> Draft:
-    """The end of a task in the agent's place."""
+    """The terminal event of a task, on behalf of the agent."""
     told = {"task_id": task.task_id, "payload": payload, "attempt": task.attempt, **fields}
     return happened(agent, kind, at, by="orchestrator", **told)

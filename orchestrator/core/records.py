@@ -1,11 +1,11 @@
-"""The records: what each line of an inbox, an outbox and a broadcast log may say.
+"""The records: models of each line of an inbox, an outbox and a broadcast log.
 
-Pure. The models are the authority on the wire form; `.agents-schema/*.json` is generated from them and every
-record a test writes is validated against them. The daemon itself builds and reads plain dicts (a million lines
-must fold in seconds), so these models run at the edges only.
+Pure. The models define the form; `.agents-schema/*.json` is generated from them, and every record that a test writes
+is validated against them. The daemon itself builds and reads plain dicts, because a million lines must fold in
+seconds; it uses these models at the edges only.
 
-To change a record: add an optional key, never change the meaning of one. Anything else needs a new ``V``, a
-reader for the old one, and a fixture under tests/logs/, which must fold for ever.
+To change a record, add an optional key; never change the meaning of one. Anything else needs a new ``V``, a reader
+for the old version, and a fixture under tests/logs/, which must always fold.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BROADCAST_PAYLOAD_BYTES = 2048
 
 
 class Draft(NamedTuple):
-    """A record a decision asks for, before the journal stamps ``v``, ``seq``, ``mac`` and ``crc``."""
+    """A record that a decision makes, before the journal adds ``v``, ``seq``, ``mac`` and ``crc``."""
 
     log: Literal["inbox", "outbox"]
     type: str
@@ -85,7 +85,7 @@ class TaskAsked(_Record):
 
 
 class CancelAsked(_Record):
-    """The task shall stop at its next checkpoint."""
+    """The task shall stop at its next cancel check."""
 
     type: Literal["cancel"]
     task_id: TaskId
@@ -93,7 +93,7 @@ class CancelAsked(_Record):
 
 
 class RestartAsked(_Record):
-    """The agent's CLI shall be ended and launched anew."""
+    """The agent's CLI shall be ended and launched again."""
 
     type: Literal["restart"]
     fresh: Annotated[bool, Field(description="the new life does not go on with the session of the old one")] = False
@@ -108,7 +108,7 @@ class StopAsked(_Record):
 
 
 class AskedAndLost(_Record):
-    """A damaged line stood here; doctor --fix kept it in the quarantined file."""
+    """A damaged line was here; doctor --fix kept it in the quarantined file."""
 
     type: Literal["lost"]
     quarantined: Annotated[str, Field(description="name of the file that the line was in")]
@@ -131,7 +131,7 @@ class Worktree(BaseModel):
 
 
 class Starting(_Happened):
-    """First launch: the intent of agent_create, with everything a later life needs."""
+    """First launch: the intent of agent_create, with everything that a later launch needs."""
 
     type: Literal["starting"]
     name: str
@@ -159,7 +159,7 @@ class Ready(_Happened):
 
 
 class Delivered(_Happened):
-    """The lease began, or the same task was handed out again."""
+    """The lease began, or the same task was delivered again."""
 
     type: Literal["delivered"]
     task_id: TaskId
@@ -179,7 +179,7 @@ class Ack(_Happened):
 
 
 class Progress(_Happened):
-    """Work goes on."""
+    """The agent works on the task."""
 
     type: Literal["progress"]
     task_id: TaskId
@@ -187,7 +187,7 @@ class Progress(_Happened):
 
 
 class CancelRequested(_Happened):
-    """The cancel is known; the agent sees it at its next call."""
+    """The cancel is recorded; the agent sees it at its next call."""
 
     type: Literal["cancel_requested"]
     task_id: TaskId
@@ -213,7 +213,7 @@ class Requeued(_Happened):
 
 
 class Parked(_Happened):
-    """The agent ended its turn and costs nothing until it is woken; or it was."""
+    """The agent ended its turn and costs nothing until it is woken; or it was woken."""
 
     type: Literal["parked", "woken"]
     reason: str = ""
@@ -259,7 +259,7 @@ class Exited(_Happened):
 
 
 class Restarted(_Happened):
-    """The next life begins; ``epoch`` is the new one."""
+    """The next launch begins; ``epoch`` is the new one."""
 
     type: Literal["restarted"]
     reason: str
@@ -270,7 +270,7 @@ class Restarted(_Happened):
 
 
 class Failed(_Happened):
-    """No further life by policy; a human or the master must act."""
+    """The policy allows no further launch; a human or the master must act."""
 
     type: Literal["failed"]
     reason: str
@@ -280,7 +280,7 @@ class Failed(_Happened):
 
 
 class Rung(BaseModel):
-    """One rung of the ladder that ends a CLI."""
+    """One step of the sequence that ends a CLI."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     rung: Literal["stop", "quit", "SIGTERM", "SIGKILL"]
@@ -288,7 +288,7 @@ class Rung(BaseModel):
 
 
 class Stopped(_Happened):
-    """The process ended on request; ``how`` names the rung of the ladder."""
+    """The process ended on request; ``how`` names the step that ended it."""
 
     type: Literal["stopped"]
     how: str
@@ -296,13 +296,13 @@ class Stopped(_Happened):
 
 
 class Deleted(_Happened):
-    """The agent is gone; its files stay."""
+    """The agent is deleted; its files stay."""
 
     type: Literal["deleted"]
 
 
 class HappenedAndLost(_Happened):
-    """A damaged line stood here; doctor --fix kept it in the quarantined file."""
+    """A damaged line was here; doctor --fix kept it in the quarantined file."""
 
     type: Literal["lost"]
     quarantined: Annotated[str, Field(description="name of the file that the line was in")]

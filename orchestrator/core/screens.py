@@ -1,6 +1,6 @@
-"""What an agent's screen says: why it is silent, and whether its input line is empty. Pure; patterns are data.
+"""What an agent's screen shows: why the agent is silent, whether its input line is empty. Pure; patterns are data.
 
-The screen never decides that an agent is idle or busy (design §1); it only explains silence.
+The screen never decides whether an agent is idle or busy (design §1); it only explains silence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ScreenPattern(NamedTuple):
     """One reason for silence.
 
     ``regex`` is searched line by line in the last ``within`` lines (0: the whole screen) or in the title.
-    ``reason`` may hold ``{1}``, ``{2}``: groups of the match. ``until`` names the group that says when it ends.
+    ``reason`` may contain ``{1}``, ``{2}``: groups of the match. ``until`` names the group with the time of its end.
     """
 
     kind: Kind
@@ -64,7 +64,7 @@ class ScreenFinding(NamedTuple):
 
 
 def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding | None:
-    """The first pattern that fits; None when the screen explains nothing."""
+    """The finding of the first pattern that matches; None if none does."""
     for pattern in patterns:
         if pattern.unless and re.search(pattern.unless, "\n".join(screen.lines)):
             continue
@@ -79,9 +79,9 @@ def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding 
 
 
 def first_line(screen: Screen, further: re.Pattern[str]) -> str:
-    """The line with which the text at the cursor begins; those below it match ``further``, the last may be blank.
+    """The line with which the text at the cursor begins; the lines below it match ``further``, the last may be blank.
 
-    "" when the cursor is outside the lines that were printed. Pure.
+    "" if the cursor is outside the printed lines.
     """
     at = screen.cursor_y
     if at >= len(screen.lines):
@@ -94,10 +94,10 @@ def first_line(screen: Screen, further: re.Pattern[str]) -> str:
 
 
 def stands(screen: Screen, line: str) -> bool:
-    """Whether the text that ends at the cursor is ``line``, wrapped as it may be, and nothing else. Pure.
+    """Whether the text that ends at the cursor is exactly ``line``, however it is wrapped.
 
-    Only letters and digits count: frames, marks and breaks are the CLI's. An input box that shows no more than the
-    last lines of its text is believed when these are half of it.
+    Only letters and digits count: frames, marks and breaks are the CLI's. An input box that shows only the last lines
+    of its text matches if these are half of it.
     """
     wanted, kept = _letters(line), ""
     above = list(screen.lines[: screen.cursor_y + 1])
@@ -115,6 +115,6 @@ def _letters(text: str) -> str:
 
 
 def readable(lines: Sequence[str]) -> list[str]:
-    """The last 12 lines that say something (frames do not), each of at most 200 printable characters. Pure."""
+    """The last 12 lines with text (frames are none), each of at most 200 printable characters."""
     shown = ["".join(char if char.isprintable() else " " for char in line).rstrip() for line in lines]
     return [line[:LINE_MAX] for line in shown if any(char.isalnum() for char in line)][-LAST_LINES:]

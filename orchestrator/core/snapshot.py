@@ -1,7 +1,7 @@
-"""A folded agent as plain JSON and back, so that a start need not fold what was folded before. Pure.
+"""Converts a folded agent to plain JSON and back, so that a start need not fold the same records again. Pure.
 
-Written from the types of `state`'s classes: a field that is added there is carried here without a word, and one whose
-type this page does not know fails the import. What is left out is derived again: `DERIVED`.
+The conversion follows the types of `state`'s classes: a field that is added there is converted too, and a field of an
+unknown type fails the import. The fields in `DERIVED` are left out and computed again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _Way = Callable[[Any], Any]
 
 
 def plain(agent: Agent) -> dict[str, Any]:
-    """The agent without its ended tasks, in what JSON has; parts of it are the agent's own: write it down at once."""
+    """The agent without its ended tasks, as JSON values; they share objects with the agent: write them at once."""
     return {**_plain_agent(agent), "lease": agent.lease and agent.lease.task_id}
 
 
 def made(found: dict[str, Any]) -> Agent:
-    """The agent of a `plain`, which behaves as that one did once it has its ``archive`` of ended tasks."""
+    """The agent of a `plain`; it behaves as the original once it has its ``archive`` of ended tasks."""
     agent: Agent = _made_agent(found)
     agent.order = deque(agent.unfinished.values())
     agent.lease = None if found["lease"] is None else agent.unfinished[found["lease"]]
@@ -37,7 +37,7 @@ def made(found: dict[str, Any]) -> Agent:
 
 
 def plain_finished(finished: Finished) -> list[Any]:
-    """An ended task as the archive keeps it."""
+    """An ended task, as the archive stores it."""
     return list(finished)
 
 
@@ -47,7 +47,7 @@ def made_finished(found: list[Any]) -> Finished:
 
 
 def trim(agent: Agent) -> None:
-    """Let go of what a deleted agent is hardly asked for any more."""
+    """Drop what is rarely needed of a deleted agent."""
     if agent.life == "deleted" and len(agent.calls) > CALLS_OF_A_DELETED:
         agent.calls = dict(list(agent.calls.items())[-CALLS_OF_A_DELETED:])
 
@@ -60,7 +60,7 @@ def _same(value: Any) -> Any:
 
 
 def _ways(kind: Any) -> tuple[_Way, _Way]:
-    """How a value of this type becomes plain, and how it is made again; `_same` twice for what JSON has itself."""
+    """The functions that convert a value of this type to plain JSON and back; `_same` twice for JSON's own types."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind in (str, int, float, bool, type(None), Any) or kind == dict[str, Any]:
         return _same, _same

@@ -1,12 +1,12 @@
 """What the records mean: the transition tables, and `apply`, which folds a record into an agent's state.
 
-Two rules for editors of this file. All legal (state, record) pairs stand in `TASK_EDGES` and `LIFE_EDGES`; a pair
-that is absent is illegal. Nothing here reads a clock, a file or a random number; `decide.py` says which records a
-request deserves, the daemon writes them, and this file says what they did.
+Two rules for editors of this file. All legal (state, record) pairs are in `TASK_EDGES` and `LIFE_EDGES`; any other
+pair is illegal. Nothing here reads a clock, a file or a random number: `decisions.py` decides which records a request
+causes, the daemon writes them, and this file defines their effect.
 
-The two logs of an agent are synced apart, so after a power cut one may be ahead of the other. Folding therefore
-never depends on how inbox and outbox lines interleaved: first the whole inbox, then the whole outbox gives the
-same state as the live order (a property test holds it). docs/lifecycle.md is generated from the tables.
+The two logs of an agent are synced separately, so after a power cut one may be ahead of the other. Folding therefore
+never depends on how inbox and outbox lines interleaved: folding the whole inbox and then the whole outbox gives the
+same state as the live order (a property test holds this). docs/lifecycle.md is generated from the tables.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from orchestrator.core.records import TERMINAL
 TASK_EDGES: dict[tuple[str, str], str] = {
     ("queued", "delivered"): "delivered",
     ("queued", "cancel_requested"): "queued",
-    ("queued", "canceled"): "canceled",  # by the orchestrator at once: it never reaches the agent
-    ("queued", "result"): "result",  # of earlier versions: the head's `delivered` was lost with the power
+    ("queued", "canceled"): "canceled",  # by the orchestrator, at once: the task never reaches the agent
+    ("queued", "result"): "result",  # of earlier versions: a power cut lost the head's `delivered`
     ("queued", "error"): "error",  # same, or max_attempts reached
-    ("delivered", "delivered"): "delivered",  # handed out again before its ack
+    ("delivered", "delivered"): "delivered",  # delivered again before its ack
     ("delivered", "ack"): "running",
     ("delivered", "progress"): "running",  # any event of the lease implies its ack
     ("delivered", "cancel_requested"): "delivered",
@@ -34,7 +34,7 @@ TASK_EDGES: dict[tuple[str, str], str] = {
     ("delivered", "result"): "result",
     ("delivered", "error"): "error",
     ("delivered", "canceled"): "canceled",
-    ("running", "delivered"): "running",  # handed out again after its ack: `redelivered`
+    ("running", "delivered"): "running",  # delivered again after its ack: `redelivered`
     ("running", "progress"): "running",
     ("running", "cancel_requested"): "running",
     ("running", "requeued"): "queued",
@@ -48,9 +48,9 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("new", "starting"): "starting",
     ("starting", "ready"): "ready",
     ("starting", "exited"): "exited",
-    ("starting", "failed"): "failed",  # its pane could not be made, or it did not get ready in time
+    ("starting", "failed"): "failed",  # its pane could not be made, or it was not ready in time
     ("starting", "stopped"): "stopped",
-    ("starting", "blocked"): "starting",  # a dialog keeps its CLI from its first call
+    ("starting", "blocked"): "starting",  # a dialog blocks its CLI before the first call
     ("starting", "unblocked"): "starting",
     ("ready", "exited"): "exited",
     ("ready", "blocked"): "ready",
@@ -63,10 +63,10 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("exited", "restarted"): "starting",  # begins a new epoch
     ("exited", "failed"): "failed",
     ("exited", "stopped"): "stopped",
-    ("failed", "restarted"): "starting",  # asked for by hand: policy never revives what it has failed
+    ("failed", "restarted"): "starting",  # requested by hand: no policy restarts a failed agent
     ("failed", "stopped"): "stopped",
     ("stopped", "deleted"): "deleted",
-    # A damaged line that doctor --fix has replaced: its number stays, and nothing follows from it.
+    # A damaged line that doctor --fix has replaced: its number stays, and it has no effect.
     ("starting", "lost"): "starting",
     ("ready", "lost"): "ready",
     ("exited", "lost"): "exited",
@@ -80,11 +80,11 @@ REMEMBERED_RESTARTS = 200
 """More than any budget (`max_restarts`) allows."""
 
 REMEMBERED_CALLS = 1000
-"""Per agent: how many answered calls, at least, a re-sent call can be matched with (relay.md §3)."""
+"""Per agent: the least number of answered calls that a re-sent call is matched with (relay.md §3)."""
 
 
 class Answered(NamedTuple):
-    """What a re-sent call is answered from: the record it caused the first time."""
+    """The record that a call caused when it was first sent; a re-sent call is answered from it."""
 
     type: str
     task_id: str | None
@@ -92,7 +92,7 @@ class Answered(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One reason why the agent does not go on; ``kind`` "" is the delivery rule: no terminal event."""
+    """One cause that blocks the agent; ``kind`` "" is the delivery rule: no terminal event."""
 
     kind: str
     reason: str
@@ -102,7 +102,7 @@ class Block(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The record that shows a fact: ``log`` is inbox or outbox."""
+    """The record that proves a fact; ``log`` is inbox or outbox."""
 
     log: str
     seq: int
@@ -118,21 +118,21 @@ class Task:
     seq: int  # of its inbox record
     position: int
     payload: Any
-    lost: bool = False  # its record was damaged, and with it the payload: it is never handed out
+    lost: bool = False  # its record and so its payload was damaged: it is never delivered
     state: str = "queued"
     attempt: int = 1
-    cancel_asked: bool = False  # the inbox says so
-    cancel_requested: bool = False  # the outbox says so
+    cancel_asked: bool = False  # by a record of the inbox
+    cancel_requested: bool = False  # by a record of the outbox
     redeliveries: int = 0  # after its ack, in this epoch
     timeout_s: float | None = None  # of one attempt
-    overtime: bool = False  # its cancel was asked for because its time was over
-    began: str | None = None  # `at` of its very first delivery
+    overtime: bool = False  # it was canceled because it exceeded its time limit
+    began: str | None = None  # `at` of its first delivery
     lent: str | None = None  # `at` of this attempt's delivery
     lost_why: str = ""  # why the attempt before this one was lost
 
 
 class Finished(NamedTuple):
-    """What is remembered of a task that ended."""
+    """What is kept of an ended task."""
 
     seq: int  # of its inbox record
     position: int
@@ -142,7 +142,7 @@ class Finished(NamedTuple):
 
 @dataclass(slots=True)
 class Agent:
-    """One agent as its records tell it.
+    """One agent, folded from its records.
 
     Invariants: the lease is the first unfinished task in inbox order (FIFO, one at a time); ``epoch`` never
     falls; a finished task never becomes unfinished.
@@ -152,33 +152,35 @@ class Agent:
     life: str = "new"
     epoch: int = 0
     spec: dict[str, Any] = field(default_factory=dict)  # the `starting` record
-    order: deque[Task] = field(default_factory=deque)  # inbox order; ended ones are dropped from the left
+    order: deque[Task] = field(default_factory=deque)  # inbox order; ended tasks are dropped from the left
     unfinished: dict[str, Task] = field(default_factory=dict)
-    finished: dict[str, Finished] = field(default_factory=dict)  # not in the archive yet; `ended` asks both
-    archive: Callable[[str], Finished | None] | None = None  # looks up what has left memory; None = nothing has
+    finished: dict[str, Finished] = field(default_factory=dict)  # not in the archive yet; `ended` looks in both
+    archive: Callable[[str], Finished | None] | None = (
+        None  # finds ended tasks that are no longer in memory; None: there are none
+    )
     lease: Task | None = None
-    cancels: set[str] = field(default_factory=set)  # asked for, not settled yet
+    cancels: set[str] = field(default_factory=set)  # requested and not settled yet
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
-    blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted by itself, newest last
-    restarts: list[str] = field(default_factory=list)  # `at` of each by policy, since the last one asked for
+    blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted separately; newest last
+    restarts: list[str] = field(default_factory=list)  # `at` of each restart by policy since the last requested one
     restart_asked: int = 0  # seq of the last inbox `restart`
     restart_fresh: bool = False
-    restarted_for: int = 0  # up to which `restart` a new life has begun
-    overrun: int = 0  # the epoch in which a task ran out of time: that life must end
-    stalled: str | None = None  # its reason, while it stands
-    proofs: dict[str, Proof] = field(default_factory=dict)  # what shows the current state, by what it shows
-    exited: dict[str, Any] | None = None  # the last `exited` record of the current life
+    restarted_for: int = 0  # the last `restart` that a launch has followed
+    overrun: int = 0  # the epoch in which a task exceeded its time limit: that launch must end
+    stalled: str | None = None  # the reason, while the agent is stalled
+    proofs: dict[str, Proof] = field(default_factory=dict)  # what proves the current state, by what it proves
+    exited: dict[str, Any] | None = None  # the last `exited` record of the current launch
     failure: dict[str, Any] | None = None
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     created_at: str | None = None
     ready_at: str | None = None
     ready_epoch: int = 0
-    wake_epoch: int = 0  # the last epoch whose hook or plugin is known, by the records, to have spoken
-    session: str | None = None  # of the CLI, told by the last `ready`
-    resume: str | None = None  # what the current life was launched to go on with
-    parked: bool = False  # its last word on it was `parked`; whether a wake still reaches it is presence
+    wake_epoch: int = 0  # the last epoch whose hook or plugin has called, by the records
+    session: str | None = None  # of the CLI, from the last `ready`
+    resume: str | None = None  # the session that the current launch resumes
+    parked: bool = False  # by its last record on it; whether a wake reaches the agent is presence
 
     @property
     def run_id(self) -> str:
@@ -186,12 +188,12 @@ class Agent:
 
     @property
     def blocked(self) -> Block | None:
-        """What blocks the agent; the newest, when it is more than one thing."""
+        """The newest cause that blocks the agent, or None."""
         return next(reversed(self.blocks.values()), None)
 
     @property
     def restart_due(self) -> bool:
-        """Whether a restart was asked for that no new life has answered yet."""
+        """Whether a restart was requested that no launch has followed yet."""
         return self.restart_asked > self.restarted_for
 
     @property
@@ -200,24 +202,24 @@ class Agent:
         return found
 
     def ended(self, task_id: str) -> Finished | None:
-        """What is remembered of an ended task, however long ago; None when the task has not ended or is unknown."""
+        """What is kept of an ended task, however long ago; None if the task has not ended or is unknown."""
         found = self.finished.get(task_id)
         if found is None and self.archive is not None:
             found = self.archive(task_id)
         return found
 
     def head(self) -> Task | None:
-        """The first unfinished task in FIFO order: the lease, while there is one."""
+        """The first unfinished task in FIFO order; the lease, if there is one."""
         while self.order and self.order[0].state in TERMINAL:
             self.order.popleft()
         return self.order[0] if self.order else None
 
 
 def apply(agent: Agent, log: str, record: dict[str, Any]) -> None:
-    """Fold one record; raises `Corrupt` and leaves the state unchanged when its (state, record) pair is illegal.
+    """Fold one record. Raises `Corrupt` and leaves the state unchanged if the (state, record) pair is illegal.
 
-    The error's ``line`` is the record's seq, for logs are dense from 1; the caller adds the file. A start folds
-    every record there is, so this path is kept short.
+    The error's ``line`` is the record's seq, because logs are numbered from 1 without gaps; the caller adds the file.
+    A start folds every record, so this path is kept short.
     """
     kind = record["type"]
     if log == "inbox":
@@ -253,7 +255,7 @@ def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
 
 def _cancel_asked(agent: Agent, record: dict[str, Any]) -> None:
     task = agent.unfinished.get(record["task_id"])
-    if task is not None:  # else it ended: the inbox is folded first, the outbox decides
+    if task is not None:  # else it has ended: the inbox is folded first, and the outbox decides
         task.cancel_asked = True
         task.overtime = task.overtime or record.get("reason") == "timed_out"
         agent.cancels.add(task.task_id)
@@ -272,7 +274,7 @@ def _restart_asked(agent: Agent, record: dict[str, Any]) -> None:
 
 
 def _asked_and_lost(_agent: Agent, _record: dict[str, Any]) -> None:
-    """Nothing follows from a damaged line."""
+    """A damaged line has no effect."""
 
 
 _INBOX = {
@@ -345,7 +347,7 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         asked = record.get("asked")
         if asked is None:
             agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
-        else:  # somebody has looked after it: its budget begins anew
+        else:  # somebody has attended to it: its budget starts again
             agent.restarts = []
             agent.restarted_for = max(agent.restarted_for, asked)
         agent.exited = agent.failure = None

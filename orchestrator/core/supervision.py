@@ -1,6 +1,6 @@
-"""Which records the life of an agent's CLI deserves: launch, exit, restart, failure, end. Without I/O.
+"""Decides which records follow launch, exit, restart, failure and end of an agent's CLI. Without I/O.
 
-Like `decide`: every verb takes the folded `Agent` and plain values and returns the drafts to write.
+As in `decisions`, every function takes the folded `Agent` and plain values and returns the drafts to write.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from orchestrator.core.state import Agent, Task
 
 
 def unsettled(agent: Agent) -> bool:
-    """Whether `settle` may have something to say: the cheap question asked after every write."""
+    """Whether `settle` may return records; a cheap check that is made after every write."""
     return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
 
 
 def settle(agent: Agent, at: str) -> list[Draft]:
-    """The records that follow from what the logs already say, and that a crash may have cut off.
+    """The records that follow from those in the logs, and that a crash may have cut off.
 
-    Called after every write and at start until it returns nothing. Derived: the answer to a cancel, the cancel of
-    what an agent asked to stop is at, so that it learns at its next checkpoint and not only when done, the lease
-    of a lost agent, the unfinished tasks of a stopped one.
+    Called after every write and at start until it returns nothing. It settles four things: a cancel that was asked
+    for; the running task of an agent that is to stop, which is canceled so that the agent learns of the stop at its
+    next cancel check; the lease of a lost agent; the unfinished tasks of a stopped agent.
     """
     lease = agent.lease
     if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:
@@ -81,7 +81,7 @@ def exited(
     pid: int | None = None,
     last_lines: Sequence[str] = (),
 ) -> list[Draft]:
-    """The CLI's process is gone: one `exited` per epoch; ``how`` is a key of `events.EXITS`."""
+    """The CLI's process has ended: one `exited` per epoch; ``how`` is a key of `EXITS`."""
     if agent.life not in ("starting", "ready"):
         return []
     told: dict[str, Any] = {"pid": pid} if pid is not None else {}
@@ -102,12 +102,12 @@ def exited(
 
 
 def never_ready(agent: Agent) -> bool:
-    """Whether its CLI exited before the agent ever was ready: what stopped it would stop the next one too."""
+    """Whether the CLI of the first launch exited before it was ready: the next launch would end the same way."""
     return agent.life == "exited" and agent.ready_epoch == 0 and agent.epoch == 1
 
 
 def must_end(agent: Agent) -> str:
-    """Why the life that runs must be ended now to begin another: a key of `events.EXITS`; "" when it need not."""
+    """Why the current launch must be ended now so that another can begin: a key of `EXITS`; "" if it need not."""
     if agent.life not in ("starting", "ready") or agent.stop_asked:
         return ""
     if agent.restart_due:
@@ -116,7 +116,7 @@ def must_end(agent: Agent) -> str:
 
 
 class Budget(NamedTuple):
-    """What the policy allows now. ``window_began``: launches before it (RFC 3339) do not count."""
+    """What the restart policy allows now. Launches before ``window_began`` (RFC 3339) do not count."""
 
     window_began: str
     backoff_s: float
@@ -128,13 +128,14 @@ BACKOFF_MAX_S = 60.0
 def spent(agent: Agent, window_began: str) -> int:
     """How many relaunches by policy count against the budget: those since ``window_began``.
 
-    Compared as text, which `at` allows; one that a clock set back has put into the future counts too.
+    Times are compared as text, which `at` allows. A relaunch with a time in the future, from a clock that was set
+    back later, counts too.
     """
     return sum(1 for at in agent.restarts if at >= window_began)
 
 
 def pause_s(agent: Agent, budget: Budget) -> float:
-    """How long after its exit the next life is launched: at once the first time, then doubling up to a minute."""
+    """Seconds from an exit to the next launch: 0 the first time, then doubling up to a minute."""
     before = spent(agent, budget.window_began)
     if agent.restart_due or not before:
         return 0.0
@@ -150,10 +151,10 @@ def after_exit(
     session: str | None = None,
     cause: str = "",
 ) -> list[Draft]:
-    """`restarted` or `failed`, by policy and by what the outbox says was tried already (design §6).
+    """`restarted` or `failed`, by policy and by what was tried already according to the outbox (design §6).
 
-    ``nowhere`` says why there is nothing to launch it into, "" when there is. ``session`` is the CLI's newest,
-    when its engine can go on with one. ``cause`` is the likely one of an exit before the first `ready`.
+    ``nowhere`` is the reason why no pane can be launched into; "" if one can. ``session`` is the CLI's newest
+    session, if its engine can resume one. ``cause`` is the likely cause of an exit before the first `ready`.
     """
     if agent.life not in ("exited", "failed") or agent.stop_asked:
         return []
@@ -171,7 +172,7 @@ def after_exit(
         reason = f"{cause}; {why} before it was ready" if cause else f"{why} before it was ready"
         return failed(agent, at=at, reason=reason, code="launch_failed", cause=cause, last_lines=lines)
     was_ready = agent.ready_epoch == agent.epoch
-    # A session that did not get the CLI to its first call is not tried twice, and what it cost is not counted.
+    # A session with which the CLI did not reach its first call is not resumed twice, and its launch does not count.
     spare = 1 if agent.resume and not was_ready else 0
     before = spent(agent, budget.window_began)
     if wanted and not nowhere and before < limit + spare:
@@ -208,7 +209,7 @@ def _asked_for(agent: Agent, at: str, nowhere: str, session: str | None) -> list
 
 
 def restart(agent: Agent, *, fresh: bool, req: str, at: str) -> list[Draft]:
-    """Ask for a new life of the agent; a re-sent call asks once. Conflict ``agent_ended`` when it is to end."""
+    """Request a new launch of the agent; a re-sent call adds nothing. Conflict ``agent_ended`` if it is ending."""
     if agent.calls.get(req) is not None:
         return []
     if agent.stop_asked or agent.life in ("stopped", "deleted"):
@@ -218,24 +219,25 @@ def restart(agent: Agent, *, fresh: bool, req: str, at: str) -> list[Draft]:
 
 
 def stalled(agent: Agent, *, at: str, reason: str) -> list[Draft]:
-    """Say once that the agent holds a task and nothing moves; nothing while something else explains it."""
+    """Record once that the agent holds a task and shows no activity; empty while something else explains it."""
     if agent.life != "ready" or agent.lease is None or agent.stalled is not None or agent.blocks:
         return []
     return [happened(agent, "stalled", at, by="orchestrator", reason=reason, task_id=agent.lease.task_id)]
 
 
 def recovered(agent: Agent, *, at: str, reason: str) -> list[Draft]:
-    """Take the word back; nothing when it does not stand."""
+    """Record that a stalled agent is active again; empty if it was not stalled."""
     if agent.life != "ready" or agent.stalled is None:
         return []
     return [happened(agent, "recovered", at, by="orchestrator", reason=reason)]
 
 
 def overtime(agent: Agent, *, at: str, ran_s: float, asked_s: float | None, grace_s: float) -> list[Draft]:
-    """What a lease deserves whose task has a time limit: nothing, a soft cancel, then its end in `error`.
+    """The records for a task with a time limit: none, then a soft cancel, then its end in `error`.
 
-    ``ran_s``: since this attempt was handed out. ``asked_s``: since its cancel could be known to the agent, None
-    before. The error fences the life that held it (`must_end`): a result that comes later is not stored.
+    ``ran_s``: seconds since this attempt was delivered. ``asked_s``: seconds since the agent could know of its
+    cancel; None before. After the error the launch that held the task must end (`must_end`): a later result is not
+    stored.
     """
     lease = agent.lease
     if lease is None or lease.timeout_s is None or ran_s < lease.timeout_s or agent.life != "ready":
@@ -255,7 +257,7 @@ def overtime(agent: Agent, *, at: str, ran_s: float, asked_s: float | None, grac
 def failed(
     agent: Agent, *, at: str, reason: str, code: str, cause: str = "", last_lines: Sequence[str] = ()
 ) -> list[Draft]:
-    """The agent could not be launched, or did not get ready; ``cause`` is the likely one, where there is one."""
+    """The agent could not be launched, or was not ready in time; ``cause`` is the likely cause, if one is known."""
     if agent.life not in ("starting", "exited"):
         return []
     told: dict[str, Any] = {"cause": cause} if cause else {}
@@ -265,7 +267,7 @@ def failed(
 
 
 class Rung(NamedTuple):
-    """One rung of the ladder that ends a CLI, and how long it was given."""
+    """One step of the sequence that ends a CLI, and how many seconds it was given."""
 
     rung: str  # stop | quit | SIGTERM | SIGKILL
     seconds: float
@@ -275,9 +277,9 @@ ENDED_BY = {"stop": "stopped by itself", "quit": "quit by its own command"}
 
 
 def stopped(agent: Agent, *, at: str, rungs: Sequence[Rung]) -> list[Draft]:
-    """The process ended on request; the unfinished tasks end in `canceled` by `settle`, then `deleted` follows.
+    """The process ended on request; `settle` then ends the unfinished tasks in `canceled`, and `deleted` follows.
 
-    ``rungs`` were tried in this order, the last one worked; none: there was no process any more.
+    ``rungs`` were tried in this order, and the last one worked; empty: the process had ended already.
     """
     if agent.life in ("stopped", "deleted"):
         return []
@@ -294,5 +296,5 @@ def deleted(agent: Agent, *, at: str) -> list[Draft]:
 
 
 def starting(agent_id: str, *, at: str, req: str, spec: dict[str, Any]) -> Draft:
-    """The intent of agent_create: everything a later life of the agent needs, and the call that asked for it."""
+    """The intent of agent_create: everything that a later launch of the agent needs, and the call that made it."""
     return happened(Agent(agent_id), "starting", at, by="orchestrator", req=req, epoch=1, **spec)

@@ -1,7 +1,7 @@
-"""The toolsets that a role may give its agents beside their own two tools, and the names of their tools. Pure.
+"""The toolsets that a role may give its agents besides their own two tools, and the names of their tools. Pure.
 
-They only read. The rows name their tools to a CLI before any connection exists, so the names stand here; a test holds
-them against the tools that the server has.
+They only read. Engines name the tools to a CLI before any connection exists, so the names are repeated here; a test
+compares them with the tools of the server.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ READ_ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"gsd": GSD})
 
 
 def tools_of(toolsets: Collection[str]) -> tuple[str, ...]:
-    """The tools of those of ``toolsets`` that an agent may have, in the order of the table; others have none."""
+    """The tools of those ``toolsets`` that an agent may have, in the order of the table."""
     return tuple(tool for name, tools in READ_ONLY.items() if name in toolsets for tool in tools)

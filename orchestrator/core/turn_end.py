@@ -1,7 +1,7 @@
-"""What the end of a turn means: wake the agent, let its turn end, or park it until there is something to call for.
+"""What follows the end of a model turn: wake the agent, end the turn, or park the agent until there is work. Pure.
 
-Pure. A wake carries no work and changes no task: it only makes the model call `wait_for_command`, so a wake that is
-lost or sent twice does no harm.
+A wake carries no work and changes no task: it only makes the model call `wait_for_command`, so a wake that is lost or
+sent twice does no harm.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ BECAUSE: dict[Cause, str] = {
 
 
 class TurnEndVerdict(NamedTuple):
-    """What a turn-end hook is answered; ``cause`` says why when it is not `park`."""
+    """The answer to a turn-end hook; ``cause`` is the reason if it is not `park`."""
 
     word: Word
     cause: Cause = ""
 
 
 def due(agent: Agent, *, visible_inbox: int, told_stop: bool = False, known_cancel: str | None = None) -> Cause:
-    """Why the agent must call now; "" when it may rest. Level-triggered: the same state gives the same answer.
+    """Why the agent must call now; "" if it need not. The same state always gives the same answer.
 
-    ``visible_inbox``: the inbox seq that is durable. ``told_stop``: this life was handed the stop already.
-    ``known_cancel``: the task whose cancel it parked with. An agent that has ignored its task to the limit of
-    redeliveries rests with it: only a cancel or a stop is news to it.
+    ``visible_inbox``: the last inbox seq that is durable. ``told_stop``: this launch was given the stop already.
+    ``known_cancel``: the task whose cancel the agent knew when it parked. An agent that has ignored its task up to
+    the limit of redeliveries is woken only for a cancel or a stop.
     """
     if agent.life not in ("starting", "ready"):
         return ""
@@ -59,7 +59,7 @@ def due(agent: Agent, *, visible_inbox: int, told_stop: bool = False, known_canc
 
 
 def turn_end(cause: Cause, agent: Agent, unheeded: int) -> TurnEndVerdict:
-    """The answer to a turn-end hook. ``unheeded``: wakes of this life in a row that no call has followed."""
+    """The answer to a turn-end hook. ``unheeded``: wakes in a row that no call of this launch has followed."""
     if agent.life not in ("starting", "ready") or (agent.stop_asked and not cause):
         return TurnEndVerdict("release")
     if not cause:
@@ -68,18 +68,18 @@ def turn_end(cause: Cause, agent: Agent, unheeded: int) -> TurnEndVerdict:
 
 
 def may_park(agent: Agent, *, visible_inbox: int, empty_waits: int, park_after: int) -> bool:
-    """Whether an empty wait is answered with the advice to end the turn. ``park_after`` 0: never."""
+    """Whether an empty wait is answered with the request to end the turn. ``park_after`` 0: never."""
     rests = agent.life == "ready" and agent.lease is None and not due(agent, visible_inbox=visible_inbox)
     return bool(park_after) and empty_waits >= park_after and rests and not agent.stop_asked
 
 
 def parked(agent: Agent, *, at: str, reason: str = "") -> list[Draft]:
-    """The record that it rests; none when it stands."""
+    """The record that the agent is parked; empty if it is recorded already."""
     return [] if agent.parked or agent.life != "ready" else [_happened(agent, "parked", at, reason)]
 
 
 def woken(agent: Agent, *, at: str, reason: str) -> list[Draft]:
-    """The record that it rests no more, for whatever reason; none when it did not."""
+    """The record that the agent is no longer parked, for whatever reason; empty if it was not."""
     return [_happened(agent, "woken", at, reason)] if agent.parked and agent.life == "ready" else []
 
 
