@@ -185,7 +185,7 @@ async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callab
         own = [event["type"] for event in page["events"] if event.get("task_id") == job.task_id]
         if "progress" in own:
             await _call(master, "task_cancel", agent_id=agent_id, task_id=job.task_id)
-            say(f"        {job.task_id} is at work: cancel requested")
+            say(f"        {job.task_id} is running: cancel requested")
             return
         if set(own) & set(TERMINAL):
             return

@@ -85,7 +85,7 @@ def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
 
 def _one(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "kind": "run directory", "name": str(directory), "why": "no daemon lives in it", "files": sizes[0],
+        "kind": "run directory", "name": str(directory), "why": "no daemon uses it", "files": sizes[0],
         "bytes": sizes[1], "note": "", "done": False,
     }  # fmt: skip
     if not apply:

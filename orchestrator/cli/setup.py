@@ -47,7 +47,7 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     hooks: Annotated[
         bool, typer.Option("--hooks", help="Also add the turn-end hook: an idle master waits without model turns.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also replace parts that somebody has edited.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also replace parts that were edited by hand.")] = False,
     show: Annotated[bool, typer.Option("--print", help="Print the snippets for manual use; write nothing.")] = False,
     as_json: Json = False,
 ) -> None:

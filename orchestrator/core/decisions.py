@@ -136,9 +136,7 @@ def must_live(agent: Agent) -> None:
 def check_epoch(agent: Agent, epoch: int) -> None:
     """Refuse a call of an earlier launch (design §5, Epochs)."""
     if epoch != agent.epoch or agent.life == "exited":
-        raise Conflict(
-            "replaced", f"this is launch {epoch} of {agent.agent_id}; launch {agent.epoch} has taken over"
-        )
+        raise Conflict("replaced", f"this is launch {epoch} of {agent.agent_id}; launch {agent.epoch} has taken over")
     if agent.life in ENDED_LIVES:
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {agent.life}")
 

@@ -57,15 +57,17 @@ class Meta(BaseModel):
     policies: dict[str, Any]
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
-    approval: Annotated[str, Field(description="what its CLI may do unasked: ask, edits, all")] = "ask"
+    approval: Annotated[str, Field(description="what its CLI may do without asking: ask, edits, all")] = "ask"
     command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
     session: Annotated[str | None, Field(description="the CLI's own session id, where it is known")] = None
     worktree: Annotated[
         dict[str, Any] | None,
-        Field(description="its own git worktree: path, branch, and base, the commit it began with"),
+        Field(description="its own git worktree: path, branch, and base, the commit that it was made from"),
     ] = None
-    toolsets: Annotated[list[str], Field(description="what its role gives it beside its own two tools")] = []
-    engine_version: Annotated[str | None, Field(description="as the CLI told it to our server")] = None
+    toolsets: Annotated[
+        list[str], Field(description="toolsets that its role gives it besides its own two tools")
+    ] = []
+    engine_version: Annotated[str | None, Field(description="as the CLI reported it to our server")] = None
 
 
 class MasterProcess(BaseModel):
@@ -74,7 +76,7 @@ class MasterProcess(BaseModel):
     model_config = ConfigDict(extra="forbid")
     pid: int
     start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
-    client: Annotated[str, Field(description="its name, as it told it to our server; may be empty")]
+    client: Annotated[str, Field(description="its name, as it reported it to our server; may be empty")]
 
 
 class RunFile(BaseModel):
@@ -168,7 +170,7 @@ class MemberFile(BaseModel):
     ended_at: At | None = None
     exit_code: int | None = None
     signal: Annotated[str | None, Field(description="the signal that ended it")] = None
-    reason: Annotated[str, Field(description="why it has no more output; stands before rawStderr's text")] = ""
+    reason: Annotated[str, Field(description="why it has no more output; precedes the text of rawStderr")] = ""
 
 
 class SquadFile(BaseModel):

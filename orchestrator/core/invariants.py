@@ -1,7 +1,7 @@
-"""The laws that `orchestrator verify` holds: what must be true of an agent's records and of a digest after any crash.
+"""The invariants that `orchestrator verify` checks: what must be true of records and broadcasts after any crash.
 
-Pure, and apart from `state` and `decide` on purpose: a fault shared by what writes the records and what checks them
-would show nothing. Each law that is broken is one `Violation`; a broken one does not hide the next.
+Pure, and independent of `state` and `decisions` on purpose: a mistake shared by the code that writes the records and
+the code that checks them would not be found. Each broken invariant is one `Violation`, and none hides the next.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES, 
 KINDS: dict[str, str] = {
     # what a line is
     "bad_line": "a line is not a JSON object",
-    "bad_crc": "a line's checksum is missing or does not fit",
-    "seq_gap": "numbers are missing before a record: lines were lost",
-    "seq_repeat": "a record's number was there before: lines were repeated or moved",
-    "unknown_record": "a record has a type or a version that is not known",
-    "schema": "a record or file does not fit its schema",
-    "segment": "a log's numbered file begins with another record than its name says",
-    "missing_log": "one of an agent's logs, or a run's broadcast or run.json, is not there",
+    "bad_crc": "a line's checksum is missing or wrong",
+    "seq_gap": "sequence numbers are missing before a record: lines were lost",
+    "seq_repeat": "a record repeats an earlier sequence number: lines were repeated or moved",
+    "unknown_record": "a record has an unknown type or version",
+    "schema": "a record or file does not match its schema",
+    "segment": "a log's numbered file does not begin with the record that its name gives",
+    "missing_log": "one of an agent's logs, or a run's broadcast or run.json, is missing",
     # the life of an agent
-    "no_intent": "an outbox begins with another record than starting, or has a second one",
-    "wrong_epoch": "a record is of another life than the one it stands in",
-    "two_ready": "one life became ready twice",
-    "life": "a life ended twice, or the agent was deleted before it was stopped",
+    "no_intent": "an outbox does not begin with starting, or has a second starting",
+    "wrong_epoch": "a record is in the part of another launch",
+    "two_ready": "one launch became ready twice",
+    "life": "a launch ended twice, or the agent was deleted before it was stopped",
     "too_many_lives": "the agent was launched again more often than its policy allows within its window",
-    "behind_deleted": "a record stands behind deleted, the last one of an agent",
+    "behind_deleted": "a record follows deleted, which must be the last",
     "unknown_run": "the agent's team run has no directory",
     # its tasks
-    "task_twice": "one task was asked for twice",
+    "task_twice": "one task was requested twice",
     "call_twice": "one call was carried out twice",
-    "not_asked": "a record is about a task that was never asked for",
-    "overlap": "a task was handed out while another was held",
+    "not_asked": "a record is about a task that was never requested",
+    "overlap": "a task was delivered while another was held",
     "not_held": "an event came for a task that was not held",
-    "undelivered_result": "an agent ended a task that was not handed out, in a log that was closed cleanly",
+    "undelivered_result": "an agent ended a task that was not delivered, in a log that was closed cleanly",
     "attempt": "the number of an attempt is wrong",
     "not_fifo": "a task overtook an older one",
     "two_ends": "a task has two terminal events",
-    "after_end": "a record about a task stands behind its terminal event",
+    "after_end": "a record about a task follows its terminal event",
     "open_task": "the agent is deleted and one of its tasks has no terminal event",
     # the digest
     "broadcast_order": "the broadcast repeats an agent's records out of order, or one of them twice",
-    "broadcast_differs": "a broadcast record is not what it repeats",
+    "broadcast_differs": "a broadcast record differs from the record that it repeats",
     "broadcast_missing": "the broadcast leaves a record out",
-    "broadcast_ref": "the broadcast knows a record beyond the end of the outbox: lines were lost",
-    "unknown_agent": "the broadcast tells of an agent that is not there, or of another run's",
+    "broadcast_ref": "the broadcast repeats a record beyond the end of the outbox: lines were lost",
+    "unknown_agent": "the broadcast names an agent that does not exist or belongs to another run",
     # the caller's word
-    "answered_missing": "what a caller was told is not in the files",
+    "answered_missing": "what a caller was answered is not in the files",
 }
-"""Kind of violation -> what it means, in one clause; docs/recovery.md lists them all."""
+"""Kind of violation -> its meaning, in one clause; docs/recovery.md lists them all."""
 
 MAX_RESTARTS, WINDOW_S = 3, 600.0  # of agents that were made before the keys were
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
@@ -70,7 +70,7 @@ _ONCE = frozenset({"ack", "progress", *TERMINAL, "ready", "starting"})
 
 @dataclass(slots=True, frozen=True)
 class AuditedRecord:
-    """One good record, with where it stands; without what no law asks for. ``when`` is Unix time in seconds."""
+    """One good record with its place, reduced to what the invariants need. ``when`` is Unix time in seconds."""
 
     file: str
     line: int
@@ -94,7 +94,7 @@ class AuditedRecord:
 
 
 class AuditedLog(NamedTuple):
-    """A log as found: its good records in order; ``whole`` when there are no others."""
+    """A log as it was read: its good records in order; ``whole`` if there are no others."""
 
     file: str
     lines: list[AuditedRecord]
@@ -106,7 +106,7 @@ class AuditedLog(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """One broken law: where, of which agent, task and run, and one sentence."""
+    """One broken invariant: its place, agent, task and run, and one sentence."""
 
     kind: str
     message: str
@@ -119,14 +119,14 @@ class Violation(NamedTuple):
 
 
 def at_line(kind: str, one: AuditedRecord, agent: str | None, message: str, *, run: str | None = None) -> Violation:
-    """The violation that a record is."""
+    """The violation at a record."""
     return Violation(kind, message, one.file, one.line, one.seq, agent, one.task_id, run)
 
 
 def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
-    """Every broken law of one agent's two logs.
+    """Every broken invariant of one agent's two logs.
 
-    Those of ``NEEDS_ALL`` only where both are whole.
+    Those in ``NEEDS_ALL`` are checked only if both logs are whole.
     """
     left_out = frozenset() if inbox.whole and outbox.whole else NEEDS_ALL
     found = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
@@ -142,7 +142,7 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
                 yield at_line("task_twice", one, agent, f"task {one.task_id} was asked for before")
             asked.add(one.task_id)
         elif one.task_id is not None and one.task_id not in asked:
-            yield at_line("not_asked", one, agent, f"{one.type} of task {one.task_id}, which was never asked for")
+            yield at_line("not_asked", one, agent, f"{one.type} of task {one.task_id}, which was never requested")
         if one.req is not None:
             if one.req in calls:
                 told = f"call {one.req} was carried out before, by record {calls[one.req]}"
@@ -151,20 +151,22 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
 
 
 def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
-    """The agent's own story: intent, lives, end."""
+    """The agent itself: intent, launches, end."""
     epoch, gone = 1, False
     counts: Counter[tuple[str, int]] = Counter()
     calls: dict[tuple[str, str], int] = {}
     for at, one in enumerate(outbox.lines):
         kind = one.type
         if gone:
-            yield at_line("behind_deleted", one, agent, f"{kind} stands behind deleted")
+            yield at_line("behind_deleted", one, agent, f"{kind} follows deleted")
         if (kind == "starting") != (at == 0):
-            told = f"the first record is {kind}" if at == 0 else "the agent begins a second time"
+            told = f"the first record is {kind}" if at == 0 else "the agent starts a second time"
             yield at_line("no_intent", one, agent, told)
         due = epoch + 1 if kind == "restarted" else epoch
         if one.epoch != due:
-            yield at_line("wrong_epoch", one, agent, f"{kind} of life {one.epoch} stands where life {due} goes on")
+            yield at_line(
+                "wrong_epoch", one, agent, f"{kind} of launch {one.epoch} where a record of launch {due} is expected"
+            )
         if kind == "restarted":
             epoch = one.epoch
         if kind in _OF_LIFE:
@@ -181,9 +183,9 @@ def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
 
 def _twice(agent: str, one: AuditedRecord, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
     if one.type == "ready" and counts["ready", one.epoch] > 1:
-        yield at_line("two_ready", one, agent, f"life {one.epoch} became ready before")
+        yield at_line("two_ready", one, agent, f"launch {one.epoch} became ready before")
     elif one.type == "exited" and counts["exited", one.epoch] > 1:
-        yield at_line("life", one, agent, f"life {one.epoch} exited before")
+        yield at_line("life", one, agent, f"launch {one.epoch} exited before")
     elif one.type == "stopped" and counts["stopped", 0] > 1:
         yield at_line("life", one, agent, "the agent was stopped before")
     elif one.type == "deleted" and not counts["stopped", 0]:
@@ -191,9 +193,9 @@ def _twice(agent: str, one: AuditedRecord, counts: Counter[tuple[str, int]]) -> 
 
 
 def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
-    """Relaunches against the policies of `starting`: after one by hand the budget begins anew.
+    """Relaunches against the policies in `starting`; a restart by hand gives a new budget.
 
-    A resume that came to nothing is free.
+    A relaunch whose resumed session did not become ready does not count.
     """
     policies = next((one.spec.get("policies") or {} for one in outbox.lines if one.type == "starting"), {})
     limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts", MAX_RESTARTS)
@@ -221,14 +223,14 @@ def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violat
     attempt: dict[str | None, int] = dict.fromkeys(order, 1)
     over: dict[str | None, AuditedRecord] = {}
     lease, oldest = None, 0
-    lost = False  # a record of this life, which may be a hand-out
+    lost = False  # whether a damaged record of this launch may have been a delivery
     for one in outbox.lines:
         kind, task = one.type, one.task_id
         lost = kind == "lost" or (lost and kind != "restarted")
         if task is None or kind in ("blocked", "unblocked", "stalled", "recovered"):
             continue
         if task not in attempt:
-            yield at_line("not_asked", one, agent, f"{kind} of task {task}, which was never asked for")
+            yield at_line("not_asked", one, agent, f"{kind} of task {task}, which was never requested")
             continue
         if task in over:
             told = f"task {task} has ended with {over[task].type}, record {over[task].seq}"
@@ -239,20 +241,20 @@ def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violat
         head = order[oldest] if oldest < len(order) else None
         if kind == "delivered":
             if lease not in (None, task):
-                yield at_line("overlap", one, agent, f"task {task} was handed out while {lease} was held")
+                yield at_line("overlap", one, agent, f"task {task} was delivered while {lease} was held")
             elif task != head:
-                yield at_line("not_fifo", one, agent, f"task {task} was handed out before {head}, which is older")
+                yield at_line("not_fifo", one, agent, f"task {task} was delivered before {head}, which is older")
             lease = task
         elif lease != task and (kind in ("requeued", "result") or one.by == "agent"):
             if lease is not None or kind not in TERMINAL or task != head:
                 held = lease or "nothing"
                 yield at_line("not_held", one, agent, f"{kind} of task {task} while {held} was held")
             elif not lost:
-                yield at_line("undelivered_result", one, agent, f"{kind} of task {task}, which was not handed out")
+                yield at_line("undelivered_result", one, agent, f"{kind} of task {task}, which was not delivered")
         if one.attempt is not None:
             due = attempt[task] + (kind == "requeued")
             if one.attempt != due:
-                yield at_line("attempt", one, agent, f"{kind} of attempt {one.attempt} of {task}; {due} was due")
+                yield at_line("attempt", one, agent, f"{kind} of attempt {one.attempt} of {task}; expected {due}")
             attempt[task] = one.attempt
         if kind in TERMINAL:
             over[task] = one
@@ -268,7 +270,7 @@ def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violat
 def digest_faults(
     run: str, agent: str, told: Iterable[AuditedRecord], outbox: AuditedLog, *, broadcast: AuditedLog
 ) -> Iterator[Violation]:
-    """What the broadcast of a run says of one agent, against the agent's outbox; not what it does not say yet."""
+    """Differences between a run's broadcast and an agent's outbox; records not yet in the broadcast are none."""
     due = [one for one in outbox.lines if one.type in BROADCAST_TYPES]
     known = {one.seq: one for one in due}
     last, at = 0, 0
@@ -278,13 +280,13 @@ def digest_faults(
             yield at_line("broadcast_ref", one, agent, text, run=run)
             continue
         if one.ref <= last:
-            text = f"record {one.ref} of {agent} is told behind record {last}"
+            text = f"record {one.ref} of {agent} is repeated after record {last}"
             yield at_line("broadcast_order", one, agent, text, run=run)
         elif one.ref not in known and outbox.whole:
-            text = f"record {one.ref} of {agent} is nothing that the broadcast repeats"
+            text = f"record {one.ref} of {agent} is of a type that a broadcast does not repeat"
             yield at_line("broadcast_differs", one, agent, text, run=run)
         elif one.ref in known and (wrong := _differs(one, known[one.ref])):
-            text = f"{wrong} is not that of record {one.ref} of {agent}, which it repeats"
+            text = f"{wrong} differs from record {one.ref} of {agent}, which it repeats"
             yield at_line("broadcast_differs", one, agent, text, run=run)
         while at < len(due) and due[at].seq < one.ref:
             if due[at].seq > last and broadcast.whole:
@@ -295,13 +297,13 @@ def digest_faults(
 
 
 def untold(told: Iterable[AuditedRecord], outbox: AuditedLog) -> list[AuditedRecord]:
-    """What the broadcast has still to tell of an agent: all behind the last record it told."""
+    """The records of an agent that the broadcast does not have yet: those after the last one it has."""
     last = max((one.ref for one in told), default=0)
     return [one for one in outbox.lines if one.type in BROADCAST_TYPES and one.seq > last]
 
 
 def _differs(told: AuditedRecord, original: AuditedRecord) -> str:
-    """Which key of a broadcast record differs from the original's; empty when none does."""
+    """The key of a broadcast record that differs from the original; "" if none does."""
     for key in ("type", "at", "epoch", "task_id", "by", "words"):
         if getattr(told, key) != getattr(original, key):
             return "its reason, kind or until" if key == "words" else f"its {key}"

@@ -63,9 +63,9 @@ Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     v: Literal[1]
-    seq: Annotated[int, Field(ge=1, description="dense from 1 in each log; a gap means a lost write")]
+    seq: Annotated[int, Field(ge=1, description="from 1 without gaps in each log; a gap means a lost write")]
     at: At
-    epoch: Annotated[int, Field(ge=0, description="the agent's life that the record belongs to")]
+    epoch: Annotated[int, Field(ge=0, description="the launch of the agent that the record belongs to")]
     req: Annotated[str | None, Field(description="connection id:request id of the call that caused it")] = None
     mac: Mac = None
     crc: Crc
@@ -77,10 +77,10 @@ class TaskAsked(_Record):
     type: Literal["task"]
     task_id: TaskId
     payload: Any = None
-    position: Annotated[int, Field(ge=1, description="1 = head of the agent's unfinished tasks then")]
-    timeout_s: Annotated[float | None, Field(gt=0, description="how long one attempt may take")] = None
+    position: Annotated[int, Field(ge=1, description="1: head of the agent's unfinished tasks at that time")]
+    timeout_s: Annotated[float | None, Field(gt=0, description="time limit of one attempt, in seconds")] = None
     lost: Annotated[
-        bool, Field(description="stands for a damaged line: the task was asked for, how is not known")
+        bool, Field(description="replaces a damaged line: the task was requested, its payload is unknown")
     ] = False
 
 
@@ -89,14 +89,16 @@ class CancelAsked(_Record):
 
     type: Literal["cancel"]
     task_id: TaskId
-    reason: Annotated[str | None, Field(description="timed_out: nobody asked, its time is over")] = None
+    reason: Annotated[
+        str | None, Field(description="timed_out: it exceeded its time limit; no caller canceled it")
+    ] = None
 
 
 class RestartAsked(_Record):
     """The agent's CLI shall be ended and launched again."""
 
     type: Literal["restart"]
-    fresh: Annotated[bool, Field(description="the new life does not go on with the session of the old one")] = False
+    fresh: Annotated[bool, Field(description="the new launch does not resume the session of the old one")] = False
 
 
 class StopAsked(_Record):
@@ -104,7 +106,7 @@ class StopAsked(_Record):
 
     type: Literal["stop"]
     force: bool = False
-    reason: Annotated[str | None, Field(description="why, where nobody asked for it by a call")] = None
+    reason: Annotated[str | None, Field(description="the cause, if no call requested it")] = None
 
 
 class AskedAndLost(_Record):
@@ -124,7 +126,7 @@ class Worktree(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     path: str
     branch: str
-    base: Annotated[str, Field(description="the commit it began with")]
+    base: Annotated[str, Field(description="the commit that it was made from")]
     tree: Annotated[str, Field(description="the working tree it was made from")]
     copied: Annotated[int, Field(ge=0, description="files copied by .worktreeinclude")] = 0
     not_copied: Annotated[list[str], Field(description="files that match and could not be, with the reason")] = []
@@ -144,9 +146,9 @@ class Starting(_Happened):
     model: str | None = None
     approval: Literal["ask", "edits", "all"] = "ask"
     command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
-    worktree: Annotated[Worktree | None, Field(description="its own working tree, where it asked for one")] = None
+    worktree: Annotated[Worktree | None, Field(description="its own working tree, if it has one")] = None
     toolsets: Annotated[
-        list[Literal["gsd"]], Field(description="toolsets that its role gives it beside its own two tools")
+        list[Literal["gsd"]], Field(description="toolsets that its role gives it besides its own two tools")
     ] = []
 
 
@@ -155,7 +157,7 @@ class Ready(_Happened):
 
     type: Literal["ready"]
     session: Annotated[str | None, Field(description="the CLI's own session id, for a resume")] = None
-    wakes: Annotated[bool, Field(description="its hook or plugin has spoken: it may be told to park")] = False
+    wakes: Annotated[bool, Field(description="its hook or plugin has called, so it may be parked")] = False
 
 
 class Delivered(_Happened):
@@ -166,7 +168,7 @@ class Delivered(_Happened):
     attempt: Annotated[int, Field(ge=1)]
     redelivered: bool = False
     assumed: Annotated[
-        bool, Field(description="recorded together with the task's end, because the log had no hand-out of it")
+        bool, Field(description="recorded together with the task's end, because the log had no delivery of it")
     ] = False
 
 
@@ -200,7 +202,7 @@ class Ended(_Happened):
     task_id: TaskId
     attempt: Annotated[int, Field(ge=1)]
     payload: Any = None
-    timed_out: Annotated[bool, Field(description="its time was over; the agent is launched anew")] = False
+    timed_out: Annotated[bool, Field(description="it exceeded its time limit; the agent is launched again")] = False
 
 
 class Requeued(_Happened):
@@ -263,9 +265,12 @@ class Restarted(_Happened):
 
     type: Literal["restarted"]
     reason: str
-    resume: Annotated[str | None, Field(description="the CLI session that the new life goes on with")] = None
+    resume: Annotated[str | None, Field(description="the CLI session that the new launch resumes")] = None
     asked: Annotated[
-        int | None, Field(description="seq of the inbox record that asked for it; such a restart costs no budget")
+        int | None,
+        Field(
+            description="seq of the inbox record that requested it; such a restart does not count against the budget"
+        ),
     ] = None
 
 
@@ -275,7 +280,7 @@ class Failed(_Happened):
     type: Literal["failed"]
     reason: str
     code: str = "launch_failed"
-    cause: Annotated[str | None, Field(description="the likely cause of a CLI that did not get ready")] = None
+    cause: Annotated[str | None, Field(description="the likely cause, if a CLI was not ready in time")] = None
     last_lines: list[str] = []
 
 

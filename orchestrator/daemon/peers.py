@@ -152,8 +152,8 @@ def rights(
     if others or named:
         return Rights("refused", BadRequest("not_for_agents", "this process runs in an agent's pane"))
     if own is not None:
-        whom = ", ".join(sorted(own)) or "one that is gone"
-        return Rights("refused", BadRequest("not_an_agent", f"this socket is that of agent {whom} alone"))
+        whom = ", ".join(sorted(own)) or "(deleted)"
+        return Rights("refused", BadRequest("not_an_agent", f"this socket serves agent {whom} only"))
     if origin.kind == "outside":
         return Rights("master")
     return Rights("reader", unknown())

@@ -40,7 +40,7 @@ MAX_ARTIFACT = 256 * 1024
 TEMPLATES = (
     ("agent://{id}/outbox{?tail}", "outbox", NDJSON, "what happened with the agent; the last ?tail= records (200)"),
     ("agent://{id}/meta", "meta", "application/json", "what agent_get shows"),
-    ("agent://{id}/artifacts", "artifacts", "application/json", "the files the agent left behind"),
+    ("agent://{id}/artifacts", "artifacts", "application/json", "files that the agent wrote"),
     ("agent://{id}/artifacts/{name}", "artifact", "text/plain", "one of these files, its first 256 KiB"),
     (
         "run://{run_id}/broadcast{?tail}",
@@ -52,7 +52,7 @@ TEMPLATES = (
         "smartspawn://run/{run_id}/events{?since_seq,tail}",
         "spawn events",
         NDJSON,
-        "what happened with a spawn run behind ?since_seq=; the last ?tail= events (200)",
+        "what happened with a spawn run after ?since_seq=; the last ?tail= events (200)",
     ),
 )
 Events = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]

@@ -23,7 +23,7 @@ CREATE = FLAGS | os.O_CREAT | os.O_EXCL
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 DELETED = "the log was deleted while in use"
 MOVED = "the log was moved away while in use"
-MEDDLED = "somebody else wrote to the log while it was in use"
+MEDDLED = "another program wrote to the log while it was in use"
 
 
 class LiveSegment:

@@ -158,7 +158,7 @@ def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path, file_firs
     elif b"\0" in line:
         cause = "it contains NUL bytes; the disk lost a block, or power failed before it was written"
     elif record is None:
-        cause = "it is not JSON; the file was damaged, or two writers were at work"
+        cause = "it is not JSON; the file was damaged, or two programs wrote to it"
     elif not sealed:
         cause = "its checksum is missing; the file was edited by hand or damaged"
     elif not intact:

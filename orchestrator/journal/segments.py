@@ -54,11 +54,11 @@ def misplaced(path: Path, first: int, expected: int) -> Corrupt:
 
 def torn(path: Path, line: int, seq: int) -> Corrupt:
     """The error for a sealed file that does not end with a whole line."""
-    cause = "the file does not end with a whole line, as it did when it was sealed; it was cut off or damaged"
+    cause = "the file no longer ends with a whole line; it was cut off or damaged"
     return Corrupt("corrupt_log", f"{path}, line {line}: {cause}", file=str(path), line=line, seq=seq, cause=cause)
 
 
 def gone(path: Path, first: int) -> Corrupt:
     """The error for a sealed file that was there and is not any more."""
-    cause = "the file is gone; somebody removed it while the log was in use"
+    cause = "the file was removed while the log was in use"
     return Corrupt("corrupt_log", f"{path}, line 1: {cause}", file=str(path), line=1, seq=first, cause=cause)

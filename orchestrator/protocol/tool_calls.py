@@ -43,7 +43,7 @@ class Arguments(BaseModel):
 
 
 Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the project that nobody has allowed")]
-"""Of an answer: what of the project's files does not count yet, for the user has not allowed it."""
+"""Part of an answer: settings in the project's files that do not count until the user has allowed them."""
 
 
 @dataclass(eq=False)
@@ -265,7 +265,7 @@ async def call_tool(
         return refused(error)
     except Exception:
         log.exception("bug in a tool", tool=params.name)
-        return refused(Environment("internal", f"{params.name} failed for a reason nobody foresaw"))
+        return refused(Environment("internal", f"{params.name} failed unexpectedly"))
 
 
 @contextlib.asynccontextmanager

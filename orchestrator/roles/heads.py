@@ -142,7 +142,7 @@ def _value(node: yaml.Node) -> Any:
                 raise _NotYaml(f"line {key.start_mark.line + 2}: a key is no text")
             name = _encodable(str(key.value))
             if name in out:
-                raise _NotYaml(f"line {key.start_mark.line + 2}: the key {name[:80]!r} stands there twice")
+                raise _NotYaml(f"line {key.start_mark.line + 2}: the key {name[:80]!r} occurs twice")
             out[name] = _value(value)
         return out
     if isinstance(node, yaml.SequenceNode):

@@ -173,7 +173,7 @@ def _read(cli: Cli, text: str) -> Any:
 
 
 def _edited(part: Part, step: str) -> Conflict:
-    return _conflict(part, "is not as setup writes it: somebody has changed it", step)
+    return _conflict(part, "is not as setup wrote it: it was changed by hand", step)
 
 
 def _conflict(part: Part, what: str, step: str) -> Conflict:

@@ -57,7 +57,7 @@ class Attempts:
                 self.begin(row, attempt, prepared, claimed=True)
             else:
                 again = row.reruns < RERUNS
-                told = "the daemon ended while it was in flight; its whole reservation counts"
+                told = "the daemon ended during the call; its whole reservation counts"
                 told += "; it is run once more" if again else "; it was run again already"
                 await work.record.write(transitions.lose, row.node.id, attempt.attempt, work.record.at(), again, told)
                 work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")

@@ -45,8 +45,8 @@ def final(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files, en
         f"## {node_id}: {hide(_line(rows[node_id].node.task))}\n\n{text_of(home, files, node_id)}"
         for node_id in given
     ]
-    head = f"> {end.summary}. The answers stand side by side; nobody has merged them.\n\n"
-    note = "the answers stand side by side, not merged"
+    head = f"> {end.summary}. The answers are listed side by side; they were not merged.\n\n"
+    note = "the answers are listed side by side, not merged"
     return Final(head + "\n\n".join(parts) + "\n", "", "", note)
 
 

@@ -251,7 +251,7 @@ class RunArtifactAnswer(BaseModel):
     artifact_type: Literal["raw", "merged", "plan", "log"]
     content: str
     metadata: Metadata
-    next_offset: Annotated[int, Field(description="content goes on there")] = 0
+    next_offset: Annotated[int, Field(description="content continues at this offset")] = 0
 
 
 class HealthAnswer(_RunAnswer):

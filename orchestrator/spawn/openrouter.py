@@ -56,7 +56,7 @@ def origin(base_url: str) -> str:
     elif not _HOST.fullmatch(host):
         wrong = "names no host"
     elif "?" in base_url or "#" in base_url:
-        wrong = "has something behind its path"
+        wrong = "has a query or fragment after its path"
     elif parts.scheme == "http" and host not in LOOPBACK:
         wrong = "is http to another machine, where anybody on the way can read the key; use https"
     if wrong:

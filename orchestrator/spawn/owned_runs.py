@@ -63,7 +63,7 @@ def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRo
     try:
         stored = transitions.create(con, row, at)
     except sqlite3.IntegrityError as error:
-        raise Corrupt("corrupt_home", f"the database takes no further run: {error}") from error
+        raise Corrupt("corrupt_home", f"the database accepts no further run: {error}") from error
     if stored.id == row.id:
         seals.seal_asked(con, row.id)
     elif stored.status not in RUN_ENDED and not seals.run_is_own(con, stored.id):

@@ -26,7 +26,7 @@ from orchestrator.trust.state_dir import StateDirUnsafe
 if TYPE_CHECKING:
     from orchestrator.spawn.run_data import ArtifactRow
 
-FOREIGN = "not of this machine: orchestrator trust shows what it would do, and asks"
+FOREIGN = "not of this machine: orchestrator trust lists what it would do and asks for your approval"
 """The text shown for a foreign run that has not ended."""
 ASKED, PLAN = "asked", "plan"
 _ASKED = (

@@ -74,7 +74,7 @@ async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) ->
     data = _mapping(body.get("data"))
     status, count = data.get("status"), data.get("modelCount")
     if not isinstance(status, str):
-        return False, "the answer is not that of a Smart Spawn API"
+        return False, "the answer does not come from a Smart Spawn API"
     return True, f"{_text(status)[:40]}, {count} models" if isinstance(count, int) else _text(status)[:40]
 
 
@@ -153,7 +153,7 @@ class _Api:
             return None
         needs = row.get("dependsOn") or []
         if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
-            self.notes.append(f"{name[:60]}: what it depends on is no list of ids; what is one is kept")
+            self.notes.append(f"{name[:60]}: dependsOn is not a list of ids; only its ids are kept")
         known = tuple(_text(one) for one in needs if isinstance(one, str)) if isinstance(needs, list) else ()
         budget = row.get("budget")
         return PlanStep(
@@ -202,7 +202,7 @@ class _Api:
         except TypeError:
             raise _Unusable(f"/{path}: what was asked cannot be written as JSON") from None
         if len(sent) > MOST_SENT:
-            raise _Unusable(f"/{path}: the task is over the 1 MiB it takes")
+            raise _Unusable(f"/{path}: the task exceeds the limit of 1 MiB")
         return await _call(self.settings, self.client, "POST", path, sent=sent, within_s=CALL_S)
 
 

@@ -130,7 +130,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
         Tool(
             "smartspawn_run_cancel",
             "Cancel a run",
-            "End a run: what is in flight is called off, what it has cost is kept.",
+            "End a run: calls in flight are canceled; their cost is kept.",
             RunCancelArguments,
             RunCancelAnswer,
             cancel,

@@ -24,7 +24,7 @@ def progress(file: SquadFile) -> str:
     """How far the squad is, in a few words."""
     running = [one.role_id for one in file.members if one.state == "running"]
     ended = sum(one.state in ENDED for one in file.members)
-    at_work = f"; at work: {', '.join(running)}" if running else ""
+    at_work = f"; running: {', '.join(running)}" if running else ""
     return f"{ended} of {len(file.members)} members have ended{at_work}"
 
 

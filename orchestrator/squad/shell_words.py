@@ -159,7 +159,7 @@ class _ShellText:
         if rest[0] != "$":
             return False
         if rest == "$((" or rest[:2] == "$[":
-            raise self.refuse("arithmetic is not followed here")
+            raise self.refuse("arithmetic is not supported here")
         if rest[:2] == "$(":
             self.stack.append(("$(", self.at))
             self.copy(self.at + 2)
@@ -186,14 +186,14 @@ class _ShellText:
     def bare(self) -> None:
         sign, two = self.text[self.at], self.text[self.at : self.at + 2]
         if self.fresh is None and sign in "(<#":
-            raise self.refuse(f"a {sign} right behind a tag is doubtful", "put a blank between, or quote it")
+            raise self.refuse(f"a {sign} right after a tag is ambiguous", "put a blank between, or quote it")
         if two == "$'":
-            raise self.refuse("$'…' is not followed here", "use '…' or \"…\"")
+            raise self.refuse("$'…' is not supported here", "use '…' or \"…\"")
         if two == "((":
-            raise self.refuse("arithmetic is not followed here")
+            raise self.refuse("arithmetic is not supported here")
         # A function's () apart. Behind an error in a=( bash goes on with the next line, which may be a value's.
         if sign == "(" and self.fresh is False and two != "()":
-            raise self.refuse("a ( right behind a word is not followed here", "put a blank between, or quote it")
+            raise self.refuse("a ( right after a word is not supported here", "put a blank between, or quote it")
         if two == "<<" and self.text[self.at + 2 : self.at + 3] != "<":
             raise self.refuse("a here-document is not followed here")
         if sign in "'\"":
@@ -214,7 +214,7 @@ class _ShellText:
         if stop < 0:
             stop = len(self.text)
             if not self.last:
-                raise self.refuse("a tag may not stand in a comment", "take it out", at=stop)
+                raise self.refuse("a tag is not allowed in a comment", "take it out", at=stop)
         self.at = stop
 
     def gap(self, length: int) -> None:
@@ -242,4 +242,4 @@ class _ShellText:
     def unclosed(self, frame: str, opened: int) -> BadRequest:
         if self.last:
             return self.refuse(f"this {frame} is not closed", at=opened)
-        return self.refuse(f"a tag may not stand in {frame}…: how to quote it is not known", at=len(self.text))
+        return self.refuse(f"a tag is not allowed in {frame}…: how to quote it is not known", at=len(self.text))

@@ -481,7 +481,7 @@ def test_progress_tells_how_far_the_members_are(scene):
     asked = {"members": [{"roleId": "coder", "task": one} for one in (do(), do(hold=str(gate)))]}
     wire.start(squads.TOOL, asked, progressToken="p")
     told = until(lambda: [one for one in wire.told("notifications/progress") if "1 of 2" in str(one)])
-    assert told[0]["params"]["message"] == "1 of 2 members have ended; at work: coder"
+    assert told[0]["params"]["message"] == "1 of 2 members have ended; running: coder"
     gate.touch()
 
 

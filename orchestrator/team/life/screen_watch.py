@@ -134,10 +134,10 @@ class ScreenWatch:
             at = self._at()
             drafts: list[Draft] = []
             if life.stopped is None:
-                drafts = blocked.unblock(entry.state, {STOPPED}, at=at, reason="it goes on")
+                drafts = blocked.unblock(entry.state, {STOPPED}, at=at, reason="it was continued")
             elif life.stopped == before:
                 what = processes.command_of(life.stopped)[:60]
-                reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} lets it go on"
+                reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} continues it"
                 drafts = blocked.block(entry.state, STOPPED, reason, at=at)
             try:
                 self._roster.write(entry, drafts)

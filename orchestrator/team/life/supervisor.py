@@ -187,7 +187,7 @@ class Supervisor:
         left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
         if left is None or not left.alive():
             return
-        log.warning("ending what its pane has left behind", agent=entry.agent_id, pid=left.pid)
+        log.warning("ending a process that outlived its pane", agent=entry.agent_id, pid=left.pid)
         await self._ending.at_once(left.pid)
 
     async def _see(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
@@ -256,7 +256,7 @@ class Supervisor:
         """End a CLI whose launch is over by its records, so that the next launch can begin."""
         rungs = await self._ending.at_once(pane.pid)
         failpoints.passed("restart:ended")
-        log.info("ended a life", agent=entry.agent_id, how=how, by=rungs[-1].rung)
+        log.info("ended a launch", agent=entry.agent_id, how=how, by=rungs[-1].rung)
         await self._exited(entry, run, pane)
 
     async def _relaunch(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane) -> None:

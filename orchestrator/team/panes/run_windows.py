@@ -282,7 +282,7 @@ class RunWindows:
             "ended_at": None,
         }
         await asyncio.to_thread(run.save)
-        log.info("a run goes on in another window", run=run.run_id, window=place.pane.window_id)
+        log.info("a run continues in another window", run=run.run_id, window=place.pane.window_id)
 
     # -- the end of a run ---------------------------------------------------------------------------------------
 

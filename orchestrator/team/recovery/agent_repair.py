@@ -334,7 +334,7 @@ class _Outbox:
             if end is not None or place <= reached:
                 self._add(self._end(task))
             elif task.lost:
-                why = {"reason": "its record was damaged, so it cannot be handed out"}
+                why = {"reason": "its record was damaged, so it cannot be delivered"}
                 self._add(ended(self.agent, task, "canceled", self.at, why))
 
     def _end_life(self, epoch: int) -> None:

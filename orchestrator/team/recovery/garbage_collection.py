@@ -139,7 +139,7 @@ def plan_processes(
         if now.life in ("deleted", "failed"):
             why = f"its agent is {now.life}"
         elif found.epoch < now.epoch:
-            why = f"it is of life {found.epoch} of its agent, which is in life {now.epoch}"
+            why = f"it belongs to launch {found.epoch} of its agent, which is at launch {now.epoch}"
         else:
             continue
         items[found.pid, found.began] = GarbageItem("process", f"{found.pid} of {found.agent_id}", why, proven=found)

@@ -63,9 +63,9 @@ class Evidence:
         for path in sorted(directory.iterdir()):
             if QUARANTINE.search(path.name):
                 found.add(path.name.partition(".")[0])
-                self.notes.append(f"{path}: a damaged log, set aside; what it told cannot be checked")
+                self.notes.append(f"{path}: a damaged log, set aside; its records cannot be checked")
             elif path.suffix == ".torn":
-                self.notes.append(f"{path}: an unfinished last line, kept after a crash; nobody ever saw it")
+                self.notes.append(f"{path}: an unfinished last line, kept after a crash; no reader ever saw it")
         return found
 
 
@@ -118,7 +118,7 @@ class _Reading:
                 if not last:
                     self._wrong("bad_line", path, number, None, "the last line of a finished file has no end")
                 elif not self.into.live:
-                    text = f"{path}, line {number}: unfinished; nobody ever saw it, and the next start cuts it off"
+                    text = f"{path}, line {number}: unfinished; no reader ever saw it, and the next start cuts it off"
                     self.into.notes.append(text)
                 return
             record = self._record(path, number, line[:-1])
@@ -150,7 +150,7 @@ class _Reading:
             return None
         if seq != self.due:
             kind = "seq_gap" if seq > self.due else "seq_repeat"
-            self._wrong(kind, path, number, record, f"record {seq} stands where {self.due} must follow")
+            self._wrong(kind, path, number, record, f"record {seq} where record {self.due} is expected")
         new = seq >= self.due
         self.due = max(seq + 1, self.due)
         if wrong := self._unfit(record):
@@ -170,7 +170,7 @@ class _Reading:
                 return "unknown_record", f"type {record.get('type')!r} of version {record.get('v')!r} is unknown"
             return "schema", f"{where}: {first['msg']}"
         if self.run is not None and record["type"] not in BROADCAST_TYPES:
-            return "unknown_record", f"type {record['type']!r} is nothing that a broadcast tells"
+            return "unknown_record", f"type {record['type']!r} does not belong in a broadcast"
         return None
 
     def _wrong(self, kind: str, path: Path, number: int, record: dict[str, Any] | None, text: str) -> None:

@@ -107,7 +107,7 @@ class TeamRepair:
         """A new run.json of a run whose window is not known any more: its agents end, and can be deleted."""
         paths, path = self._roster.paths, self._roster.paths.run_json(run_id)
         kept, run = quarantine_name(path, self._at), self._roster.runs.get(run_id)
-        did = "quarantined; its tmux window is not known any more, so its agents are ended and must be made anew"
+        did = "quarantined; its tmux window is no longer known, so its agents are ended and must be created again"
         if run is not None:
             did = "quarantined, and written again as the daemon knows it"
         file = run.file if run is not None else blank_run(paths, run_id, self._at)
@@ -140,7 +140,9 @@ class TeamRepair:
             failpoints.passed("fix:kept")
             await asyncio.to_thread(rewrite, path, lines)
             failpoints.passed("fix:rewritten")
-            self._did("log", path, "quarantined, and written anew with all that could be saved", kept_in=str(kept))
+            self._did(
+                "log", path, "quarantined, and rewritten with all records that could be saved", kept_in=str(kept)
+            )
         roster.forget_collected(agent_id)
         did = told_of(made)
         self._did("agent", paths.agent_dir(agent_id), did, agent_id=agent_id, unknown=made.unknown)
@@ -201,7 +203,7 @@ class TeamRepair:
             failpoints.passed("fix:kept")
             rewrite(path, new)
             failpoints.passed("fix:broadcast")
-            did = "quarantined, and written anew from the agents' outboxes"
+            did = "quarantined, and rewritten from the agents' outboxes"
             self._did("broadcast", path, did, kept_in=str(kept))
         roster.checkpoints.forget_run(run_id)
         config = roster.config()

@@ -196,7 +196,7 @@ def _agent_row(paths: Paths, agent_id: str) -> dict[str, Any]:
     tasks = [{"task_id": task.task_id, "state": task.state, "payload": task.payload}
              for task in agent.unfinished.values()]  # fmt: skip
     row |= {
-        "does": "is launched again by its policy" if lives else "nothing: its life has ended",
+        "does": "is launched again by its policy" if lives else "nothing: it has ended",
         "lives": lives, "status": agent.life, "role": spec.get("role"), "engine": spec.get("engine"),
         "command": spec.get("command"), "cwd": spec.get("cwd"), "approval": spec.get("approval", "ask"),
         "restart": agent.policies.get("restart"), "records": last,

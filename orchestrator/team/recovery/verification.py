@@ -29,7 +29,7 @@ from orchestrator.core.records import TERMINAL
 from orchestrator.team.recovery.log_audit import COLLECTED, Evidence, directories
 
 LEFT_OUT = {
-    "broadcast_missing": "records at the end of an outbox that its broadcast has not told yet",
+    "broadcast_missing": "records at the end of an outbox that its broadcast does not have yet",
     "unfinished lines": "a last line without its end, which may be being written",
     "missing_log": "logs of an agent that may be being made",
 }
@@ -117,7 +117,7 @@ class _Check:
         self._unheard(seen)
         if self.late:
             self.found.notes.append(
-                f"{self.late} records are not in the broadcast: the daemon was killed, and the next start tells them"
+                f"{self.late} records are not in the broadcast: the daemon was killed, and the next start adds them"
             )
         order = sorted(self.found.violations, key=lambda one: (one.file, one.line or 0, one.kind))
         if self.found.live:
@@ -173,9 +173,9 @@ class _Check:
             for one in answers:
                 here = name in self.collected or name in (self.digests if one.log == "broadcast" else seen)
                 if not here and (self.only is None or one.run_id == self.only):
-                    self._missing(one, f"a caller was told of {name}, and nothing of it is there")
+                    self._missing(one, f"a caller was answered about {name}, of which there is nothing")
             if name in self.collected:
-                self.found.notes.append(f"what callers were told of {name} is not checked: gc removed its data")
+                self.found.notes.append(f"the answers about {name} are not checked: gc removed its data")
 
     # -- runs and agents ----------------------------------------------------------------------------------------
 
@@ -300,9 +300,9 @@ class _Check:
                 if agent in self.collected:
                     continue
                 if agent not in seen:
-                    text = f"it tells of agent {agent}, which has no files"
+                    text = f"it names agent {agent}, which has no files"
                 elif self.homes.get(agent) not in ("", run):
-                    text = f"it tells of agent {agent}, which belongs to another run"
+                    text = f"it names agent {agent}, which belongs to another run"
                 else:
                     continue
                 for one in lines:

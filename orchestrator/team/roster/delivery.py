@@ -204,7 +204,7 @@ def _check_life(entry: AgentEntry, epoch: int, what: str, task_id: str | None = 
     try:
         decisions.check_epoch(entry.state, epoch)
     except Conflict as refused:
-        log.info("refused a call of a life that is over", agent=entry.agent_id, life=epoch, what=what, task=task_id,
+        log.info("refused a call of an ended launch", agent=entry.agent_id, life=epoch, what=what, task=task_id,
                  code=refused.code)  # fmt: skip
         raise
 
@@ -379,7 +379,7 @@ def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) 
     entry = roster.entry(agent_id)
     if entry.secret is None or not secrets.compare_digest(entry.secret, secret):
         if entry.state.epoch > 0:
-            log.info("refused a call with the secret of another life", agent=agent_id)
-            raise Conflict("replaced", f"the secret is not that of the current life of {agent_id}")
-        raise BadRequest("not_an_agent", f"the secret is not that of {agent_id}")
+            log.info("refused a call with the secret of another launch", agent=agent_id)
+            raise Conflict("replaced", f"the secret does not belong to the current launch of {agent_id}")
+        raise BadRequest("not_an_agent", f"the secret does not belong to {agent_id}")
     return entry

@@ -23,7 +23,7 @@ from orchestrator.team.worktrees.inspection import look
 
 FINAL = ("deleted", "failed")
 NO_DAEMON = "no daemon runs: what the files say"
-FOREIGN = "not of this machine; orchestrator trust shows what it would do"
+FOREIGN = "not of this machine; orchestrator trust lists what would be started"
 
 
 def _status(agent: state.Agent, reason: str) -> tuple[str, str]:

@@ -222,12 +222,14 @@ def _kept(place: WorktreeLocation) -> _KeptReason | None:
         return None
     git_dir = place.git_dir
     if git_dir is None:
-        return _KeptReason("worktree_dirty", "it is no worktree of git any more, so nobody knows what it holds", [])
+        return _KeptReason(
+            "worktree_dirty", "git no longer knows it as a worktree, so its content cannot be judged", []
+        )
     operation, lock = git.under_way(git_dir), git.locked(git_dir)
     if operation:
         return _KeptReason("worktree_busy", f"a {operation} is under way in it", [])
     if (git_dir / "index.lock").exists():
-        return _KeptReason("worktree_busy", "a git is at work in it, or died there (index.lock)", [])
+        return _KeptReason("worktree_busy", "a git command is running in it, or was killed there (index.lock)", [])
     if lock:
         return _KeptReason("worktree_busy", f"it is locked: {lock}", [])
     state = state_of(place, exact=True)

@@ -306,7 +306,7 @@ def test_the_apis_health_is_asked_without_doing_anything():
     assert reach(Api(status={"data": {"status": "empty"}})) == (True, "empty")
     assert reach(Api(), url="") == (False, "switched off: SMART_SPAWN_API_URL is empty")
     assert reach(Api(status=refused)) == (False, "/status: ConnectError")
-    assert reach(Api(status={"data": 4})) == (False, "the answer is not that of a Smart Spawn API")
+    assert reach(Api(status={"data": 4})) == (False, "the answer does not come from a Smart Spawn API")
     assert reach(Api(), url="http://x:port") == (False, "/status: InvalidURL")
 
 

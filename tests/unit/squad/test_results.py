@@ -89,7 +89,7 @@ def test_a_chat_that_could_not_be_made_shows_what_its_command_wrote(shown, tmp_p
 
 def test_progress_names_who_works():
     file = squad({"state": "running"}, {"state": "timeout"}, {"state": "planned"})
-    assert results.progress(file) == "1 of 3 members have ended; at work: coder"
+    assert results.progress(file) == "1 of 3 members have ended; running: coder"
     assert results.progress(squad({"state": "error"})) == "1 of 1 members have ended"
 
 

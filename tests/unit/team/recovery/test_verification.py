@@ -576,7 +576,7 @@ def test_what_a_killed_daemon_had_no_time_to_tell_is_a_note(files):
     report = look(files.root, settled=False)
     assert report.violations == []
     assert report.notes == [
-        "1 records are not in the broadcast: the daemon was killed, and the next start tells them"
+        "1 records are not in the broadcast: the daemon was killed, and the next start adds them"
     ]
 
 
@@ -721,14 +721,14 @@ def test_the_command_ends_with_0_or_6_and_says_the_same_in_json(here, capsys):
     assert app.main(["verify"]) == 6
     where = str(place(here.root, A1))
     shown = capsys.readouterr().out
-    assert f"✕ seq_repeat: {where}:5: record 4 stands where 5 must follow (agent a1, task t1)" in shown
+    assert f"✕ seq_repeat: {where}:5: record 4 where record 5 is expected (agent a1, task t1)" in shown
     assert "1 violations" in shown
     assert "· not checked: attempt, life, no_intent" in shown
     assert app.main(["verify", "--json"]) == 6
     told = json.loads(capsys.readouterr().out)
     assert (told["ok"], told["live"], len(told["left_out"])) == (False, False, 1)
     assert told["violations"] == [
-        {"kind": "seq_repeat", "message": "record 4 stands where 5 must follow", "file": where, "line": 5, "seq": 4,
+        {"kind": "seq_repeat", "message": "record 4 where record 5 is expected", "file": where, "line": 5, "seq": 4,
          "agent": "a1", "task": "t1", "run": None}
     ]  # fmt: skip
     assert app.main(["verify", "--run", "run-9"]) == 2
