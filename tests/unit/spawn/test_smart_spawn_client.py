@@ -290,7 +290,7 @@ def test_what_is_malformed_in_a_good_answer_is_mended_and_the_api_stays_the_sour
     assert all(one.model in TABLE.models for one in made.nodes)
     assert made.nodes[2].task == "three  [0m"
     told = "\n".join(made.notes)
-    for word in ("ghost", "circle", "agent:builder", "no task", "no list of ids", "named no model"):
+    for word in ("ghost", "circle", "agent:builder", "no task", "not a list of ids", "named no model"):
         assert word in told
 
 
