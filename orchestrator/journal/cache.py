@@ -1,12 +1,12 @@
 """The SQLite cache that speeds up the next start: a checkpoint per owner, and data no longer in the owner's memory.
 
-A cache: the logs are the truth, and deleting the file while no daemon runs loses nothing. SQLite does not notice when
-a byte of its file changes, and an answer "never heard of it" may make a task run twice; so everything read here is
-proven. A checkpoint has a seal. The archived keys of an owner form a chain: each row names the next key and has
-a seal over both, so that the row before a missing key proves that the key is missing.
+It is only a cache: the logs decide, and deleting the file while no daemon runs loses nothing. SQLite does not notice
+a changed byte in its file, and a wrong "unknown" could make a task run twice; so everything that is read here is
+proven. A checkpoint has a seal. The archived keys of an owner form a chain: each row names the next key and has a
+seal over both, so the row before a missing key proves that the key is missing.
 
-One process at a time (the claim on the project's files sees to it). ``find`` belongs to the event loop, ``save`` may
-run in a thread, one at a time. Knows nothing of what it keeps.
+One process uses it at a time (the project lock ensures that). ``find`` belongs to the event loop; ``save`` may run in
+a thread, one at a time. The content is opaque to this file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TABLES = (
     "CREATE TABLE era_of_wal (era INTEGER NOT NULL, saves INTEGER NOT NULL)",
 )
 SIDES = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside the file; it would follow a link there, and write where that leads."""
+"""The files that SQLite keeps next to the file; it would follow a link in their place."""
 WAL_BYTES = 4 << 20
-"""Behind this size the WAL is carried into the file."""
+"""Above this size the WAL is written back into the file."""
 
 
 BAD = (sqlite3.Error, UnicodeDecodeError, TypeError)
@@ -43,13 +43,13 @@ BAD = (sqlite3.Error, UnicodeDecodeError, TypeError)
 
 
 class BrokenCache(Exception):
-    """The cache cannot be trusted, or not be read: fold the logs instead, and use it no more."""
+    """The cache cannot be trusted or read: fold the logs instead, and stop using it."""
 
 
 class CacheItem(NamedTuple):
-    """What `save` keeps of one owner: the checkpoint's body, and the keys that leave memory with it.
+    """What `save` stores of one owner: the checkpoint's body, and the keys that leave memory with it.
 
-    ``anew``: whatever was kept of the owner before is forgotten. ``archived`` None: it archives nothing ever.
+    ``anew``: what was stored of the owner before is dropped. ``archived`` None: the owner never archives anything.
     """
 
     owner: str
@@ -60,7 +60,7 @@ class CacheItem(NamedTuple):
 
 class _Row(NamedTuple):
     key: str
-    next: str  # the next archived key of the owner; "" behind the last one
+    next: str  # the next archived key of the owner; "" after the last
     value: bytes
 
 
@@ -78,10 +78,10 @@ class Cache:
 
     @classmethod
     def open(cls, path: Path, form: int, seal: Seal) -> Cache:
-        """Open the cache, or a new one when there is none, or none of this ``form`` (31 bits), or a broken one.
+        """Open the cache; make a new one if there is none, or if it has another ``form`` (31 bits) or is broken.
 
-        What the ``seal`` does not hold counts as broken: a checkpoint that others wrote could say anything.
-        `BrokenCache` when that fails too: then there is no room, or no right to write.
+        Content without a valid ``seal`` counts as broken: a checkpoint that others wrote could claim anything.
+        `BrokenCache` if the new one cannot be made either: no space, or no permission to write.
         """
         try:
             return cls._open(path, form, seal)
@@ -95,10 +95,11 @@ class Cache:
         try:
             for suffix in SIDES:
                 beside = path.with_name(path.name + suffix)
-                # Ours has a WAL and no journal. One of a stranger could name any file, which SQLite then removes.
+                # Our cache has a WAL and no journal. A stranger's journal could name any file, which SQLite would
+                # then remove.
                 if beside.is_symlink() or (suffix == "-journal" and beside.exists()):
                     raise BrokenCache(f"{beside} is not ours")  # noqa: TRY301 - one refusal for all ways of being wrong
-            # SQLite would follow a link out of the project, and would make the file for everybody to read.
+            # SQLite would follow a link out of the project, and would make the file readable for everyone.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             made += [_connect(path), _connect(path)]
             cache = cls(path, made[0], made[1], seal)
@@ -112,7 +113,7 @@ class Cache:
     def _prepare(self, form: int) -> None:
         writer = self._writer
         writer.execute("PRAGMA journal_mode = WAL")
-        # Before 3.51.3 two connections may corrupt a WAL when both carry it over: only `_carry_over` does.
+        # Before 3.51.3 two connections may corrupt a WAL if both write it back: only `_carry_over` does.
         for connection in (writer, self._reader):
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -126,7 +127,7 @@ class Cache:
                 writer.execute("INSERT INTO era_of_file VALUES (1)")
                 writer.execute("INSERT INTO era_of_wal VALUES (1, 0)")
                 writer.execute(f"PRAGMA user_version = {form:d}")
-            self._carry_over(0)  # whoever copies the file alone copies its tables
+            self._carry_over(0)  # so that a copy of the file alone contains the tables
             return
         if found != list(TABLES) or writer.execute("PRAGMA user_version").fetchall() != [(form,)]:
             raise BrokenCache("made by another version")
@@ -137,11 +138,11 @@ class Cache:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def owners(self) -> list[str]:
-        """Every owner that was saved."""
+        """The owners that are stored."""
         return [owner for (owner,) in self._read("SELECT owner FROM checkpoint", ()) if isinstance(owner, str)]
 
     def checkpoint(self, owner: str) -> bytes | None:
-        """The body saved last for the owner, or None."""
+        """The owner's newest checkpoint body, or None."""
         found = self._read("SELECT body, crc FROM checkpoint WHERE owner = ?", (owner,))
         if not found:
             return None
@@ -151,9 +152,9 @@ class Cache:
         return body
 
     def find(self, owner: str, key: str) -> bytes | None:
-        """The value archived under the key, or None when it is proven that there is none; a point read.
+        """The value that is archived under the key, or None if it is proven that there is none; a point read.
 
-        The empty key is the head of the chain, and never one of its owner's.
+        The empty key is the head of the chain, and never a key of its owner.
         """
         row = self._before(self._reader, owner, key)
         return row.value if key and row.key == key else None
@@ -167,7 +168,7 @@ class Cache:
             raise self._spoilt(str(error)) from error
 
     def _before(self, connection: sqlite3.Connection, owner: str, key: str) -> _Row:
-        """The owner's last row up to and including the key; every owner that was saved has one of key ""."""
+        """The owner's last row up to and including the key; every stored owner has a row with key ""."""
         if self._broken is not None:
             raise BrokenCache(self._broken)
         try:
@@ -192,9 +193,9 @@ class Cache:
     def save(
         self, items: Iterable[CacheItem], gone: Iterable[str] = (), before_commit: Callable[[], None] = lambda: None
     ) -> None:
-        """Keep all of it or, when this raises, nothing; and forget the owners that are ``gone``.
+        """Store all items and drop the owners that are ``gone``; if this raises, nothing has changed.
 
-        `BrokenCache` when the cache is not to be used again; `OSError` when there was no room: try again later.
+        `BrokenCache` if the cache must not be used again; `OSError` if there was no space: try again later.
         """
         with self._saving:
             self._save(items, gone, before_commit)
@@ -237,7 +238,7 @@ class Cache:
             if at.key == key:
                 if at.value != value:
                     raise self._spoilt(f"{key!r} of {owner} is archived with another value")
-                continue  # kept by a save that failed after its commit
+                continue  # stored by a save that failed after its commit
             changed[at.key] = at._replace(next=key)
             at = changed[key] = _Row(key, at.next, value)
         writer.executemany(
@@ -249,7 +250,7 @@ class Cache:
         return self._seal.number(f"{owner}\0{row.key}\0{row.next}\0".encode() + row.value)
 
     def _carry_over(self, behind: int) -> None:
-        """Carry a WAL of more bytes into the file; what fails here fails again at the next save, or there works."""
+        """Write a WAL of more bytes back into the file; a failure here repeats at the next save or is gone."""
         try:
             if self.path.with_name(self.path.name + "-wal").stat().st_size <= behind:
                 return
@@ -263,7 +264,7 @@ class Cache:
             return
 
     def close(self) -> None:
-        """Close it; a broken one is removed, for the next start to make anew."""
+        """Close the cache; a broken one is removed, and the next start makes a new one."""
         with self._saving, contextlib.suppress(sqlite3.Error):
             self._reader.close()
             self._writer.close()
@@ -273,14 +274,14 @@ class Cache:
 
 
 def discard(path: Path) -> None:
-    """Remove the file and what SQLite keeps beside it; harmless when there is none. Only while nobody uses it."""
+    """Remove the file and the files that SQLite keeps next to it, if they exist. Only while no process uses it."""
     for suffix in ("", *SIDES):
         with contextlib.suppress(OSError):
             path.with_name(path.name + suffix).unlink()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # autocommit: transactions are begun and ended by `_transaction` alone.
+    # autocommit: only `_transaction` begins and ends transactions.
     return sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
 
 
@@ -297,6 +298,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _no_room(error: Exception) -> bool:
-    """Whether the system refused, and may grant it another time; else the file is not what it should be."""
+    """Whether the system refused for now; otherwise the file is broken."""
     refused = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in refused

@@ -23,8 +23,8 @@ PROBE = 512
 class LogFile(NamedTuple):
     """An open file of a log.
 
-    ``first`` is the seq of its first record, ``end`` the offset behind the last newline a reader may see. With a
-    ``seal`` only lines that carry its MAC count.
+    ``first`` is the seq of its first record, ``end`` the offset after the last newline that a reader may see. With a
+    ``seal`` only lines with its MAC count.
     """
 
     io: SysIO
@@ -36,12 +36,12 @@ class LogFile(NamedTuple):
     seal: Seal | None = None
 
     def decode(self, lines: list[bytes], seq: int) -> Iterator[Record]:
-        """The records of some lines of this file, the first of which must have ``seq``; ``Corrupt`` at a bad one."""
+        """The records of some lines of this file, the first of which must have ``seq``; ``Corrupt`` at a bad line."""
         return decode(lines, seq, self.types, self.path, self.first, seal=self.seal)
 
 
 class PickedLines(NamedTuple):
-    """Lines of one file, the seq behind the last line looked at, and whether a limit ended the search."""
+    """Lines of one file, the seq after the last line that was read, and whether a limit ended the search."""
 
     lines: list[bytes]
     next_seq: int
@@ -49,7 +49,7 @@ class PickedLines(NamedTuple):
 
 
 def last_newline(io: SysIO, fd: int, size: int) -> int:
-    """The offset behind the last newline in the first ``size`` bytes; 0 when there is none."""
+    """The offset after the last newline in the first ``size`` bytes; 0 if there is none."""
     at, step = size, NEAR
     while at > 0:
         begin = max(0, at - step)
@@ -61,13 +61,13 @@ def last_newline(io: SysIO, fd: int, size: int) -> int:
 
 
 def seq_at(io: SysIO, fd: int, offset: int) -> int | None:
-    """The seq of the line that starts at ``offset``; None when no line of ours does."""
+    """The seq of the line that starts at ``offset``; None if no valid line does."""
     match = SEQ_AT_START.match(io.pread(fd, HEAD_BYTES, offset))
     return int(match[1]) if match else None
 
 
 def last_seq(io: SysIO, fd: int, size: int) -> int | None:
-    """The seq of the last whole line in the first ``size`` bytes; 0 without a line, None when it is not ours."""
+    """The seq of the last whole line in the first ``size`` bytes; 0 without a line, None if it is not valid."""
     end = last_newline(io, fd, size)
     return seq_at(io, fd, last_newline(io, fd, end - 1)) if end else 0
 
@@ -87,7 +87,7 @@ def line_blocks(file: LogFile, start: int = 0) -> Iterator[list[bytes]]:
 
 
 def _line_start_from(file: LogFile, offset: int, end: int) -> tuple[int, bytes] | None:
-    """The first line that starts at or behind ``offset`` and before ``end``: its offset and first bytes."""
+    """The first line that starts at or after ``offset`` and before ``end``: its offset and first bytes."""
     at, step = offset - 1, PROBE  # the byte before `offset` may be the newline
     while at < end:
         block = file.io.pread(file.fd, min(step, end - at), at)

@@ -1,7 +1,7 @@
 """The last file of a log, the only one that is written: write, sync, seal, close.
 
-It may be closed while nobody uses the log and is opened again when somebody does; whether it is then still the same
-file, with what we wrote and nothing else, is checked then and at every sync.
+It may be closed while the log is unused, and is opened again for the next use. Then, and at every sync, it is checked
+that it is still the same file with exactly the bytes that were written.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ MEDDLED = "another program wrote to the log while it was in use"
 class LiveSegment:
     """An open live file; ``first`` is the seq its first record has or will have.
 
-    ``path`` is its name now: that of a sealed file while a rotation hangs half-done. ``spoiled`` says why nothing
-    may be appended any more: what we know of the file and what it holds differ.
+    ``path`` is its current name: a sealed file's while a rotation is half done. ``spoiled`` is the reason why
+    nothing may be appended any longer: the file does not contain what was written.
     """
 
     def __init__(
         self, io: SysIO, path: Path, fd: int, first: int, size: int, *, entry_synced: bool, inode: int | None = None
     ) -> None:
-        """Wrap a descriptor, or with ``fd=-1`` a file at rest with that inode; ``size`` bytes of it are ours."""
+        """Wrap a descriptor, or with ``fd=-1`` a closed file with that inode; ``size`` bytes of it are known."""
         self.path = path
         self.first = first
         self.spoiled: str | None = None
-        self.untaken = False  # bytes of a failed write may stand behind the last record
+        self.untaken = False  # bytes of a failed write may follow the last record
         self.entry_synced = entry_synced  # False: its directory entry may not be durable yet
         self._io = io
         self.fd = fd
-        self._limit = size  # no byte behind this offset is ours
+        self._limit = size  # no byte after this offset was written by us
         self._size = size
         self._inode = inode
 
     @property
     def rests(self) -> bool:
-        """Whether it holds no descriptor."""
+        """Whether it has no open descriptor."""
         return self.fd < 0
 
     def in_place(self) -> bool:
-        """Whether its name still leads to the file that is written; True when that cannot be known for now."""
+        """Whether its name still leads to the file that is written; True if that cannot be determined now."""
         try:
             named = self._io.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ class LiveSegment:
             if wrote == len(data):
                 self._size = self._limit
                 return
-            # The kernel cuts a write short when the disk is full, and says so only at the next one.
+            # If the disk is full, the kernel cuts a write short and reports it only at the next write.
             error = Environment(
                 "disk_full",
                 f"{self.path}: only {wrote} of {len(data)} bytes could be written",
@@ -88,9 +88,9 @@ class LiveSegment:
         raise error
 
     def take_back(self, offset: int) -> None:
-        """See that nothing stands behind ``offset``: what a failed write left must never be glued to a later record.
+        """Cut the file at ``offset``: the rest of a failed write must never become part of a later record.
 
-        Raises ``Environment("io_failed")`` when the disk does not let it; it is tried again with the next append.
+        Raises ``Environment("io_failed")`` if the disk refuses; the next append tries again.
         """
         if not self.untaken:
             return
@@ -102,12 +102,13 @@ class LiveSegment:
         self.untaken = False
 
     def sync(self, reached: int) -> str | None:
-        """Make the file, and its name if it is new, durable; why what is there is not ours, or None. In a thread.
+        """Make the file, and its name if it is new, durable. Runs in a thread.
 
-        ``reached`` is the offset behind what was written before the call. Raises ``OSError``, which is final.
+        Returns why the file is not the one that was written, or None. ``reached`` is the offset after what was
+        written before the call. Raises ``OSError``, which is final.
         """
         self._io.fdatasync(self.fd)
-        # A log deleted, moved or changed behind our back takes its records with it: they must not be acknowledged.
+        # The records of a log that another program deleted, moved or changed must not be acknowledged.
         if not self.in_place():
             return MOVED if self._io.fstat(self.fd).st_nlink else DELETED
         if not self.entry_synced:
@@ -124,7 +125,7 @@ class LiveSegment:
     # ---- rotation
 
     def seal(self, live: Path) -> None:
-        """Give it the name of a sealed file instead of ``live``; raises ``OSError`` with its name unchanged."""
+        """Rename it from ``live`` to the name of a sealed file; raises ``OSError`` with its name unchanged."""
         name = segments.sealed_path(live, self.first)
         if self.path == name:
             return
@@ -135,9 +136,10 @@ class LiveSegment:
         self.path = name
 
     def followed_by(self, live: Path, first: int) -> LiveSegment:
-        """A new file with the name ``live``, for this sealed one, which is closed.
+        """A new file with the name ``live`` that follows this sealed one, which is closed.
 
-        Raises ``OSError`` when it cannot be made; this one then has its old name back, or goes on as it is called.
+        Raises ``OSError`` if it cannot be made; this file then has its old name again, or is continued under its new
+        one.
         """
         try:
             fd = self._io.open(live, CREATE, 0o600)
@@ -164,7 +166,7 @@ class LiveSegment:
         self.close()
 
     def wake(self) -> None:
-        """Open the file again; raises ``Environment``, and is spoiled, if it is not the one that was closed."""
+        """Open the file again. Raises ``Environment``, and is spoiled, if it is not the file that was closed."""
         if not self.rests:
             return
         if self.spoiled is None:
@@ -192,7 +194,7 @@ class LiveSegment:
 
     @contextmanager
     def awake(self) -> Iterator[int]:
-        """The descriptor, to read from; a file at rest rests again afterwards."""
+        """The descriptor for a read; a closed file is closed again afterwards."""
         rested = self.rests
         self.wake()
         try:

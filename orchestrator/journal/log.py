@@ -1,8 +1,8 @@
 """One append-only log: append with group commit, read what is durable, start a new file when the current one is full.
 
-A ``Journal`` lives on the event loop of the one process that writes the log. Records appended with
-``sync=True``, and everything behind them, become visible to readers only once they are on the disk.
-The store knows the names of the record types and nothing else of the domain.
+A ``Journal`` belongs to the event loop of the one process that writes the log. Records that were appended with
+``sync=True``, and all later ones, become visible to readers only once they are on the disk. The journal knows the
+names of the record types and nothing else of the domain.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class Journal:
         self._syncs = syncs
         self._seal = seal
         self._segment_bytes = segment_bytes or 0
-        self._rotate_at = self._segment_bytes  # the live file is full from this offset on
+        self._rotate_at = self._segment_bytes  # the live file is full from this offset
         self._written = found.end
         self._synced = found.end  # on the disk, also with durability="os"
         self._reached = found.end  # what the sync now running will have made durable
-        # Ends before the records that must be synced before they, and all behind them, are shown.
+        # The ends before records that must be synced before they, and all later ones, become visible.
         self._hidden_from: deque[Position] = deque()
         self._shown_seq = found.end.seq
-        self._wanted_seq = 0  # a sync must reach this seq; one is running or queued while it is not synced
+        self._wanted_seq = 0  # a sync must reach this seq; until then one is running or queued
         self._syncing = False
         self._at_disk = threading.Lock()  # held by a running sync, which must not see the live file change
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._refusal: str | None = None  # why appends are refused
         self._meddled: str | None = None
-        self._lost: str | None = None  # why nothing more becomes durable
+        self._lost: str | None = None  # why no more records become durable
         self._closed = False
 
     @classmethod
@@ -98,19 +98,17 @@ class Journal:
     ) -> Journal:
         """Open, verify and repair a log, passing each of its records to ``on_record`` once, in order.
 
-        ``clean`` says the last writer closed the log in good order; otherwise its tail is written again
-        and synced, for the page cache may show data whose sync failed. A torn tail is cut off and kept
-        in ``<name>.torn``. A live file of ``segment_bytes`` is sealed before the next append (0 or None: never).
+        ``clean``: the last writer closed the log properly; otherwise its tail is written again and synced, because
+        the page cache may show data whose sync failed. A torn tail is cut off and kept in ``<name>.torn``. A live
+        file of ``segment_bytes`` is sealed before the next append (0 or None: never).
 
-        ``start``, the ``mark()`` of an earlier journal, lets everything before it be: only records behind it are
-        verified and passed on. With ``rest`` a log that ends there is not even opened before it is used.
+        With ``start``, the ``mark()`` of an earlier journal, only the records after it are verified and passed on.
+        With ``rest`` a log that ends there is not opened before it is used. With a ``seal`` each line is written with
+        its MAC, and only lines that have it are read.
 
-        With a ``seal`` each line is written with its MAC, and only lines that carry it are read.
-
-        Raises ``WrongPosition`` when ``start`` does not fit (open it without), ``Corrupt`` at a bad complete line,
-        with no content changed on the disk (what ``on_record`` got before is then to be thrown away), and
-        ``Environment`` when the system refuses, or (foreign_data) at a line without the seal's MAC, with nothing
-        changed either.
+        Raises ``WrongPosition`` if ``start`` does not match (open the log without it), ``Corrupt`` at a bad complete
+        line, and ``Environment`` if the system refuses, or (foreign_data) at a line without the seal's MAC. In these
+        cases nothing on the disk has changed, and what ``on_record`` was given must be dropped.
         """
         syncs = durability == "fsync"
         found = open_log(
@@ -123,7 +121,7 @@ class Journal:
 
     @property
     def last_seq(self) -> int:
-        """The seq of the last record written, shown or not; 0 when there is none."""
+        """The seq of the last written record, visible or not; 0 if there is none."""
         return self._written.seq
 
     @property
@@ -133,21 +131,21 @@ class Journal:
 
     @property
     def synced_seq(self) -> int:
-        """Records up to this seq are known to be on the disk (with ``durability="os"``: were written)."""
+        """Records up to this seq are on the disk (with ``durability="os"``: were written)."""
         return self.mark().seq
 
     @property
     def size_visible(self) -> int:
-        """The byte offset, in its file, behind the last visible record."""
+        """The byte offset, in its file, after the last visible record."""
         return self._shown.offset
 
     def in_place(self) -> bool:
-        """Whether the log still lies where it is written; False once it was removed, moved away or replaced."""
+        """Whether the log is still in its place; False after it was removed, moved or replaced."""
         return self._closed or self._live.in_place()
 
     @property
     def rests(self) -> bool:
-        """Whether the log holds no descriptor until it is used."""
+        """Whether the log has no open descriptor until it is used."""
         return self._live.rests and not self._closed
 
     @property
@@ -160,19 +158,19 @@ class Journal:
         return self._written.offset if self._written.segment == self._live.first else 0
 
     def mark(self) -> Position:
-        """The place behind record ``synced_seq``, for a later ``open``."""
+        """The position after record ``synced_seq``, for a later ``open``."""
         return self._synced if self._syncs else self._written
 
     def end(self) -> Position:
-        """The place behind the last record written, shown or not: a mark once that record is synced."""
+        """The position after the last written record, visible or not; usable as ``start`` once it is synced."""
         return self._written
 
     def append(self, records: list[Record], *, sync: bool) -> list[Record]:
         """Write records with one system call and return them stamped with ``v``, ``seq`` and ``crc``.
 
         Each record holds at least ``type``, in the order of keys it shall have on disk. With ``sync``
-        they, and all later ones, become visible when durable (await ``synced``); else at once, unless an
-        earlier one is still to be synced. On an error nothing is stored and the log is as before:
+        they, and all later ones, become visible when durable (await ``synced``); otherwise at once, unless an
+        earlier one is not synced yet. On an error nothing is stored and the log is unchanged:
         ``BadRequest("bad_argument")`` for values JSON cannot hold, ``Environment("disk_full")`` or
         ``Environment("io_failed")``.
         """
@@ -208,8 +206,8 @@ class Journal:
     async def synced(self, seq: int) -> None:
         """Wait until the records up to ``seq`` are durable; at once with ``durability="os"``.
 
-        Starts a sync if none covers ``seq`` yet. Raises ``Environment("io_failed")`` when the sync failed:
-        the records may or may not be on the disk, and this journal takes no more.
+        Starts a sync if none covers ``seq`` yet. Raises ``Environment("io_failed")`` if the sync failed: the records
+        may or may not be on the disk, and this journal accepts no more.
         """
         if not self._syncs or seq <= self._synced.seq:
             return
@@ -225,7 +223,7 @@ class Journal:
         await waiter
 
     def since(self, seq: int, max_records: int, max_bytes: int) -> tuple[list[Record], bool]:
-        """The visible records behind ``seq`` and whether there are more than the limits allow.
+        """The visible records after ``seq``, and whether there are more than the limits allow.
 
         ``max_bytes`` counts lines on disk; one record is returned even if it alone exceeds it.
         """
@@ -246,13 +244,13 @@ class Journal:
             return last_records(log, self._shown.seq, (n, max_bytes))
 
     def _check_readable(self) -> None:
-        if self._closed:  # the number of our descriptor may be another file's by now
+        if self._closed:  # the number of the descriptor may belong to another file by now
             raise self._io_failed("the log is closed")
 
     @contextmanager
     def _readable(self) -> Iterator[OpenLog]:
         live, shown = self._live, self._shown
-        # Before a file is sealed all of it is shown: what is shown ends in the live file, or is all before it.
+        # A file is sealed only when all of it is visible: visible records end in the live file, or just before it.
         end = shown.offset if shown.segment == live.first else 0
         try:
             with live.awake() as fd:
@@ -262,7 +260,7 @@ class Journal:
             raise failure(self.path, error) from error
 
     async def wait_for(self, seq: int, deadline: float, clock: Clock) -> bool:
-        """Whether a record behind ``seq`` became visible before ``clock.monotonic()`` reached ``deadline``."""
+        """Whether a record after ``seq`` became visible before ``clock.monotonic()`` reached ``deadline``."""
 
         def look() -> Literal[True] | None:
             return True if self.visible_seq > seq else None
@@ -270,7 +268,7 @@ class Journal:
         return await wait_until(look, self.signal, deadline, clock) is not None
 
     def close(self) -> None:
-        """Take no more appends and close the file, once a running sync has ended; await ``synced`` before."""
+        """Accept no more appends and close the file after a running sync; await ``synced`` before."""
         if self._closed:
             return
         self._closed = True
@@ -279,9 +277,9 @@ class Journal:
             self._live.close()
 
     def rest(self) -> bool:
-        """Close the descriptor until the log is used again, if nothing is unsynced; whether it rests now.
+        """Close the descriptor until the log is used again, if all is synced. Returns whether it is closed now.
 
-        An append then opens it again, a read for its own time. If the file is not the same then, it is refused.
+        An append opens it again, a read for its duration. Both fail if the file is not the same then.
         """
         idle = not (
             self._syncing or self._waiters or self._closed or self._lost or self._live.spoiled or self._live.untaken
@@ -319,7 +317,7 @@ class Journal:
             return
         if self._synced != self._written:
             self._want(self._written.seq)
-        # Soon there may be a moment when all is synced; if none comes, one is made.
+        # Soon all may be synced by itself; if not, a sync is started.
         least = self._rotate_at + (self._segment_bytes if self._synced != self._written else 0)
         if self._offset < least:
             return
@@ -331,14 +329,14 @@ class Journal:
         self._check_writable()
 
     def _rotate(self) -> None:
-        """Seal the live file, all of which is synced, and make a new one; if that is refused the old one goes on.
+        """Seal the live file, all of which is synced, and make a new one; if that fails, the old one is continued.
 
-        At every step the names on the disk tell a whole log, whatever of the unsynced steps a power cut undoes. So
-        the new name is durable before the old one is given to another file.
+        At every step the names on the disk describe a complete log, whichever unsynced steps a power cut undoes. So
+        the new name is durable before the old name is given to another file.
         """
         old = self._live
         try:
-            # Opened first: what cannot be opened for now must not look like a failed sync, which is final.
+            # Opened first: a file that cannot be opened now must not look like a failed sync, which is final.
             directory = self._io.open(self.path.parent, DIRECTORY)
         except OSError:
             self._rotate_later()
@@ -393,7 +391,7 @@ class Journal:
         self._show()
 
     def _settle(self, error: Exception | None) -> None:
-        """Take in the outcome of a sync: what is durable now, and who waited for that."""
+        """Process the outcome of a sync: advance what is durable, and release those who wait for it."""
         self._lost = self._lost or self._meddled or (None if error is None else f"a sync failed: {error}")
         if self._lost is None:
             self._synced = self._reached

@@ -64,7 +64,7 @@ def foreign(path: Path, line: int) -> Environment:
 
 
 def resealed(lines: list[bytes], seal: Seal) -> list[bytes]:
-    """Intact lines (with their newlines), each as it is where the seal holds, else written anew with the seal."""
+    """Intact lines (with their newlines): unchanged if their seal is valid, otherwise written with a new seal."""
     made: list[bytes] = []
     for line in lines:
         if is_sealed(line[:-1], seal):
@@ -87,10 +87,10 @@ def decode(
 ) -> Iterator[Record]:
     """The records of complete lines (without their newlines), the first of which must have ``seq``.
 
-    Raises ``Corrupt`` naming file and line at the first line that is not what ``encode`` wrote, and ``Environment``
-    foreign_data at the first without the MAC of ``seal``, where one is given; ``file_first`` is the seq that the file
-    begins with. This is the inner loop of every start: one record at a time, so that the
-    garbage collector has nothing to do.
+    Raises ``Corrupt`` with file and line at the first line that ``encode`` did not write, and ``Environment``
+    foreign_data at the first without the MAC of ``seal``, if one is given. ``file_first`` is the seq that the file
+    begins with. This is the inner loop of every start; it yields one record at a time, so that the garbage collector
+    has nothing to do.
     """
     for line in lines:
         try:
@@ -113,9 +113,9 @@ def decode(
 
 
 def intact(line: bytes, types: frozenset[str], path: Path) -> Record | None:
-    """The record of one line wherever it stands in its log; None when the line is damaged.
+    """The record of one line, whatever its place in the log; None if the line is damaged.
 
-    Raises ``Corrupt("unknown_version")`` for a line that a newer version wrote: it is not ours to judge.
+    Raises ``Corrupt("unknown_version")`` for a line that a newer version wrote.
     """
     try:
         record = loads(line)
@@ -138,7 +138,7 @@ def intact(line: bytes, types: frozenset[str], path: Path) -> Record | None:
 
 
 def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path, file_first: int = 1) -> Corrupt:
-    """The error for a bad line: what is wrong with it and how that probably happened."""
+    """The error for a bad line: its defect and the probable cause."""
     code = "corrupt_log"
     try:
         record = loads(line)

@@ -36,7 +36,7 @@ class TornTail(NamedTuple):
 
 
 class OpenedLog(NamedTuple):
-    """An opened log: its live file, the first seqs of the sealed ones, where it ends, and what was cut off."""
+    """An opened log: its live file, the first seqs of its sealed files, its end, and what was cut off."""
 
     live: LiveSegment
     sealed: list[int]

@@ -68,9 +68,9 @@ def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
 
 
 def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLog:
-    """The log for reading its file ``index`` behind ``file``, whose lines are followed by ``next_seq``.
+    """The file ``index`` of the log, which follows ``file`` and must begin with ``next_seq``.
 
-    Raises ``Corrupt`` unless ``file`` ends with a whole line and the next one begins with that seq.
+    Raises ``Corrupt`` unless ``file`` ends with a whole line and the next file begins with that seq.
     """
     if file.end and file.io.pread(file.fd, 1, file.end - 1) != b"\n":
         raise segments.torn(file.path, next_seq - file.first + 1, next_seq)
@@ -153,9 +153,9 @@ def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Re
 
 
 def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -> Iterator[Record]:
-    """Every record behind ``seq`` across all files, verified.
+    """Every record after ``seq`` in all files, verified.
 
-    The first of them stands at ``offset`` of the file that begins with the seq ``segment``, or in the next.
+    The first is at ``offset`` of the file that begins with the seq ``segment``, or in the next file.
     Raises ``Corrupt`` with file and line, ``OSError``.
     """
     index = _index_of(log, segment)
@@ -227,7 +227,7 @@ def _open_if_there(path: Path, io: SysIO) -> int:
 
 
 def _first_of_live(path: Path, fd: int, end: int, firsts: list[int], io: SysIO) -> int:
-    """The seq that the opened live file begins with, or must begin with if its first line does not tell."""
+    """The seq that the opened live file begins with, or must begin with if its first line cannot be read."""
     if not firsts:
         return 1
     first = seq_at(io, fd, 0) if end else None
@@ -269,7 +269,7 @@ def page(
     *,
     seal: Seal | None = None,
 ) -> list[Record]:
-    """As ``records_after`` for a log nobody has open; never writes, ignores what follows the last newline."""
+    """As ``records_after``, for a log that no process has open; never writes, and ignores an unfinished last line."""
     with _looked_at(path, types, io, seal) as log:
         return records_after(log, seq, limits)
 

@@ -1,7 +1,8 @@
 """Rewrites a damaged log: reads its files, moves them into quarantine, writes a new file in their place.
 
-The one place where a log is replaced and not appended to. Crash-safe at every step: the damaged files have a second
-name before the new one takes the first, and nothing is removed before the new one stands. Nobody may have it open.
+The only place where a log is replaced instead of appended to. A crash at any step is safe: the damaged files get a
+second name before the new file takes the first, and nothing is removed before the new file is complete. No process
+may have the log open.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ def keep(log: Path, at: datetime, io: SysIO = REAL) -> None:
 
 
 def rewrite(log: Path, lines: Sequence[bytes], io: SysIO = REAL) -> None:
-    """Put a log of these lines in the place of the one there is, durably; `keep` it first.
+    """Replace the log by one of these lines, durably; `keep` the old one first.
 
-    A crash leaves the old log, or the new one with old segments beside it, which the next rewrite removes.
+    A crash leaves the old log, or the new one next to old segments, which the next rewrite removes.
     """
     replace(log, b"".join(lines), mode=0o600, io=io)
     _drop_segments(log, io)

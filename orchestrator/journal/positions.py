@@ -15,9 +15,9 @@ from orchestrator.journal.log_reader import OpenLog, last_records, opened
 
 
 class Position(NamedTuple):
-    """The place behind record ``seq``, which has that ``crc``.
+    """The position after record ``seq``, which has that ``crc``.
 
-    It is at ``offset`` of the file whose first record has the seq ``segment``, whatever that file is called by now.
+    It is at ``offset`` of the file whose first record has the seq ``segment``, whatever that file's name is now.
     ``Mark(0, 1, 0, "")`` is the beginning of every log.
     """
 
@@ -39,9 +39,9 @@ class WrongPosition(Exception):
 
 
 def check(log: OpenLog, mark: Position) -> None:
-    """Raise ``WrongPosition`` unless the record before the mark stands there, whole; reads a few blocks at most.
+    """Raise ``WrongPosition`` unless the record before the position is there, complete; reads at most a few blocks.
 
-    ``log.last`` is the live file with its size as ``end``; its ``first`` is not looked at. Raises ``OSError``.
+    ``log.last`` is the live file with its size as ``end``; its ``first`` is not used. Raises ``OSError``.
     """
     if mark.seq == 0:
         return

@@ -41,13 +41,13 @@ _COUNT = itertools.count()  # two replacements of one file at once must not shar
 
 @dataclass(frozen=True)
 class Paths:
-    """Where everything of one project lies (design §4), and whether it was made here; joins names."""
+    """The paths of all files of one project (design §4), and whether they were made here. Joins names only."""
 
     root: Path
 
     @cached_property
     def provenance(self) -> Provenance:
-        """Tells the files that were written here from those that came with a clone, a pull or an archive."""
+        """Distinguishes files that were written here from those that came with a clone, a pull or an archive."""
         return Provenance(self.home)
 
     @property
@@ -112,7 +112,7 @@ class Paths:
         return self.engine_dir(agent_id) / "nudges.json"
 
     def go(self, agent_id: str) -> Path:
-        """Names the epoch whose launch stub may go on."""
+        """Names the epoch whose launch stub may continue."""
         return self.engine_dir(agent_id) / "go"
 
     @staticmethod
@@ -145,7 +145,7 @@ class Paths:
 
     @staticmethod
     def quarantine(log: Path, at: datetime) -> Path:
-        """Where a corrupt log is moved to, out of the way of a new one: beside it, stamped with the time."""
+        """The name that a corrupt log is moved to: next to it, with the time in its name."""
         return log.with_name(f"{log.name}.quarantine-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}")
 
 
@@ -230,9 +230,9 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644, io: SysIO = REAL) -> 
 
 
 def read_json(path: Path) -> Any:
-    """The JSON of a small file; Corrupt when it is none, Environment when it cannot be read.
+    """The JSON of a small file; Corrupt if it is not JSON, Environment if it cannot be read.
 
-    A pipe in its place, which an archive may bring, is not waited for.
+    A pipe in its place, which an archive may contain, does not block.
     """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor

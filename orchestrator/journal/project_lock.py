@@ -1,8 +1,8 @@
-"""The claim on a project's files: one daemon at a time, wherever its run directory is.
+"""The lock on a project's files: one daemon at a time, wherever its run directory is.
 
-The run directory's lock keeps daemons of one machine apart; a container or a private /tmp has another one and still
-the same files. So the writer also holds a lock beside the files, taken when it first reads or writes them. The word
-in the lock says where the other programs meet it.
+The run directory's lock keeps daemons of one machine apart, but a container or a private /tmp has another run
+directory and the same files. So the writer also locks a file next to them when it first reads or writes them. The
+text in the lock file tells other programs where to reach the daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK_AGAIN_S = 0.005
 
 
 class ProjectClaim:
-    """A held `.agents/lock`. ``token`` stands in the file behind the word; empty if it could not be written."""
+    """A held `.agents/lock`. ``token`` follows the address in the file; empty if it could not be written."""
 
     def __init__(self, path: Path, lock: FileLock, inode: tuple[int, int], token: str) -> None:
         self.token = token

@@ -1,6 +1,6 @@
-"""Removes files of ours and measures them; never follows a link, and makes the removal durable.
+"""Removes our files and measures them; never follows a link, and makes the removal durable.
 
-Raises ``Environment`` when the system refuses; what is gone already is no error.
+Raises ``Environment`` if the system refuses; a file that does not exist is no error.
 """
 
 from __future__ import annotations

@@ -59,6 +59,6 @@ def torn(path: Path, line: int, seq: int) -> Corrupt:
 
 
 def gone(path: Path, first: int) -> Corrupt:
-    """The error for a sealed file that was there and is not any more."""
+    """The error for a sealed file that has disappeared."""
     cause = "the file was removed while the log was in use"
     return Corrupt("corrupt_log", f"{path}, line 1: {cause}", file=str(path), line=1, seq=first, cause=cause)

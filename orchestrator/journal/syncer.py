@@ -1,11 +1,11 @@
-"""Runs the slow syncs of all logs and hands the outcomes back on the event loop.
+"""Runs the slow syncs of all logs in threads and returns the outcomes on the event loop.
 
 Syncs run in a few threads, several files in parallel. Waking a thread and being woken by it costs about half
-as much as the sync of a fast disk, so a sync that is alone in its turn of the event loop runs right there
-as long as recent syncs were fast: a disk that turns slow holds the loop up for one sync, then goes to the threads.
+as much as the sync of a fast disk, so a sync that is alone in its turn of the event loop runs there
+while recent syncs were fast: a disk that becomes slow blocks the loop for one sync, then threads are used.
 
 A failed sync is final: the kernel may have dropped the data and reports the error only once, so nothing
-is retried, everything queued fails, and the owner is told exactly once (the daemon then exits).
+is retried, everything queued fails, and the owner is notified exactly once (the daemon then exits).
 """
 
 from __future__ import annotations

@@ -839,10 +839,11 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "INSTALL1": Promise(
-        "The wheel and the sdist carry prompts and schemas, and the installed wheel works without the checkout.",
+        "The wheel and the sdist carry prompts, schemas and the sample project; the wheel and its demo work without the checkout.",
         (
             "acceptance/test_install.py::test_wheel_and_sdist_carry_prompts_and_schemas_and_no_run_data",
             "acceptance/test_install.py::test_the_installed_wheel_works_without_the_checkout",
+            "acceptance/test_install.py::test_the_demo_of_the_installed_wheel_runs_in_an_empty_directory_and_leaves_nothing_running",
         ),
     ),
 }

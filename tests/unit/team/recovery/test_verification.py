@@ -575,9 +575,7 @@ def test_what_a_killed_daemon_had_no_time_to_tell_is_a_note(files):
     files.write()
     report = look(files.root, settled=False)
     assert report.violations == []
-    assert report.notes == [
-        "1 records are not in the broadcast: the daemon was killed, and the next start adds them"
-    ]
+    assert report.notes == ["1 records are not in the broadcast: the daemon was killed, and the next start adds them"]
 
 
 def test_the_live_file_may_become_a_segment_while_it_is_read(files, monkeypatch):
