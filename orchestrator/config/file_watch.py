@@ -1,6 +1,6 @@
-"""Follows the configuration files: the last good configuration, and what keeps the newest one from loading.
+"""Follows the configuration files: the last good configuration, and why the newest one does not load.
 
-Reads what `orchestrator.config.sources` reads, and watches where it lies; writes nothing.
+Reads and watches the files that `orchestrator.config.sources` reads; writes nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _RECHECK_MS = 2000
 
 
 class ConfigState:
-    """The last good configuration, and what is wrong with the files now.
+    """The last good configuration, and the error in the files now.
 
-    ``current`` only ever moves to a configuration that loaded; ``error`` is what kept the newest one from
-    loading, None when it did. The first load raises BadRequest ``bad_config``.
+    ``current`` changes only to a configuration that loaded; ``error`` is why the newest one did not load, None if it
+    did. The first load raises BadRequest ``bad_config``.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ConfigState:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the configuration is read from: the two files, and what is allowed of the project's."""
+        """The sources of the configuration: the two files, and what is allowed of the project's."""
         root, env, _, home = self._sources
         place = Allowed(root).place
         # The identity says where the place is: without one nothing is allowed.
@@ -49,9 +49,9 @@ class ConfigState:
         return (user_file(env, home), project_file(root), *of_trust)
 
     def reload(self) -> bool:
-        """Load again; whether ``current`` or ``error`` is now another than before. Never raises bad_config.
+        """Load again; returns whether ``current`` or ``error`` has changed. Never raises bad_config.
 
-        What a file that no longer loads has said goes on, but for what is no longer allowed of it.
+        The settings of a file that no longer loads stay in effect, except those that are no longer allowed.
         """
         before = (self.current, self.error and self.error.message)
         try:

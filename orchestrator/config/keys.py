@@ -23,9 +23,9 @@ plugins) without a question.
 def _key(
     kind: Class, default: Any, description: str, unit: str = "", *, harmless: tuple[Any, ...] = (), **limits: Any
 ) -> Any:
-    """One key of ``Config``: its class, its default, what it does, its unit, and the bounds pydantic checks.
+    """One key of ``Config``: its class, default, description, unit, and the limits that pydantic checks.
 
-    ``harmless`` are the values of an acting key that permit and run nothing: these count from anywhere.
+    ``harmless`` are the values of an acting key that permit and start nothing; these count from any file.
     """
     extra: dict[str, Any] = {"unit": unit, "per_connection": False, "class": kind}
     if harmless:
@@ -41,8 +41,8 @@ def _add_env_names(schema: dict[str, Any]) -> None:
 class Config(BaseModel):
     """Every setting of one project's daemon and team; immutable.
 
-    Keys end in their unit where they have one (``_s`` seconds, ``_ms`` milliseconds). Each field's
-    JSON Schema has ``unit``, ``env`` (its variable), ``per_connection`` and ``class`` (what it may do from a file
+    A key with a unit ends in it (``_s`` seconds, ``_ms`` milliseconds). Each field's JSON Schema
+    has ``unit``, ``env`` (its variable), ``per_connection`` and ``class`` (what it may do from a file
     of the project) besides the description.
     """
 
@@ -277,7 +277,7 @@ def env_name(key: str) -> str:
 
 
 def unit(key: str) -> str:
-    """The unit of a key (``s``, ``ms``, ``bytes``, ...), empty where it has none."""
+    """The unit of a key (``s``, ``ms``, ``bytes``, ...); "" if it has none."""
     extra = Config.model_fields[key].json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""
 

@@ -71,9 +71,9 @@ def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, home: Path | None = None) -> Loaded:
     """Read all sources and merge them: flags, environment, project file, user file, default.
 
-    Of the project file, values that act count only if the user has allowed its content (`Loaded.withheld`).
-    Missing files and empty variables count as not given. Variables that name no key are left alone: the prefix is
-    shared with an agent's identity. BadRequest ``bad_config`` names source, key and what is wrong.
+    Acting values of the project file count only if the user has allowed its content (`Loaded.withheld`). Missing
+    files and empty variables count as not given. Variables that name no key are ignored, because an agent's identity
+    uses the same prefix. BadRequest ``bad_config`` names source, key and fault.
     """
     user, project = user_file(env, home), project_file(root)
     of_user = _said(user, content_of(user))
@@ -164,9 +164,9 @@ def _said(path: Path, content: bytes | None) -> dict[str, Any]:
 
 
 def content_of(path: Path) -> bytes | None:
-    """The bytes of a configuration file; None when there is none. BadRequest ``bad_config`` for what is no such file.
+    """The bytes of a configuration file; None if there is none. BadRequest ``bad_config`` if it is no regular file.
 
-    A pipe or a device in its place is not waited for, and nothing larger than `MAX_BYTES` is read.
+    A pipe or device in its place does not block, and a file larger than `MAX_BYTES` is not read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)

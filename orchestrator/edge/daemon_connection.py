@@ -1,7 +1,7 @@
 """Connects to the project's daemon, starts it if none runs, and builds the handshake.
 
-Shared by relay, command line and the daemon's own door; standard library only. It touches the run directory and
-forks; a started daemon holds the lock for life and inherits the listening socket, so no one polls for readiness.
+Shared by relay, command line and the daemon; standard library only. It touches the run directory and forks. A started
+daemon holds the lock until it ends and inherits the listening socket, so nobody polls for readiness.
 """
 # os.stat and os.getcwd: bytes that are not UTF-8 survive.
 # ruff: noqa: PTH109, PTH116
@@ -67,7 +67,7 @@ def connect(project: Project) -> socket.socket | None:
 def claim(directory: Path) -> tuple[int, socket.socket] | None:
     """The daemon's lock and a fresh listening socket (mode 0600), or None while another process holds the lock.
 
-    A free lock proves that no daemon lives, so a stale socket may go. Both descriptors are non-inheritable.
+    A free lock proves that no daemon runs, so a stale socket is removed. Both descriptors are non-inheritable.
     """
     lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -184,11 +184,11 @@ def hello(
     pending: Sequence[tuple[str | int, int]] = (),
     call_limit_s: int | None = None,
 ) -> bytes:
-    """The first line to the daemon: who connects, from where, and what a re-connecting relay still waits for.
+    """The handshake, the first line to the daemon: who connects, from where, and which requests still wait.
 
-    ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same while the caller runs;
-    ``boot`` counts its connections from 1; ``pending`` is (request id, age in ms); ``call_limit_s`` how long the
-    client lets one call run, where somebody has said so.
+    ``kind`` is ``relay``, ``cli`` or ``hook``; ``conn`` 16 hex digits, the same while the caller runs; ``boot``
+    counts its connections from 1; ``pending`` are (request id, age in ms) of a relay that connects again;
+    ``call_limit_s`` is the client's limit for one call, if it was configured.
     """
     pids, tty = _ancestry()
     try:

@@ -69,7 +69,7 @@ class ViewerTerminal:
 
 
 class Growing:
-    """One file that grows: prints what is new in it at each look."""
+    """One growing file, of which each look prints what is new."""
 
     def __init__(self, path: Path, style: str) -> None:
         self.path = path
@@ -83,7 +83,7 @@ class Growing:
         self._held = ""  # the beginning of a colour whose end has not been written yet
 
     def look(self, pane: ViewerTerminal) -> bool:
-        """Print what is new; whether there was anything."""
+        """Print what is new; returns whether there was anything."""
         if self._fd < 0:
             try:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -124,7 +124,7 @@ def _picture(code: int) -> str:
 
 
 def quoted(path: Path) -> str:
-    """The path on one line, as a shell takes it, where it has no strange characters. Pure."""
+    """The path on one line, quoted for a shell if it has special characters. Pure."""
     return shlex.quote(harmless(str(path).replace("\n", "\u240a")))
 
 
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _take_no_input() -> None:
-    """Keep what is typed into the pane from standing amid the member's words; nobody reads it."""
+    """Do not echo what is typed into the pane, because nothing reads it."""
     with contextlib.suppress(OSError, termios.error):
         modes = termios.tcgetattr(0)
         modes[3] &= ~termios.ECHO

@@ -127,9 +127,9 @@ def own_command(*args: str) -> list[str]:
 
 
 def hook_command() -> list[str]:
-    """How a CLI's hook starts us: always the same words, for Codex trusts a hook by its command line.
+    """The command line of a CLI's hook; it is always the same, because Codex trusts a hook by its command line.
 
-    ``-I -S``: no site packages, no cwd on the path; a hook process lives as long as its agent is parked.
+    ``-I -S``: no site packages, no cwd on the path; a hook process runs as long as its agent is parked.
     """
     return [sys.executable, "-IS", os.path.join(INSTALL, "hook.py")]
 
@@ -167,9 +167,10 @@ def named_project(root: Path) -> Project:
 def run_dir(root: Path) -> Path:
     """The project's run directory, made 0700 if missing; raises ``RunDirUnsafe``.
 
-    ``/tmp/orchestrator-<uid>/<hash>`` where that is ours or can be made ours, else ``run/<hash>`` in the state
-    directory; every CLI finds the same one whatever environment it passes on. While a process holds `.agents/lock`,
-    the word in it says which of the two is in use. (``ORCHESTRATOR_RUN_BASE`` replaces the first, for tests only.)
+    ``/tmp/orchestrator-<uid>/<hash>`` if that is ours or can be made ours, else ``run/<hash>`` in the state
+    directory; every CLI finds the same directory, whatever environment it passes on. While a process holds
+    `.agents/lock`, the text in it says which of the two is in use. (``ORCHESTRATOR_RUN_BASE`` replaces the first, for
+    tests only.)
     """
     word = lock_word.said(os.path.join(root, ".agents", "lock"))
     second = _second(root) if word != lock_word.TMP else None
@@ -202,7 +203,7 @@ def run_dirs(root: Path) -> list[Path]:
 
 
 def run_bases() -> list[Path]:
-    """The directories of ours in which the run directories of all projects lie; makes nothing."""
+    """The two directories that contain the run directories of all projects; makes nothing."""
     found = (path.parent for path in (_first(Path("/")), _second(Path("/"))) if path is not None)
     return [base for base in found if all(_trouble(step) is None for step in _steps(base / "-")[:-1])]
 
@@ -236,9 +237,9 @@ def barred_roots() -> tuple[Path, ...]:
 
 
 def main_tree(start: Path) -> Path:
-    """``start`` (a real path), or its counterpart in the main tree where it lies in a git worktree.
+    """``start`` (a real path), or its counterpart in the main tree if it is in a git worktree.
 
-    A submodule is no worktree, and neither is a directory that only says it is one (`worktree_at`).
+    A submodule is not a worktree, and neither is a directory that only claims to be one (`worktree_at`).
     """
     barred = barred_roots()
     for at in (start, *start.parents):
@@ -260,11 +261,11 @@ def main_tree(start: Path) -> Path:
 
 
 def worktree_at(at: Path) -> LinkedWorktree | None:
-    """The linked git worktree whose top is ``at``; None for a main tree, a submodule, and what is none at all.
+    """The linked git worktree whose top is ``at``; None for a main tree, a submodule, or any other directory.
 
-    A file called ``.git`` is believed only where the repository that it names has this directory among its
-    worktrees, and belongs to this user or to the owner of the file: a file in an unpacked archive may name any
-    repository. Reads three small files, runs no git, and never raises.
+    A file called ``.git`` counts only if the repository that it names lists this directory among its worktrees and
+    belongs to this user or to the owner of the file: a file in an unpacked archive may name any repository. Reads
+    three small files, runs no git, and never raises.
     """
     at = Path(os.path.realpath(at))
     try:
@@ -293,7 +294,7 @@ def _joined(base: Path, text: str) -> Path:
 
 
 def _text(path: Path) -> tuple[str | None, int]:
-    """The content of a small file and its owner's id; None for what is no readable regular file. Never blocks."""
+    """The content of a small file and its owner's id; None if it is not a readable regular file. Never blocks."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -330,7 +331,7 @@ _bases: dict[str | None, Path | None] = {}  # the password database may lie on a
 
 
 def _state_base() -> Path | None:
-    """Where the second run directories lie; None for a user without a home directory."""
+    """The directory of the second run directories; None for a user without a home directory."""
     key = os.environ.get(state_dir.VARIABLE)
     if key not in _bases:
         try:
@@ -381,7 +382,7 @@ def _private(path: Path) -> None:
 
 
 def _trouble(path: Path) -> str | None:
-    """What is wrong with a directory that has to be ours alone, in a sentence."""
+    """Why a directory does not belong to this user alone, in a sentence."""
     try:
         found = os.lstat(path)
     except OSError as error:

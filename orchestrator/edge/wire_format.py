@@ -1,6 +1,6 @@
 """MCP messages as lines: splits bytes into lines, keeps requests for a replay, and encodes answers and errors.
 
-Pure but for the clock that stamps a request's arrival; standard library only, because every relay imports it.
+Pure except for the clock that stamps a request's arrival; standard library only, because every relay imports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEPT = 1 << 12
 
 
 class Cut(NamedTuple):
-    """What is kept of a line over the limit: its first and its last bytes, at most `KEPT` of each."""
+    """The kept part of a line over the limit: its first and last bytes, at most `KEPT` of each."""
 
     head: bytes
     tail: bytes

@@ -133,7 +133,7 @@ def _prepare(launch: Launch) -> PreparedLaunch:
 
 
 def _composer(screen: Screen) -> Composer:
-    """The input line stands between two borders, behind its mark; a dialog takes its place."""
+    """The input line is between two borders, after its prompt sign; a dialog takes its place."""
     if screen.in_mode or screen.dead or not 0 <= screen.cursor_y < len(screen.lines):
         return "other"
     top = bottom = screen.cursor_y

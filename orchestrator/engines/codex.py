@@ -67,10 +67,10 @@ def _label(event: str) -> str:
 
 
 def hooks(words: tuple[str, ...]) -> dict[str, Any]:
-    """Our hooks as a `hooks` table, and the trust in exactly these for exactly this process.
+    """Our hooks as a `hooks` table, and the trust in exactly these hooks for this process only.
 
-    Codex asks to review a hook that nobody trusted. It takes that trust from the user's file and from the command
-    line; the flag that skips the review would trust every hook of every file.
+    Codex asks for a review of a hook that is not trusted. It reads that trust from the user's file and from the
+    command line; the flag that skips the review would trust every hook of every file.
     """
     command = "exec " + shlex.join(words)
     table: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def _home(env: Mapping[str, str]) -> str:
 
 
 def _table(tables: Any, *keys: str) -> dict[str, Any]:
-    """The table at those keys of a file that anybody may have written; empty when it is none."""
+    """The table at those keys of a file that may have any content; empty if there is no table."""
     for key in keys:
         tables = tables.get(key) if isinstance(tables, dict) else None
     return tables if isinstance(tables, dict) else {}
@@ -244,7 +244,7 @@ _FURTHER = re.compile(r"^  \S")  # a draft's lines below its first
 
 
 def composer(screen: Screen) -> Composer:
-    """Codex shows a dim placeholder in an empty input line, and the cursor stands on its first letter."""
+    """Codex shows a dim placeholder in an empty input line, with the cursor on its first letter."""
     prompt, mark, rest = screen.styled.partition("\u203a")
     if screen.dead:
         return "other"

@@ -1,8 +1,8 @@
-"""The row of Gemini CLI: a home of its own for each agent, with the user's settings, login and rules in it. Pure.
+"""The engine Gemini CLI: each agent has a home of its own with the user's settings, login and rules. Pure.
 
-Gemini CLI takes no settings by flag, and it ignores system settings that a normal user wrote. So every agent gets a
-`GEMINI_CLI_HOME`: `settings.json` is the user's with our parts in it, `GEMINI.md` is the user's with our rules
-behind it, everything else is a link to the user's own file. `HOME` stays the user's.
+Gemini CLI has no flag for settings, and it ignores system settings that a normal user wrote. So every agent gets a
+`GEMINI_CLI_HOME`: `settings.json` is the user's with our parts added, `GEMINI.md` is the user's followed by our
+rules, and everything else is a link to the user's own file. `HOME` stays the user's.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def _foreign(groups: Any, hook: tuple[str, ...]) -> list[Any]:
 
 
 def _auth(env: Mapping[str, str]) -> str:
-    """How to log in where the user never chose: the CLI asks, although the variables answer it."""
+    """How to log in if the user never chose: the CLI asks, although the variables give the answer."""
     if env.get("GOOGLE_GENAI_USE_GCA") == "true":
         return "oauth-personal"
     if env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":

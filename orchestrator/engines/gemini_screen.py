@@ -17,7 +17,7 @@ _FURTHER = re.compile(r"^   \S")  # a draft's lines below its first
 
 
 def composer(screen: Screen) -> Composer:
-    """The cursor stands in the input line, which shows its placeholder only while nothing is typed."""
+    """The cursor is in the input line, which shows its placeholder only while nothing is typed."""
     if screen.dead or screen.cursor_y >= len(screen.lines):
         return "other"
     line = screen.lines[screen.cursor_y].rstrip()

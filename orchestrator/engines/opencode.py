@@ -82,7 +82,7 @@ def printed_chat_id(_stdout: str, stderr: str) -> str:
 
 
 def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
-    """What is added to lists of the user's; ``instructions`` stand in the system prompt of every agent."""
+    """What is added to the user's lists; ``instructions`` are in the system prompt of every agent."""
     place = launch.engine_dir
     options: dict[str, Any] = {"forget": list(patience)}
     if launch.queries:
@@ -128,7 +128,7 @@ def _ours(launch: Launch) -> dict[str, Any]:
 
 
 def _queries(launch: Launch) -> list[str]:
-    """The tools that only read, as opencode calls them: what subagents may ask too."""
+    """The tools that only read, as opencode names them; subagents may call them too."""
     return [f"orchestrator_{name}" for name in launch.queries]
 
 
@@ -160,7 +160,7 @@ def _list(settings: dict[str, Any], name: str) -> list[Any]:
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """The tables merged as opencode merges its layers; what is above wins and, among permissions, stands last."""
+    """The tables merged as opencode merges its layers: the upper layer wins; its permissions come last."""
     merged = {key: value for key, value in below.items() if key not in above}
     for key, value in above.items():
         old = below.get(key)

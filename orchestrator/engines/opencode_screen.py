@@ -1,4 +1,4 @@
-"""What the screen of opencode says: its input line, and why it is silent where the plugin tells nothing. Pure."""
+"""The screen of opencode: its input line, and why it is silent if the plugin reports nothing. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ PASTED = "[Pasted ~1 lines]"
 
 
 def composer(screen: Screen) -> Composer:
-    """The input box: a bar at the left of every line, its floor below; the model stands in its last line.
+    """The input box: a bar at the left of every line and a line below; its last line shows the model.
 
-    A dialog lies over it, and a menu of commands stands on it; the cursor is elsewhere, or the line above no blank.
+    If a dialog covers it or a menu of commands is open above it, the cursor is elsewhere or the line above is not
+    blank.
     """
     lines, at = screen.lines, screen.cursor_y
     if screen.dead or screen.in_mode or not 0 < at < len(lines):

@@ -46,7 +46,7 @@ def _command(launch: Launch) -> PreparedLaunch:
 
 
 def _registered(launch: Launch, argv: tuple[str, ...]) -> PreparedLaunch:
-    """A CLI that takes no MCP server by flag: its user has registered ours; identity and words are the agent's."""
+    """A CLI without a flag for MCP servers: its user has registered ours; identity and prompt are the agent's."""
     return PreparedLaunch(argv=argv, env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))})
 
 

@@ -45,8 +45,8 @@ def likely(
 ) -> str:
     """The likely cause, and a warning about an untested version; empty if nothing explains the exit.
 
-    ``found``: the finding on its screen; ``status``: the exit status of a program that ended; ``listed``: whether
-    the CLI has asked our server for its tools; ``lives``: whether its process still runs.
+    ``found``: the finding on its screen; ``status``: the exit status of an ended program; ``listed``: whether the CLI
+    has listed our server's tools; ``lives``: whether its process still runs.
     """
     if found is not None:
         cause = WHY[found.kind] + (f" ({found.reason})" if found.reason else "")

@@ -10,10 +10,10 @@ MARGIN_S = 15.0
 
 
 def answer_by_s(client: Client) -> float | None:
-    """How long after it was asked a call of this client must be answered; None: no limit is known.
+    """Seconds within which a call of this client must be answered; None: no limit is known.
 
-    The limit that its relay was told counts, else the one its CLI has by itself. Of a limit too short for the whole
-    margin half is left.
+    The limit that its relay was started with counts, or else the default of its CLI. If a limit is too short for the
+    whole margin, half of it remains.
     """
     limit = client.call_limit_s or call_limit_s(client.name)
     return None if limit is None else max(limit - MARGIN_S, limit / 2)

@@ -21,7 +21,7 @@ _FIRST = ["timestamp", "level", "event"]
 
 
 class _StderrLines(logging.Handler):
-    """Writes to descriptor 2; a line that finds no room is dropped, so that what it reports can go on."""
+    """Writes to descriptor 2; a line that cannot be written at once is dropped: logging never blocks the daemon."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):

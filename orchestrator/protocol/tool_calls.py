@@ -48,7 +48,7 @@ Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the 
 
 @dataclass(eq=False)
 class Client:
-    """One connection: who it is and what it may use. ``ages`` are the seconds its re-sent requests have waited."""
+    """One connection: its identity and rights. ``ages``: seconds that its re-sent requests have waited."""
 
     origin: ConnectionOrigin
     kind: str
@@ -116,7 +116,7 @@ class Tool:
 
     @cached_property
     def listed(self) -> types.Tool:
-        """The tool as tools/list shows it; made once, for a schema costs milliseconds and every CLI asks for all."""
+        """The tool as tools/list shows it; made once, because a schema takes milliseconds and every CLI lists all."""
         return types.Tool(
             name=self.name,
             title=self.title,
@@ -155,9 +155,9 @@ BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum"})
 
 
 def input_schema(arguments: type[Arguments], *, brief: bool = False) -> dict[str, Any]:
-    """The input schema of a tool, with definitions inlined and without titles; ``brief``: without bounds too.
+    """The input schema of a tool, with definitions inlined and without titles; ``brief``: also without limits.
 
-    What breaks a bound that is not told is refused all the same, and the error names it.
+    A value that breaks an omitted limit is refused all the same, and the error names the limit.
     """
     schema = arguments.model_json_schema(schema_generator=_Plain)
     schema.pop("title", None)
@@ -231,7 +231,7 @@ def _allowed(tools: Mapping[str, Tool], client: Client, name: str) -> Tool:
 
 
 def only_reading(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools as one has them of whom nobody knows where it comes from: what does more than look is barred."""
+    """The tools for a connection of unknown origin: every tool that does more than read is refused."""
     return {name: tool if tool.read_only and not tool.opens else _barred(tool) for name, tool in tools.items()}
 
 
@@ -270,9 +270,9 @@ async def call_tool(
 
 @contextlib.asynccontextmanager
 async def _progress(ctx: ServerRequestContext[Any, Any], age_s: float) -> Any:
-    """Send progress every few seconds, and at once when the tool has something to tell.
+    """Send progress every few seconds, and at once if the tool has something to report.
 
-    The value is the time since the client first sent the request: it must rise, also over a restart of the daemon.
+    The value is the time since the client first sent the request, because it must rise, also after a daemon restart.
     """
     token = (ctx.meta or {}).get("progress_token") if ctx.meta else None
     if token is None:

@@ -1,7 +1,7 @@
-"""The bytes of one connection, bounded both ways: lines in, and answers that somebody must take.
+"""The bytes of one connection, limited in both directions: lines in, and answers that the client must read.
 
-A client may send anything and read nothing; neither may cost the daemon more than a known share of its memory.
-Touches the two streams it is given.
+A client may send anything and read nothing; neither may use more than a known share of the daemon's memory. Touches
+the two streams that it is given.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Incoming:
         self._lines.limit = limit
 
     async def line(self) -> bytes | None:
-        """The next line without its newline; None once the client sends no more. ``TooLong`` as soon as it is."""
+        """The next line without its newline; None after the client's last line. ``TooLong`` as soon as a line is."""
         while not self._ready:
             if self._lines.size > self.limit:
                 raise TooLong(self.limit)
@@ -75,7 +75,7 @@ class Incoming:
 
 
 async def drained(writer: asyncio.StreamWriter) -> None:
-    """Wait until the client has taken what was written, but for a little; ``Stalled`` when it takes nothing."""
+    """Wait until the client has read nearly all that was written; ``Stalled`` if it reads nothing."""
     while True:
         left = waiting(writer)
         try:
@@ -95,19 +95,19 @@ def waiting(writer: asyncio.StreamWriter) -> int:
 
 @dataclass(eq=False)
 class PendingCall:
-    """One request of a client. ``canceled``: the client itself has asked to end this very one while it was open.
+    """One request of a client. ``canceled``: the client has canceled this request while it was open.
 
-    Whatever serves the request holds it; so nothing is remembered of a request that is over, and a later one of the
-    same id is another.
+    The code that serves the request holds the object; so nothing is kept of an answered request, and a later request
+    with the same id is a different one.
     """
 
     canceled: bool = False
 
 
 class Traffic:
-    """What one connection has asked and not been answered, and whether it takes the answers: what memory it costs.
+    """The open requests of one connection and its unread answers, which together are its memory.
 
-    A client that asks and does not read is not read either, so that what it asks waits on its side.
+    The daemon stops reading from a client that does not read its answers, so that further requests wait on its side.
     """
 
     def __init__(self) -> None:
@@ -116,9 +116,9 @@ class Traffic:
         self._changed = Signal()
 
     def asked(self, message: Any) -> PendingCall | None:
-        """A message has come; what is to be known of it, if it is a request.
+        """Register a message that has arrived; returns its `PendingCall` if it is a request.
 
-        To be called before the message is served: a cancel must be known when it takes effect.
+        Must be called before the message is served, because a cancel must be known when it takes effect.
         """
         if isinstance(message, types.JSONRPCRequest):
             asked = PendingCall()
@@ -135,9 +135,9 @@ class Traffic:
         return key in self._open
 
     def _cancel(self, told: Any) -> None:
-        """Note a cancel of an open request, which nobody answers any more; some clients cancel what was answered.
+        """Record the cancel of an open request, which is then not answered; some clients cancel answered requests.
 
-        Which one is meant is read as the SDK reads it, which ends the call: 7 and "7" are one id.
+        The id is compared as the SDK does, which ends the call: 7 and "7" are the same id.
         """
         key = as_request_id(told)
         if key is None:

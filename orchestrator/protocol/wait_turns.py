@@ -15,7 +15,7 @@ import mcp_types as types
 
 
 def is_wait(message: Any) -> bool:
-    """Whether a message asks for news, and loses nothing if other requests are served before it."""
+    """Whether a message only waits for new records, so that other requests may be served before it."""
     if not isinstance(message, types.JSONRPCRequest) or message.method != "tools/call":
         return False
     params = message.params or {}

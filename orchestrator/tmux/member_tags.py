@@ -1,7 +1,7 @@
 """Panes that show squad members: tag, list and close them. Acts on tmux only.
 
-They share the agents' region of a window, and every rule of ``panes`` holds for them; but they are no agents, carry
-none of their tags, and nobody waits for anything in them.
+They share the agents' region of a window, and every rule of ``panes`` applies to them. But they are not agents, have
+none of their tags, and nothing is awaited in them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAGGED = f"#{{!=:#{{{MEMBER}}},}}"
 
 @dataclass(frozen=True)
 class NewMemberPane:
-    """A member's pane to be made: ``mark`` names one member for ever, ``argv`` (see `begun`) needs no shell."""
+    """A member's pane to be made: ``mark`` names one member permanently, ``argv`` (see `begun`) needs no shell."""
 
     mark: str
     argv: Sequence[str]

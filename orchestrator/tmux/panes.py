@@ -1,9 +1,8 @@
 """Panes that exist: find the master's, tag ours, list, read, respawn and kill them. Acts on tmux only.
 
-Rules of a good guest, kept by every function of ``term``: panes are named by id on an explicit socket, never by
-"the current client"; only panes carrying our tag are killed or respawned, and check and act are one invocation;
-focus and zoom stay where the user has them; no option is set but on our own panes and, by ``borders``, on the
-window.
+Rules of a good guest, which every function of ``tmux`` keeps: panes are named by id on an explicit socket, never by
+"the current client"; only panes with our tag are killed or respawned, and check and act are one invocation; focus and
+zoom stay as the user left them; options are set only on our own panes and, by ``borders``, on the window.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ EPOCH = "@orchestrator_epoch"
 TAGGED = f"#{{!=:#{{{AGENT}}},}}"
 UNTAGGED = f"#{{==:#{{{AGENT}}},}}"
 
-# Free text comes last; a session's name cannot hold a colon, so the first one ends it.
+# Free text comes last; a session's name cannot contain a colon, so the first colon ends it.
 INFO = (
     "#{pane_id} #{window_id} #{session_id} #{pane_pid} #{pane_width} #{pane_height} #{window_zoomed_flag} "
     "t#{pane_tty} #{session_name}:#{pane_title}"
@@ -44,7 +43,7 @@ _TAGGED_LINE = re.compile(r"(\d+) (%\d+) (@\d+) (\d+) d(\d?) s(\d*) g(\S*) m(\d*
 
 @dataclass(frozen=True)
 class PaneInfo:
-    """What tmux says of a pane; ``width`` and ``height`` are those of the whole window while it is zoomed."""
+    """What tmux reports of a pane; ``width`` and ``height`` are those of the whole window while it is zoomed."""
 
     pane_id: str
     window_id: str
@@ -60,10 +59,10 @@ class PaneInfo:
 
 @dataclass(frozen=True)
 class TaggedPane:
-    """A pane of ours; ``dead`` when its process has ended.
+    """A pane of ours; ``dead`` if its process has ended.
 
-    ``dead_status`` (exit code) and ``dead_signal`` are None while it lives; of a dead pane one of them is set,
-    but tmux may see the end of the terminal first: both None then means "ask again".
+    ``dead_status`` (exit code) and ``dead_signal`` are None while the process runs; of a dead pane one of them is
+    set. tmux may notice the end of the terminal first: if both are None then, list again.
     """
 
     pane_id: str
@@ -92,12 +91,12 @@ class NewPane:
 
     @property
     def whose(self) -> str:
-        """Whom the pane is for, in a sentence."""
+        """The owner of the pane, for a sentence."""
         return f"agent {self.agent_id}"
 
     @property
     def tags(self) -> dict[str, str]:
-        """The options that mark the pane as the agent's."""
+        """The pane options that tag the pane as the agent's."""
         return {AGENT: self.agent_id, RUN: self.run_id, EPOCH: str(self.epoch)}
 
 
@@ -165,7 +164,7 @@ def set_tags(socket: TmuxSocket, pane_id: str, tags: Mapping[str, str]) -> None:
 
 
 def untag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> None:
-    """Let the pane go: it carries our tag no more and is the user's. Raises as `Tmux.run`."""
+    """Remove our tag from the pane; it is the user's from then on. Raises as `Tmux.run`."""
     options = (AGENT, RUN, EPOCH, "remain-on-exit")
     commands = [["set-option", "-pu", "-t", pane_id, name] for name in options]
     tmux(socket).guarded(pane_id, _ours(agent_id, run_id), *commands)
@@ -251,7 +250,7 @@ def kill_if(socket: TmuxSocket, pane_id: str, ours: str) -> bool:
 def respawn(socket: TmuxSocket, pane_id: str, new: NewPane) -> bool:
     """Start ``new`` in the dead pane of the same agent and run, with the new epoch on its tag.
 
-    False, and nothing done, if the pane is gone, lives, or is not that agent's. Raises as `Tmux.run`.
+    Does nothing and returns False if the pane is gone, is not dead, or is not that agent's. Raises as `Tmux.run`.
     """
     guard = f"#{{&&:#{{pane_dead}},{_ours(new.agent_id, new.run_id)}}}"
     commands = [

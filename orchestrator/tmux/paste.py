@@ -21,7 +21,7 @@ RETURN = "\r"
 def paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, line: str) -> bool:
     """Paste ``line`` as typed text (bracketed where the program asks for it), without submitting it.
 
-    False, and nothing done, when the pane is gone, dead, not whose it should be, or a human selects text in it.
+    Does nothing and returns False if the pane is gone, dead, another agent's, or a human selects text in it.
     Check and act are one invocation. Raises as `Tmux.run`.
     """
     return _paste(socket, pane_id, whose, line, ["-p"])

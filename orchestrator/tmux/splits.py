@@ -1,4 +1,4 @@
-"""New panes and where they go: the detached session, ours beside the master, even sizes. Acts on tmux only."""
+"""Makes new panes and places them: the detached session, agents next to the master, even sizes. Acts on tmux only."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def create_agents(
     overflow: bool = False,
     window_id: str = "",
 ) -> list[str | Environment]:
-    """Make panes beside the master's, in its window as it is now; a pane id or the error for each.
+    """Make panes next to the master's in its window; returns a pane id or the error for each.
 
-    Room is checked before anything changes: those that do not fit are ``no_room`` or, with ``overflow``, go to
-    further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when
-    this returns. ``existing`` are the panes of the agents there are, in any window; members' panes are found by their
-    tag. Where the master's pane is closed, they join the agents in ``window_id``. Raises as `Tmux.run`, fact
+    Room is checked before anything changes: panes that do not fit are ``no_room`` or, with ``overflow``, go to
+    further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when this
+    returns. ``existing`` are the panes of existing agents, in any window; members' panes are found by their tag. If
+    the master's pane is closed, the new panes join the agents in ``window_id``. Raises as `Tmux.run`, fact
     ``missing`` if that is gone too.
     """
     with _planning[socket]:
@@ -121,7 +121,7 @@ def create_agents(
 def room(
     socket: TmuxSocket, master_pane: str, existing: Collection[str], count: int, limits: LayoutLimits
 ) -> tuple[int, str]:
-    """How many of ``count`` more agents fit beside the master now, and why not more. Raises as `Tmux.run`."""
+    """How many of ``count`` more agents fit next to the master now, and why not more. Raises as `Tmux.run`."""
     team = _Team(master_pane, list(existing), limits)
     _, fits, reason = _fit(_window(socket, master_pane), team, count)
     return fits, reason

@@ -78,18 +78,18 @@ class Tmux(libtmux.Server):
         return self._answer([[cmd, *where, *map(str, args)]])
 
     def run(self, *words: str) -> str:
-        """One command; what it printed, without the last newline."""
+        """Run one command; returns what it printed, without the last newline."""
         return self._answer([words]).text
 
     def chain(self, *commands: Sequence[str]) -> str:
-        """Several commands in one invocation, which tmux runs without anything in between.
+        """Run several commands in one invocation; tmux runs nothing in between.
 
         A command that fails keeps the later commands from running. Returns what they printed.
         """
         return self._answer(commands).text
 
     def guarded(self, target: str, condition: str, *commands: Sequence[str]) -> str:
-        """The commands, if the format ``condition`` is true for ``target`` at that moment: one invocation.
+        """Run the commands if the format ``condition`` is true for ``target`` at that moment; one invocation.
 
         Returns what they printed; empty if the condition was false.
         """

@@ -124,13 +124,13 @@ def carve(
     new: Sequence[str] = (),
     border: Border = "off",
 ) -> CarvedLayout | NoRoom:
-    """Plan the window with ``new`` agent panes added (``new=()``: even out the ones that are there).
+    """Plan the window with ``new`` agent panes added (``new=()``: even out the existing panes).
 
-    The agents form an even grid beside the master (right of it where the cell is wide, else below); of the
-    cell they share the master keeps at least ``master_share``. Every pane that is neither the master nor one
-    of ``agents`` keeps its exact cell. Agents the user has moved elsewhere are left there, and take in new
-    ones only where the master's own cell holds no agent. ``agents`` not in this window are ignored. Without
-    ``new``, groups of agents that do not fit keep the cells tmux gave them; ``NoRoom`` says that none fits.
+    The agents form an even grid next to the master (on its right if the cell is wide, else below it); of their common
+    cell the master keeps at least ``master_share``. Every pane that is neither the master nor one of ``agents`` keeps
+    its exact cell. Agents that the user has moved elsewhere stay there; new agents join them only if the master's own
+    cell has no agent. ``agents`` that are not in this window are ignored. Without ``new``, groups of agents that do
+    not fit keep the cells that tmux gave them; ``NoRoom`` if none fits.
     """
     rules = _Rules(master, limits, border, tree.height)
     order = [leaf.pane for leaf in tree.leaves()]
@@ -247,7 +247,7 @@ class _Rules:
 
 
 def _fill(tree: Cell, region: _Region, new: Sequence[str], rules: _Rules) -> Cell | None:
-    """The tree with the region divided anew, or None where its agents and the new ones do not fit."""
+    """The tree with the region divided again, or None if its agents and the new ones do not fit."""
     panes = [leaf.pane for leaf in region.leaves] + list(new)
     area = region.cell
     if panes[0] != rules.master:

@@ -162,7 +162,7 @@ class PaneOutput:
         self.put((("" if self.fresh else "\n") + line + "\n").encode("utf-8", "replace"))
 
     def close(self, wait_s: float = 2.0) -> None:
-        """Write what is queued, for at most ``wait_s`` seconds."""
+        """Write the queued output, for at most ``wait_s`` seconds."""
         if self.put_end(wait_s):
             self._thread.join(wait_s)
 
