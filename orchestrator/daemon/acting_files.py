@@ -45,7 +45,7 @@ class UnusableFile:
 
 @dataclass(frozen=True)
 class PendingFiles:
-    """What is not allowed yet: as much as is shown at once, how many files are ``left``, what cannot be allowed."""
+    """What is not allowed yet: the part that is shown now, how many files are ``left``, what cannot be allowed."""
 
     files: tuple[ActingFile, ...]
     problems: tuple[UnusableFile, ...] = ()

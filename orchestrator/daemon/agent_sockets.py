@@ -1,6 +1,6 @@
-"""The agents' own sockets in the run directory: one for each agent that is not deleted, beside the project's.
+"""The agents' own sockets in the run directory: one for each agent that is not deleted, next to the project's.
 
-Holds no rule: it only reports which agent's socket a connection came to. Touches the sockets of the run directory.
+Has no rules: it only reports on which agent's socket a connection arrived. Touches the sockets of the run directory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Open:
         return (found.st_dev, found.st_ino) == self._inode
 
     def close(self) -> None:
-        """Listen no more; connections that were taken go on."""
+        """Stop listening; accepted connections continue."""
         if self.in_place():
             with contextlib.suppress(OSError):
                 self.path.unlink()
@@ -75,7 +75,7 @@ class AgentSockets:
         self.follow(agents)
 
     def follow(self, agents: Iterable[AgentEntry]) -> None:
-        """Open what is missing, and close what belongs to nobody any more."""
+        """Open missing sockets, and close those of deleted agents."""
         wanted: dict[str, set[str]] = {}
         for entry in agents:
             if entry.live:

@@ -52,7 +52,7 @@ class AgentClaim:
 
 @dataclass(frozen=True)
 class Hello:
-    """What a connection says first. ``pending`` is (request id, age in ms) of what is re-sent; ``env`` holds keys."""
+    """The handshake of a connection. ``pending``: (request id, age in ms) of re-sent ones; ``env`` may have keys."""
 
     proto: int
     version: str
@@ -74,10 +74,10 @@ class Hello:
 
 
 class Door:
-    """Lock and listening socket of the one daemon of a project, for as long as it lives.
+    """Lock and listening socket of the one daemon of a project, held until it ends.
 
-    ``listener`` is the listening socket, ``directory`` the run directory. Neither descriptor is inherited by
-    children: one that outlived the daemon would keep the lock.
+    ``listener`` is the listening socket, ``directory`` the run directory. Children inherit neither descriptor: a
+    child that outlived the daemon would keep the lock.
     """
 
     def __init__(self, directory: Path, lock_fd: int, listener: socket.socket) -> None:
@@ -89,9 +89,9 @@ class Door:
         self._socket_inode = _inode((directory / SOCKET).lstat())
 
     def still_ours(self) -> bool:
-        """Whether both paths still lead here; a daemon that others cannot reach, or must not, has to end.
+        """Whether both paths still lead to this daemon; a daemon that cannot or must not be reached has to end.
 
-        Nobody connects in a directory that is open to others: everybody would look in the other one.
+        No client connects in a directory that is open to other users: all look in the other one.
         """
         if why_not(self.directory) is not None:
             return False
@@ -154,9 +154,9 @@ def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
 
 
 def start_as_foreground(root: Path) -> Door:
-    """The door of a daemon that nobody started for a connection: takes the lock and the socket itself.
+    """The door of a daemon that was not started for a connection: it takes the lock and the socket itself.
 
-    ``Conflict`` daemon_running when another daemon serves the project, ``Environment`` run_dir_unsafe.
+    ``Conflict`` daemon_running if another daemon serves the project, ``Environment`` run_dir_unsafe.
     """
     directory = _run_dir(root)
     try:
@@ -200,7 +200,7 @@ class HasOptions(Protocol):
 
 
 def peer(sock: HasOptions) -> tuple[int, int]:
-    """Pid and user id of the process that connected; (0, -1) when the system does not tell."""
+    """Pid and user id of the process that connected; (0, -1) if the system does not report them."""
     try:
         pid, uid, _ = struct.unpack(
             "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -251,9 +251,9 @@ def read_hello(line: bytes) -> Hello:
 
 
 def negotiate(hello: Hello, own_proto: int, idle: bool) -> Literal["serve", "yield"] | Conflict:
-    """What becomes of a connection: served, or the daemon ends for a newer one, or it is refused with the conflict.
+    """Whether a connection is served, refused with the conflict, or makes the daemon end for a newer one.
 
-    The same ``proto`` is served whatever the version; only an ``idle`` daemon gives way to a newer one.
+    The same ``proto`` is served, whatever the version; only an ``idle`` daemon ends for a newer one.
     """
     if hello.proto == own_proto:
         return "serve"

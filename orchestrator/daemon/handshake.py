@@ -26,7 +26,7 @@ HELLO_S = 15.0
 
 
 async def first_line(incoming: Incoming, writer: asyncio.StreamWriter) -> bytes | None:
-    """What a connection says first; None when it says nothing that could be a hello, and has been told so."""
+    """The handshake of a connection; None if its first line is not one, which it has been answered."""
     try:
         return await asyncio.wait_for(incoming.line(), HELLO_S)
     except TooLong as error:
@@ -37,7 +37,7 @@ async def first_line(incoming: Incoming, writer: asyncio.StreamWriter) -> bytes 
 
 
 async def refuse(writer: asyncio.StreamWriter, error: OrchestratorError) -> None:
-    """Tell a connection in place of our hello why it is not served."""
+    """Answer a connection why it is not served, in place of our handshake."""
     # Not orjson: a path that is no UTF-8 stands in the message as it came.
     writer.write(json.dumps({"hello": {"error": error.as_dict()}}).encode() + b"\n")
     await writer.drain()

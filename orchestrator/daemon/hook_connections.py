@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 class Listeners(NamedTuple):
-    """Who hears what hooks tell: of agents, and of everybody else."""
+    """Who receives the events of hooks: of agents, and of all others."""
 
     parking: Parking
     leading: HeldMasters
@@ -69,7 +69,7 @@ async def serve(
 
 
 def read_event(line: bytes) -> HookEvent | None:
-    """The event a line tells: ``{"event", "session"?, "data"?}``; None for anything else."""
+    """The event in a line: ``{"event", "session"?, "data"?}``; None for anything else."""
     try:
         said = orjson.loads(line)
         event, session, data = said["event"], said.get("session"), said.get("data")
@@ -81,7 +81,7 @@ def read_event(line: bytes) -> HookEvent | None:
 
 
 def _entry(client: Client, roster: Roster) -> AgentEntry | None:
-    """The agent the connection speaks for, when its secret proves the current life."""
+    """The agent that the connection speaks for, if its secret proves the current launch."""
     try:
         entry = delivery.check_identity(
             roster, client.agent_id or "", claimed=client.agent_id or "", secret=client.secret

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection, and what it may be: master, reader, agent, or nobody.
+"""Which process is at the other end of a connection, and its rights: master, reader, agent, or none.
 
-The process is the one that the kernel names, and its ancestors are read here; what a hello says can only take
-rights away. Reads /proc and the file of launches; who speaks for an agent is proven by each call, not here.
+The kernel names the process, and its ancestors are read here; the handshake can only take rights away. Reads /proc
+and the file of launches. Each call proves by itself which agent it speaks for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Role = Literal["master", "reader", "agent", "refused"]
 
 
 class Peer(NamedTuple):
-    """The process that connected: its pid (0: not known), its line with itself first, and where it comes from."""
+    """The process that connected: its pid (0: unknown), its line of ancestors with itself first, and its origin."""
 
     pid: int = 0
     line: tuple[int, ...] = ()
@@ -43,14 +43,14 @@ class Peer(NamedTuple):
 
 
 class Rights(NamedTuple):
-    """What a connection may be; ``why`` it is no more than that, where there is something to say."""
+    """The rights of a connection; ``why`` it has no more, if there is a reason."""
 
     role: Role
     why: BadRequest | None = None
 
 
 class Peers:
-    """Judges the connections of one daemon. What it has known once, it knows for life."""
+    """Judges the connections of one daemon; what it has learned is kept until it ends."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
@@ -104,7 +104,7 @@ class Peers:
         return Peer(pid, tuple(one.pid for one in lines[0].processes), judge(lines, self.known()))
 
     def known(self) -> KnownProcesses:
-        """All that this user has launched, and the agents of this project whose launch no file tells of."""
+        """All launches of this user, and the agents of this project whose launch is in no file."""
         known = self._launched.known()
         for entry in self._roster.agents.values():
             pid = entry.pid
@@ -160,7 +160,7 @@ def rights(
 
 
 def unknown() -> BadRequest:
-    """Why a process of which nobody knows where it comes from changes nothing."""
+    """Why a process of unknown origin may not change anything."""
     return BadRequest("origin_unknown", "nothing shows that this process does not come from an agent")
 
 

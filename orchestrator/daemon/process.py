@@ -1,7 +1,7 @@
 """The daemon: the one process per project that owns the files, serves connections and supervises agents.
 
-Starts and stops everything else; holds no rule of its own. What it may touch: the run directory (through `door`),
-and all layers below.
+Starts and stops everything else and has no rules of its own. It touches the run directory (through `door`) and all
+layers below.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ELSEWHERE = "another daemon writes the project's files"
 
 
 class Daemon:
-    """One project's daemon; `run` serves until told to end."""
+    """One project's daemon; `run` serves until it is asked to end."""
 
     def __init__(self, root: Path, opened: door.Door, state: ConfigState) -> None:
         self.root = root
@@ -193,9 +193,9 @@ class Daemon:
         self.ending.set()
 
     def _was_clean(self) -> bool:
-        """Whether the last daemon closed its logs in good order; asked once per life.
+        """Whether the last daemon closed its logs properly; checked once per start.
 
-        The last daemon may have run elsewhere, so what is left here counts only with the token in `.agents/lock`.
+        The last daemon may have run elsewhere, so the mark here counts only with the token in `.agents/lock`.
         """
         try:
             ended = (self.door.directory / CLEAN).read_text("ascii", "replace")
@@ -253,7 +253,7 @@ class Daemon:
         loop.set_default_executor(pool)
 
     def _trouble(self, loop: asyncio.AbstractEventLoop, facts: dict[str, Any]) -> None:
-        """What asyncio has nobody to tell of. Out of descriptors, it stops accepting for a second: callers wait."""
+        """Log what asyncio reports. If no descriptor is left, it accepts nothing for a second, and callers wait."""
         error = facts.get("exception")
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
             loop.default_exception_handler(facts)
@@ -314,7 +314,7 @@ class Daemon:
             writer.transport.abort()
 
     async def _judged(self, sock: socket.socket) -> Peer:
-        """Who is at the other end; while no descriptor is left to look with, the connection waits for one."""
+        """The peer of a connection; if no descriptor is left for the check, the connection waits for one."""
         until = time.monotonic() + handshake.HELLO_S
         while True:
             try:
@@ -485,7 +485,7 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
 
 
 def start(arguments: list[str]) -> int:
-    """`orchestrator daemon run --project DIR [--lock-fd N --socket-fd M]`; the exit status, errors told on stderr."""
+    """`orchestrator daemon run --project DIR [--lock-fd N --socket-fd M]`; the exit status; errors go to stderr."""
     parser = argparse.ArgumentParser(prog="orchestrator daemon run")
     parser.add_argument("--project", required=True, type=Path)
     parser.add_argument("--lock-fd", type=int)

@@ -62,7 +62,8 @@ Events = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]
 class Resources:
     """The resources of one master's connection, with its subscriptions.
 
-    ``questions`` asks about the project, for who has the gsd toolset; who has nothing else is shown nothing else.
+    ``questions`` answers questions about the project, if the connection has the gsd toolset. A connection with only
+    that toolset sees no other resources.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Resources:
         return _text(uri, NDJSON, _lines(await events(path[0], int(since), None if first else tail)))
 
     def spawn_changed(self, run_id: str) -> None:
-        """A spawn run has moved (empty: nobody knows which): mark the subscribed URIs that show it."""
+        """A spawn run has changed (empty: unknown which): mark the subscribed URIs that show it."""
         for uri in (*self._subscribed, *self._listened):
             if uri.startswith(f"smartspawn://run/{run_id}/" if run_id else "smartspawn://run/"):
                 self._mark(uri)

@@ -94,7 +94,7 @@ def build(
 ) -> tuple[Any, Any]:
     """The SDK server for one client, and its resources (None for agents).
 
-    ``events``: those of spawn runs; ``questions`` asks about the project; both for who has their toolset.
+    ``events``: of spawn runs; ``questions``: about the project; each only with its toolset.
     """
     listing = client.listing
     resources = Resources(client, roster, events, questions) if client.role in ("master", "reader") else None
@@ -154,7 +154,7 @@ def build(
 
 
 def instructions_for(client: Client) -> str:
-    """What the server tells a client of itself, by what it is offered."""
+    """The instructions of the server for a client, by its toolsets."""
     if client.role != "master":
         return INSTRUCTIONS[client.role]
     told = {"team": INSTRUCTIONS["master"]} | {name: INSTRUCTIONS[name] for name in ("squad", "smartspawn", TOOLSET)}
@@ -201,7 +201,7 @@ def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptRes
 
 
 def invalid_params(message: str, error: OrchestratorError | None = None) -> Exception:
-    """The JSON-RPC error for what is no tool: -32602 with our code in ``data``."""
+    """The JSON-RPC error of a failure outside a tool: -32602 with our code in ``data``."""
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415
 
     return MCPError(types.INVALID_PARAMS, message, error.as_dict() if error else None)
@@ -226,13 +226,13 @@ async def serve(
     *,
     turns: WaitTurns | None = None,
 ) -> None:
-    """Serve one connection until it ends; ``sent`` is told the id of each request once its answer is on its way.
+    """Serve one connection until it ends; ``sent`` gets the id of each request when its answer is being sent.
 
     ``turns`` is shared by all connections: their waits enter one after another.
 
-    Ids of our own requests carry the daemon's boot id, because the SDK counts from 1 in every life: the answer to
-    a question of a dead daemon must not be taken for the answer to a new one (relay.md §2). ``Stalled`` when the
-    client does not read.
+    Ids of our own requests contain the daemon's boot id, because the SDK counts from 1 at every start: the answer to
+    a request of a dead daemon must not be taken for the answer to a new one (relay.md §2). ``Stalled`` if the client
+    does not read.
     """
     into, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](64)
     write_stream, outof = anyio.create_memory_object_stream[SessionMessage | bytes](64)

@@ -1,7 +1,7 @@
-"""Trust as the command line asks for it: what would count, allow it, list it, take it back.
+"""Trust requests of the command line: show what would count, allow it, list it, revoke it.
 
-Only what a human was shown is allowed: the digest of what is there must be that of what was shown. Who may ask is
-judged by the process that the system names as the peer (`team.askers`).
+Only content that a human was shown is allowed: its digest must be the digest of what was shown. The rights of the
+caller depend on the process that the system names as the peer (`peers`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TrustRequests:
         self._one_by_one = asyncio.Lock()
 
     def admin(self, client: Client) -> dict[str, Admin]:
-        """What only the command line asks."""
+        """Requests that only the command line makes."""
         return {
             "trust_preview": partial(self._preview, client),
             "trust_counts": self._counts,
@@ -114,7 +114,7 @@ class TrustRequests:
         teams: Sequence[str] = (),
         only: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Allow what has that digest. ``expect``: nobody was asked, a script knows the digest.
+        """Allow the content with that digest. ``expect``: a script gave the digest, no human was asked.
 
         BadRequest ``trust_refused``, Conflict ``trust_changed``.
         """
@@ -134,7 +134,7 @@ class TrustRequests:
         return {"ok": True, "allowed": sorted(files), "adopted": len(items), "left": found.left}
 
     async def _list(self) -> dict[str, Any]:
-        """What is allowed, and whether it is still what the files say."""
+        """What is allowed, and whether the files still have that content."""
         root = self._roster.root
         entries = await asyncio.to_thread(Allowed(root).entries)
         waiting = {one.name for one in (await self._settings((), (), None)).files}
@@ -146,7 +146,7 @@ class TrustRequests:
         return {"files": rows, "waiting": sorted(waiting)}
 
     async def _revoke(self, *, file: str) -> dict[str, Any]:
-        """Take back what was allowed for a file of the project, or for ``all``."""
+        """Revoke what was allowed for a file of the project, or for ``all``."""
         async with self._one_by_one:
             names = None if file == "all" else {str(file)}
             revoked = await asyncio.to_thread(trust_store.revoke, self._roster, names)
@@ -155,7 +155,7 @@ class TrustRequests:
         return {"ok": True, "revoked": revoked}
 
     def _changed(self) -> None:
-        """What was allowed or revoked holds from now on, not only once the watch has noticed."""
+        """Apply what was allowed or revoked now, without waiting for the file watch."""
         if self._configured.reload():
             log.info("configuration reloaded")
 
@@ -219,7 +219,7 @@ class TrustRequests:
 
 
 def _digest(files: Sequence[ActingFile], items: Sequence[dict[str, Any]]) -> str:
-    """Names what is shown, the same on every machine: the files by name and content, and the data."""
+    """The digest of what is shown, the same on every machine: file names and contents, and the data."""
     shown = {"files": sorted([one.name, allowed.digest(one.content)] for one in files), "data": list(items)}
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,7 +15,7 @@ from orchestrator.trust.state_dir import StateDirUnsafe
 
 
 def allow(roster: Roster, files: Mapping[str, bytes]) -> None:
-    """Allow these contents of the project's files. Makes `.agents/` where there is none, for it has the identity.
+    """Allow these contents of the project's files. Makes `.agents/` if it is missing, because it has the identity.
 
     BadRequest ``no_project``, Environment ``state_dir_unsafe``, ``disk_full`` or ``io_failed``.
     """
@@ -27,7 +27,7 @@ def allow(roster: Roster, files: Mapping[str, bytes]) -> None:
 
 
 def revoke(roster: Roster, names: Collection[str] | None) -> list[str]:
-    """Take back what was allowed for these files, None: all; the names that were. Environment as `allow`."""
+    """Revoke what was allowed for these files (None: all); returns their names. Environment as `allow`."""
     with _told(roster):
         return allowed.revoke(roster.root, names)
 

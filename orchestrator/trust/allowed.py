@@ -1,7 +1,7 @@
 """What the user has allowed of a project's files: by the project's identity, the file's name and its exact content.
 
-The store lies in the user's state directory, so that nothing of a repository can write it. A copy of each allowed
-content is kept, for the difference that is shown when the file has changed. Standard library only.
+The store is in the user's state directory, so that no file of a repository can change it. A copy of each allowed
+content is kept to show the difference when the file has changed. Standard library only.
 """
 # os.path keeps names that are not UTF-8:
 # ruff: noqa: PTH100
@@ -45,7 +45,7 @@ class AllowedFile(NamedTuple):
 
 
 class Allowed:
-    """What is allowed of the project at ``root`` now; each question reads the store, nothing is kept in memory.
+    """What is allowed of the project at ``root`` now; each call reads the store, and nothing is kept in memory.
 
     A project whose `.agents/` was not made here (a clone, a copy) has nothing allowed.
     """
@@ -123,7 +123,7 @@ def allow(root: Path, files: Mapping[str, bytes], at: str) -> None:
 
 
 def revoke(root: Path, names: Collection[str] | None = None) -> list[str]:
-    """Take back what was allowed for the files of these names (None: all); the names that were allowed until now."""
+    """Revoke what was allowed for these file names (None: all); returns the names that were allowed."""
     gone = []
     for path, entry in Allowed(root)._stored():  # noqa: SLF001 - of this module
         if names is None or entry.name in names:
@@ -138,9 +138,9 @@ def digest(content: bytes) -> str:
 
 
 def name_of(root: Path, path: Path) -> str | None:
-    """The name in the project of a file; None for one that is outside, however it is written.
+    """The name of a file in the project; None if it is outside, however its path is written.
 
-    A link of the project that leads out is the project's: the project chose where it leads.
+    A link in the project that leads out counts as the project's, because the project chose its target.
     """
     bases = [os.path.abspath(root), os.path.realpath(root)]
     for whole in (os.path.abspath(path), os.path.realpath(path)):

@@ -11,9 +11,9 @@ LINES_COMPARED = 400
 
 
 def difference(old: bytes | None, new: bytes) -> str:
-    """The lines that are new (`+`), gone (`-`) and around those (a blank); all are new where there is no ``old``.
+    """The lines that are new (`+`), removed (`-`) and around those (a blank); without ``old`` all lines are new.
 
-    Bytes that are no UTF-8 stand as escapes. Control characters do not: who shows this makes them visible.
+    Bytes that are not UTF-8 become escapes. Control characters do not: the caller makes them visible.
     """
     before, after = _lines(old) if old is not None else [], _lines(new)
     if before == after:

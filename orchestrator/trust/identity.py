@@ -1,7 +1,8 @@
-"""The identity of a directory of team data: made at its birth, kept in it and in the user's state directory.
+"""The identity of a directory of team data: made with it, stored in it and in the user's state directory.
 
-What a directory holds counts only where it was made. The identity's key signs what the daemon writes, so that a
-file that came by ``git pull`` or ``tar`` is not mistaken for ours. Standard library only: the launch stub uses it.
+The content of a directory counts only on the machine where it was made. The identity's key signs what the daemon
+writes, so that a file from ``git pull`` or ``tar`` is not mistaken for ours. Standard library only: the launch stub
+uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KEY_BYTES = 32
 
 
 class DirectoryIdentity(NamedTuple):
-    """A directory that was made here: its random id, its key, and where its facts lie in the state directory."""
+    """A directory that was made here: its random id, its key, and the place of its facts in the state directory."""
 
     id: str
     key: bytes
@@ -33,7 +34,7 @@ class DirectoryIdentity(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """What tells a directory from a copy of it; the device number does not count: it changes with a reboot."""
+    """What distinguishes a directory from a copy; the device number does not count: it changes with a reboot."""
 
     inode: int
     born_ns: int | None  # None where the file system does not tell
@@ -70,9 +71,9 @@ def recognize(directory: Path) -> DirectoryIdentity | None:
 
 
 def establish(directory: Path, *, anew: bool = False) -> DirectoryIdentity:
-    """The identity of the directory, a new one where it has none from here (or ``anew``).
+    """The identity of the directory; a new one if it has none from this machine (or with ``anew``).
 
-    Raises ``StateDirUnsafe``, and ``OSError`` as the disk does. A crash leaves at most an entry nobody refers to.
+    Raises ``StateDirUnsafe`` and ``OSError``. A crash leaves at most an unused entry.
     """
     found = None if anew else recognize(directory)
     if found is not None:
@@ -137,7 +138,7 @@ _AT_SYMLINK_NOFOLLOW = 0x100
 
 
 def _born_ns(path: Path) -> int | None:
-    """The birth time of a file in ns since the epoch; None where kernel or file system do not tell."""
+    """The birth time of a file in ns since the epoch; None if kernel or file system do not report it."""
     import ctypes  # noqa: PLC0415 - os.statx comes with Python 3.15
 
     buffer = ctypes.create_string_buffer(256)

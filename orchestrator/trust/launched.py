@@ -57,7 +57,7 @@ def now() -> int:
 
 
 class Launched:
-    """Reads the file of this boot, each line once. What was read stays known: a file can only be added to."""
+    """Reads the file of this boot, each line once. Lines that were read stay known: the file can only grow."""
 
     def __init__(self) -> None:
         self._known = KnownProcesses()
@@ -66,7 +66,7 @@ class Launched:
         self._at = 0  # where the next line begins
 
     def known(self) -> KnownProcesses:
-        """All that stands there now. A directory that is not safe, or unreadable, tells nothing new."""
+        """All launches that the file has now. An unsafe or unreadable directory adds nothing."""
         with contextlib.suppress(OSError, StateDirUnsafe):
             for line in self._new_lines():
                 with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):

@@ -1,7 +1,7 @@
-"""`.agents/lock`: whether a process holds it, and the word in it that says which run directory its holder uses.
+"""`.agents/lock`: whether a process holds it, and the text in it that says which run directory its holder uses.
 
-The file lies where git and tar may write. So its content counts only while the lock is held, and it never names a
-path. Touches that one file. Standard library only: every relay reads it.
+Git and tar can write the file. So its content counts only while the lock is held, and it never names a path. Touches
+that one file. Standard library only: every relay reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NotOurs(Exception):
 
 
 def said(path: str | os.PathLike[str]) -> str:
-    """The word of the process that holds the lock; an empty string while nobody does."""
+    """The text of the process that holds the lock; "" if no process holds it."""
     found = _look(path)
     words = found.split() if found is not None else []
     return next((word for word in (TMP, STATE) if words[:1] == [word.encode()]), "")
@@ -32,8 +32,8 @@ def said(path: str | os.PathLike[str]) -> str:
 def held(path: str | os.PathLike[str]) -> bool:
     """Whether a process holds the lock. Never blocks, and never makes the file.
 
-    The look takes a shared lock and releases it at once. Whoever claims the lock meanwhile is refused although nobody
-    holds it; this function tells it so, and it tries again.
+    The check takes a shared lock and releases it at once. A process that claims the lock meanwhile is refused
+    although nobody holds it; with this function it notices that, and tries again.
     """
     return _look(path) is not None
 
@@ -51,9 +51,9 @@ def token(path: str | os.PathLike[str]) -> str:
 
 
 def write(fd: int, word: str, mark: str) -> bool:
-    """Write word and token into the lock file that the caller holds, durably; whether that was possible.
+    """Write text and token into the lock file that the caller holds, durably; returns whether that succeeded.
 
-    Where it is not (a full disk), the file is emptied: no word is better than the wrong one.
+    If not (a full disk), the file is emptied, because no text is better than a wrong one.
     """
     data = f"{word} {mark}\n".encode() if word else b""
     try:

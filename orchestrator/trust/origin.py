@@ -1,7 +1,7 @@
-"""Where a process comes from: from inside an agent or a squad member, from outside, or nobody knows.
+"""Where a process comes from: from an agent or a squad member, from outside, or unknown. Pure.
 
-Pure. Only what the kernel shows counts, never what a process says of itself; but what it says (the mark in its
-environment) can take rights away.
+Only what the kernel reports counts, never what a process claims of itself; but a claim (the mark in its environment)
+can take rights away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Life = tuple[int, int]
 
 @dataclass
 class KnownProcesses:
-    """What is known of the agents and squad members of this user since the machine was booted.
+    """The agents and squad members of this user since the machine was booted.
 
     ``agents``: the process of each launch, also of those that have ended. ``leaders``: daemons that have started
     squad members. ``above``: the ancestors of all of these, which adopt their orphans. ``first``: when the first of
@@ -102,5 +102,5 @@ def _left(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]
 
 
 def _proven(line: Sequence[Process], known: KnownProcesses) -> list[Process]:
-    """Those of a line from which its first one descends for certain: what stands above an adopter proves nothing."""
+    """The part of a line from which its first process certainly descends; above an adopter nothing is certain."""
     return [*line[:1], *takewhile(lambda one: (one.pid, one.start) not in known.above, line[1:])]

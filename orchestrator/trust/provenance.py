@@ -32,9 +32,9 @@ class Provenance:
             return self._identity
 
     def establish(self) -> DirectoryIdentity:
-        """Give the directory an identity unless it has one from here; what lies there without a seal stays foreign.
+        """Give the directory an identity unless it has one from this machine; its files without a seal stay foreign.
 
-        Raises ``StateDirUnsafe``, and ``OSError`` as the disk does.
+        Raises ``StateDirUnsafe`` and ``OSError``.
         """
         with self._lock:
             # Looked at again: the directory may have been removed and made anew while this process lived.

@@ -1,6 +1,6 @@
-"""The user's state directory: where the facts about trust lie, outside every project.
+"""The user's state directory, which has the facts about trust, outside every project.
 
-Standard library only: the launch stub reads from it too. Makes the directory when a caller writes, and nothing else.
+Standard library only: the launch stub reads it too. Makes the directory when a caller writes, and nothing else.
 """
 # os.path keeps paths that are not UTF-8:
 # ruff: noqa: PTH102
@@ -22,9 +22,9 @@ class StateDirUnsafe(Exception):
 
 
 def state_dir() -> Path:
-    """Where it is; it may not exist yet.
+    """The path of the directory, which may not exist yet.
 
-    ``ORCHESTRATOR_STATE_DIR`` where that is an absolute path (containers, tests), else ``.local/state/orchestrator``
+    ``ORCHESTRATOR_STATE_DIR`` if that is an absolute path (containers, tests), else ``.local/state/orchestrator``
     in the home directory of the password database: ``$HOME`` differs between CLIs that scrub their environment.
     """
     named = os.environ.get(VARIABLE, "")

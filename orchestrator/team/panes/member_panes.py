@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShownMember:
-    """Where a member is shown: the identity of the tmux server, the window, and the pane it is ``beside``.
+    """Where a member is shown: the identity of the tmux server, the window, and the pane that it is ``beside``.
 
-    Written before anything is changed there.
+    It is written before anything is changed there.
     """
 
     tmux_socket: str | None

@@ -38,9 +38,9 @@ OVER = "its agent was deleted"
 
 @dataclass(frozen=True)
 class GarbageData:
-    """The directory of an agent or a run: what it was, when it ended, how much there is.
+    """The directory of an agent or a run: its kind, when it ended, its size.
 
-    ``ended_at`` is None while it has not; ``collected``: gc has begun with it; ``rest``: files but for
+    ``ended_at`` is None if it has not ended; ``collected``: gc has begun with it; ``rest``: files except
     `collected.json` and artifacts; ``members`` of a run are its agents that still have data.
     """
 
@@ -56,7 +56,7 @@ class GarbageData:
 
 @dataclass(frozen=True)
 class AgentLaunch:
-    """Where an agent is: its life and its epoch."""
+    """The state of an agent: its life and its epoch."""
 
     life: str
     epoch: int
@@ -76,7 +76,7 @@ class GarbageItem:
     pane: tuple[str, str] = ("", "")  # run id, agent id
 
     def row(self) -> dict[str, Any]:
-        """What the caller is told."""
+        """What the caller is answered."""
         return {key: value for key, value in asdict(self).items() if key not in ("proven", "pane")}
 
 
@@ -126,10 +126,10 @@ def _old(at: str | None, now: str, age_s: float) -> bool:
 def plan_processes(
     recorded: Iterable[ProvenProcess], inherited: Iterable[ProvenProcess], lives: Mapping[str, AgentLaunch]
 ) -> list[GarbageItem]:
-    """Processes whose agent has ended, or has gone on to another life; what nothing proves is not there.
+    """Processes whose agent has ended or is at a later launch; processes without proof are left out.
 
-    ``recorded`` are proven by the agents' own files, ``inherited`` by their environment: those may be anything that
-    an agent has started, and are ended with a deleted agent only.
+    ``recorded`` are proven by the agents' own files, ``inherited`` by their environment: the latter may be any
+    program that an agent has started, and are ended only if the agent is deleted.
     """
     items: dict[tuple[int, int], GarbageItem] = {}
     for found in recorded:
@@ -165,7 +165,7 @@ class GarbageCollection:
     async def run(self, *, apply: bool, age_s: float, artifacts: bool) -> dict[str, Any]:
         """What gc would remove, or with ``apply`` has removed: ``{applied, items, bytes}``.
 
-        Each item says ``done``; one that could not be removed has an ``error``, and the others go on.
+        Each item has ``done``; an item that could not be removed has an ``error`` and does not stop the others.
         """
         async with self._at_work:
             rows: list[dict[str, Any]] = []
@@ -259,7 +259,7 @@ class GarbageCollection:
             raise Environment("io_failed", f"process {found.pid} of agent {found.agent_id} does not end")
 
     async def _panes(self) -> list[GarbageItem]:
-        """Panes that carry both of our tags, on the very server their run was made on, of agents that are no more."""
+        """Panes of deleted agents that have both of our tags, on the server that their run was made on."""
         lives = self._lives()
         items: list[GarbageItem] = []
         for run in self._roster.runs.values():

@@ -23,7 +23,7 @@ SPARED = ("tmux",)
 
 
 class ProvenProcess(NamedTuple):
-    """One living process of an agent: ``epoch`` is the life it was started in, 0 when that is not known."""
+    """One living process of an agent; ``epoch`` is the launch that started it, 0 if unknown."""
 
     pid: int
     began: int

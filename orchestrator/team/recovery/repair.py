@@ -45,7 +45,7 @@ class TeamRepair:
         self._at_work = asyncio.Lock()
 
     async def run(self) -> dict[str, Any]:
-        """Mend what can be mended: ``{done: [{what, file, did, ...}], left: [error]}``; nothing twice."""
+        """Repair what can be repaired: ``{done: [{what, file, did, ...}], left: [error]}``; nothing twice."""
         async with self._at_work:
             self._done: list[dict[str, Any]] = []
             self._left: list[OrchestratorError] = []
@@ -149,7 +149,7 @@ class TeamRepair:
         return True
 
     async def _end_processes(self, agent_id: str) -> None:
-        """Nothing of the life that is over may work on."""
+        """End every process of the ended launch."""
         roster = self._roster
         found = orphans.by_record(roster.paths, agent_id)
         found += [one for one in await asyncio.to_thread(orphans.by_environment, roster.root)

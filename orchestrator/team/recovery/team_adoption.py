@@ -114,7 +114,7 @@ def _directories(place: Path) -> list[Path]:
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """A digest of these files: what was shown is what is adopted."""
+    """A digest of these files, so that exactly what was shown is adopted."""
     made = hashlib.sha256()
     for path in files:
         made.update(path.name.encode(errors="surrogateescape") + b"\0")
@@ -158,10 +158,10 @@ def foreign_squads(paths: Paths) -> list[Path]:
 
 
 def preview(paths: Paths) -> list[dict[str, Any]]:
-    """What adoption would bring to life, as the user is asked: one row per agent, run or squad that is foreign.
+    """What adoption would start, for the question to the user: one row per foreign agent, run or squad.
 
-    ``{kind, name, does, sha256, ...}``: ``sha256`` changes with every byte that would be adopted. Of an agent also
-    its engine, command, cwd, approval, status and the tasks it would go on with. Reads only.
+    ``{kind, name, does, sha256, ...}``: ``sha256`` changes with every byte that would be adopted. The row of an agent
+    also has engine, command, cwd, approval, status and unfinished tasks. Reads only.
     """
     rows = [
         _agent_row(paths, agent_id) | {"sha256": _digest(_agent_files(paths, agent_id))}
@@ -212,9 +212,9 @@ def _agent_row(paths: Paths, agent_id: str) -> dict[str, Any]:
 def seal_files(paths: Paths) -> tuple[list[str], list[str]]:
     """Give every foreign file its seal, and the directory its identity; the ids of the runs and the agents.
 
-    Each file is replaced as a whole; a crash leaves the rest foreign, to be adopted again. Nobody may have the logs
-    open. A run's window, an agent's launch file and its process are kept only where they prove to be of this project.
-    Raises ``Environment`` as the disk does.
+    Each file is replaced as a whole; after a crash the rest is still foreign and can be adopted again. No process may
+    have the logs open. A run's window, an agent's launch file and its process are kept only if they provably belong
+    to this project. Raises ``Environment`` if the disk fails.
     """
     agents, runs, squads = foreign_agents(paths), foreign_runs(paths), foreign_squads(paths)
     ensure_agents_dir(paths)
@@ -336,9 +336,9 @@ class TeamAdoption:
         return await asyncio.to_thread(preview, self._roster.paths)
 
     async def adopt(self, shown: Sequence[dict[str, Any]]) -> list[str]:
-        """Adopt all that is foreign, if it still is what was ``shown``, and take it up; the ids of what was adopted.
+        """Adopt all foreign data if it is still what was ``shown``, and load it; returns the adopted ids.
 
-        Conflict ``trust_changed`` when something changed since it was shown.
+        Conflict ``trust_changed`` if something has changed since it was shown.
         """
         roster, paths = self._roster, self._roster.paths
         async with self._at_work:

@@ -38,7 +38,7 @@ LEFT_OUT = {
 
 @dataclass
 class Report:
-    """What was checked and what is wrong; ``ok`` when nothing is. ``checked`` counts agents, runs, records."""
+    """What was checked and what is wrong; ``ok`` if nothing is. ``checked`` counts agents, runs, records."""
 
     violations: list[Violation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -75,10 +75,10 @@ class AnsweredLine(BaseModel):
 def verify(root: Path, *, live: bool, settled: bool, answered: Path | None = None, run: str | None = None) -> Report:
     """Check every file of a project's team, or of one team run.
 
-    ``live``: a daemon may be at work, so what may be under way is left out. ``settled``: the last daemon ended in
-    good order, so nothing may be missing; else what it had no time to tell is a note, for the next one tells it.
-    ``answered`` is a file of JSON lines that a caller wrote: what it says must be there. BadRequest for a run or an
-    answered file that cannot be, Environment when a file cannot be read.
+    ``live``: a daemon may be running, so unfinished steps are left out. ``settled``: the last daemon ended properly,
+    so nothing may be missing; otherwise records that are not in a broadcast yet are a note, because the next daemon
+    adds them. ``answered`` is a file of JSON lines that a caller wrote; all that it names must exist. BadRequest for
+    an invalid run or answered file, Environment if a file cannot be read.
     """
     return _Check(root, live=live, settled=settled, run=run).report(answered)
 
@@ -127,7 +127,7 @@ class _Check:
     # -- the caller's word --------------------------------------------------------------------------------------
 
     def _listen(self, path: Path) -> None:
-        """Read the answered file; a line that its writer could not end was never said."""
+        """Read the answered file; an unfinished last line does not count."""
         self.answered = str(path)
         try:
             lines = path.read_bytes().split(b"\n")[:-1]
@@ -145,7 +145,7 @@ class _Check:
             self.counts["answers"] += 1
 
     def _heard(self, name: str, kind: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
-        """What callers were told of an agent, or of a run (then ``inbox`` is empty), must be there."""
+        """Check that what callers were answered about an agent, or a run (then ``inbox`` is empty), exists."""
         answers = [one for one in self.said.get(name, ()) if (one.log == "broadcast") == (kind == "broadcast")]
         if not answers:
             return

@@ -105,7 +105,7 @@ class TeamLoading:
         return entry
 
     def _from(self, known: KnownAgent, *, clean: bool) -> AgentEntry | None:
-        """The agent of a checkpoint; None when the logs do not go on where it ends, or not as it says."""
+        """The agent of a checkpoint; None if the logs do not continue where it ends, or differ from it."""
         entry = AgentEntry(known.agent.agent_id)
         entry.state = known.agent
         try:
@@ -144,7 +144,7 @@ class TeamLoading:
             entry.logs[name] = journal
 
     def _check_known(self, entry: AgentEntry, known: KnownAgent) -> None:
-        """Corrupt when these are the logs of the checkpoint, and end before what was on the disk then."""
+        """Raise Corrupt if these are the logs of the checkpoint and they end before what was on the disk then."""
         same = entry.state.spec.get("crc") == known.agent.spec.get("crc")
         if not (same and known.lasting and self.config().durability == "fsync"):
             return
@@ -171,7 +171,7 @@ def close(entry: AgentEntry) -> None:
 
 
 def unpublished(entry: AgentEntry, run: TeamRun) -> list[dict[str, Any]]:
-    """The agent's records that the broadcast must tell and does not, in order."""
+    """The agent's records that are missing in the broadcast, in order."""
     missing: list[dict[str, Any]] = []
     seq = run.refs.get(entry.agent_id, 0)
     while seq < entry.outbox.last_seq:
@@ -186,7 +186,7 @@ def unpublished(entry: AgentEntry, run: TeamRun) -> list[dict[str, Any]]:
 def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
     """Remove what was made for an agent whose intent was not stored, so that its id is free again.
 
-    A log with anything in it stays, unless it is known that this is but a piece of the intent (``torn``).
+    A log with any content stays, unless the content is known to be a part of the intent (``torn``).
     """
     directory = paths.agent_dir(agent_id)
     try:

@@ -47,7 +47,7 @@ class MetaFiles:
         return not isinstance(found, dict) or found.get("last_event_seq") != entry.outbox.visible_seq
 
     async def close(self) -> None:
-        """Write what is still old, and no more after that."""
+        """Write what is outdated, and nothing after that."""
         self._closing = True
         self._due.set()
         if self._writer is not None:

@@ -56,7 +56,7 @@ def agents(root: Path) -> list[dict[str, Any]]:
 
 
 def row(paths: Paths, agent_id: str) -> dict[str, Any]:
-    """The agent's row as its files tell it; of a foreign one no pane is believed."""
+    """The agent's row from its files; the pane of a foreign agent is not shown."""
     try:
         agent, last, own = _folded(paths, agent_id)
     except OrchestratorError as error:

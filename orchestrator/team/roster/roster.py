@@ -138,9 +138,9 @@ class Roster:
         self.adopt(entry)
 
     def publish_missing(self) -> None:
-        """Tell the broadcasts what a crash kept from them, in order of (`at`, agent, `ref`) (design §4).
+        """Add to the broadcasts what a crash left out, in order of (`at`, agent, `ref`) (design §4).
 
-        Where the clock went back, an agent's records keep their order: a later one counts as no earlier.
+        If the clock went back, an agent's records keep their order: a later record never counts as earlier.
         """
         missing: list[tuple[str, str, int, dict[str, Any], TeamRun]] = []
         for entry in self.agents.values():
@@ -158,7 +158,7 @@ class Roster:
     # -- what gc and doctor --fix do to an agent ----------------------------------------------------------------
 
     def forget_collected(self, agent_id: str) -> None:
-        """Drop an agent from memory and close its logs: its files are about to go, or to be written anew."""
+        """Drop an agent from memory and close its logs, because its files will be removed or rewritten."""
         entry = self.agents.pop(agent_id, None)
         self.corrupt.pop(agent_id, None)
         self.by_req = {req: owner for req, owner in self.by_req.items() if owner != agent_id}
@@ -171,7 +171,7 @@ class Roster:
         entry.changed.notify()
 
     def set_aside(self, agent_id: str, error: OrchestratorError) -> None:
-        """Trust the agent's files no more, as if its log had been found damaged at the start."""
+        """Stop trusting the agent's files, as if its log had been found damaged at the start."""
         self.forget_collected(agent_id)
         self.corrupt[agent_id] = error
 
@@ -224,7 +224,7 @@ class Roster:
     ) -> AgentEntry:
         """Make the agent's directory and write its intent; returns once that is durable.
 
-        ``prepare`` writes what the intent relies on: a crash behind the intent must find it.
+        ``prepare`` writes what the intent relies on; it must exist after a crash that follows the intent.
         """
         self.begin_writing()
         entry: AgentEntry | None = None
@@ -246,7 +246,7 @@ class Roster:
         return entry
 
     def missing(self) -> list[str]:
-        """The logs that are still written and do not lie any more where they were: removed, or moved away."""
+        """The open logs that are no longer in their place: removed or moved away."""
         journals = [run.journal for run in self.runs.values() if run.live]
         journals += [log for entry in self.agents.values() if entry.live for log in entry.logs.values()]
         return [str(journal.path) for journal in journals if not journal.in_place()]
@@ -254,7 +254,7 @@ class Roster:
     def begin_writing(self) -> None:
         """Make `.agents/` and claim it; called before the first thing of a run or an agent is written.
 
-        Environment ``io_failed`` when the files of a run have gone: what is new would not be found with them.
+        Environment ``io_failed`` if the files of a run have disappeared: new files would not be found with them.
         """
         for run in self.runs.values():
             if run.live and not run.journal.in_place():
@@ -273,7 +273,7 @@ class Roster:
 
     @property
     def token(self) -> str:
-        """What stands in `.agents/lock` since this daemon has claimed it; empty where nothing does."""
+        """The token that this daemon wrote into `.agents/lock`; "" if there is none."""
         return self._lock.token if self._lock is not None else ""
 
     def _claim(self) -> None:
@@ -300,10 +300,10 @@ class Roster:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def write(self, entry: AgentEntry, drafts: list[Draft]) -> list[dict[str, Any]]:
-        """Append the drafts and all that follows from them, fold them, and return the drafts' records.
+        """Append the drafts and all records that follow from them, fold them, and return the drafts' records.
 
-        Synchronous, so nothing comes between a decision and its records. A failed append raises Environment and
-        leaves the state as the records before it say; the next write settles what is missing.
+        Synchronous, so nothing happens between a decision and its records. A failed append raises Environment and
+        leaves the state of the records before it; the next write settles what is missing.
         """
         written = self._append(entry, drafts)
         while supervision.unsettled(entry.state):
@@ -347,7 +347,7 @@ class Roster:
         await entry.outbox.synced(due["outbox"])
 
     def _seen(self, entry: AgentEntry) -> None:
-        """Records of the agent became visible: tell the broadcast, then whoever waits."""
+        """Records of the agent became visible: add them to the broadcast, then wake the waiters."""
         visible = entry.outbox.visible_seq
         run = self.runs.get(entry.run_id)
         while entry.unpublished and entry.unpublished[0]["seq"] <= visible:

@@ -31,7 +31,7 @@ class _Table(BaseModel):
 
 
 def _class(kind: Class, harmless: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """What a key may do in a file of the project, kept beside it; ``harmless`` are values that do nothing."""
+    """What a key may do in a file of the project; ``harmless`` are values that do nothing."""
     return {"class": kind, **({"harmless": list(harmless)} if harmless else {})}
 
 
@@ -102,7 +102,7 @@ class DescribedAgent(Defaults):
 
 
 class TeamFile(_Table):
-    """The whole file. That an agent stands in it acts: `orchestrator up` starts a program for it."""
+    """The whole file. Each agent in it is an acting setting: `orchestrator up` starts a program for it."""
 
     defaults: Annotated[Defaults, _HARMLESS] = Defaults()
     agents: Annotated[
@@ -161,7 +161,7 @@ class Wanted:
 
 
 def load(path: Path, root: Path) -> list[Wanted]:
-    """The agents the file describes, in its order; BadRequest ``bad_config`` with file, key and what is near it."""
+    """The agents that the file describes, in its order; BadRequest ``bad_config`` with file, key, nearest name."""
     return parse(path, content_of(path), root)
 
 

@@ -58,7 +58,7 @@ _ORDER = {"stopping": 3, "failed": 2, "exited": 1}
 
 
 def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, str, str]:
-    """Of several agents of one name the first is the described one: one that lives, then the oldest."""
+    """The order of several agents with one name; the first is the described one: a living agent, then the oldest."""
     order = _ORDER.get(str(meta.get("status")), 0)
     return "unreadable" in meta, order, str(meta.get("created_at")), str(meta["agent_id"])
 

@@ -100,7 +100,7 @@ class _ParkedLaunch:
 class Parking:
     """The parked agents of one roster.
 
-    ``rested`` is called with an agent whose turn is over or not known to run, and that no hook of ours holds.
+    ``rested`` is called with an agent whose turn has ended or may have ended, and that no hook holds.
     """
 
     def __init__(self, roster: Roster, rested: Callable[[AgentEntry], None] = lambda _entry: None) -> None:
@@ -112,7 +112,7 @@ class Parking:
         self._closed = False
 
     async def close(self) -> None:
-        """Answer nobody any more: the hooks come back to the next daemon."""
+        """Stop answering: the hooks reconnect to the next daemon."""
         self._closed = True
         await call_off(self._tasks)
 
@@ -252,7 +252,7 @@ class Parking:
     async def _hold(
         self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, limit_s: float, known: str | None
     ) -> None:
-        """Wait until there is something to call for, the agent calls by itself, or the park's time is over."""
+        """Wait until there is a reason to wake the agent, the agent calls by itself, or the park's time is over."""
 
         def look() -> str | None:
             if entry.turn != "parked" or entry.state.epoch != life.epoch:
