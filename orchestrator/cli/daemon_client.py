@@ -168,7 +168,7 @@ class DaemonClient:
     # -- one connection -----------------------------------------------------------------------------------------
 
     def _open(self, pending: Sequence[tuple[int, int]], deadline: float) -> None:
-        """Connect, say hello, initialize; starts the daemon if that is asked for."""
+        """Connect, send the handshake, initialize; starts the daemon if requested."""
         while True:
             try:
                 self._connect(deadline)
@@ -287,7 +287,7 @@ class DaemonClient:
 
 
 def _result(message: dict[str, Any]) -> dict[str, Any]:
-    """What a message answers; raises the error behind a JSON-RPC error."""
+    """The result in a message; raises the error of a JSON-RPC error."""
     if isinstance(message.get("error"), dict):
         raise _of_protocol(message["error"])
     result = message.get("result")
@@ -307,7 +307,7 @@ def _structured(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_protocol(error: dict[str, Any]) -> OrchestratorError:
-    """The error behind a JSON-RPC error: ours where it carries one, else a difference between versions."""
+    """The error of a JSON-RPC error: ours if it contains one, otherwise a difference between versions."""
     data = error.get("data")
     if isinstance(data, dict):
         inner = data.get("error", data)

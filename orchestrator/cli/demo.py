@@ -177,7 +177,7 @@ async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: 
 
 
 async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callable[[str], None]) -> None:
-    """Cancel the long job once it is at work, as its progress events tell."""
+    """Cancel the long job after its first progress event."""
     agent_id, since = _id(outcome, job), 0
     while True:
         page = await _call(master, "events_read", agent_id=agent_id, since_seq=since, wait_ms=20_000)

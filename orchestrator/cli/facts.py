@@ -128,7 +128,7 @@ class LogPrinter:
             return self._read(since, count, wait_ms)
 
     def records(self, since: int, last: int, *, follow: bool) -> Iterator[dict[str, Any]]:
-        """Records after ``since``, of those there now only the ``last`` (0: all); ``follow``: new ones for ever."""
+        """Records after ``since``, of the existing ones only the ``last`` (0: all); ``follow``: also all new ones."""
         if last and self._agent_id:
             since = max(since, int(self._facts.agent(self._agent_id)["last_event_seq"]) - last)
         kept: deque[dict[str, Any]] = deque(maxlen=last or None)

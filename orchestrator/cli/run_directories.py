@@ -29,8 +29,9 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]]:
     """The run directories that no daemon of this user needs; removed with ``apply``. Rows as those of gc.
 
-    Left alone: what a living daemon holds, what was touched within ``age_s`` or in the future, what holds the word
-    that a daemon was stopped by hand or that a window must be put back, and whatever has a file that is not ours.
+    Not removed: directories of a running daemon, directories changed within ``age_s`` or in the future, directories
+    with the note that a daemon was stopped by hand or a window must be restored, and any with a file that is not
+    ours.
     """
     here = project_location.run_dir(place.root)
     rows: list[dict[str, Any]] = []

@@ -102,7 +102,7 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
 
 
 def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
-    """The toolsets that were asked for, None if none; BadRequest ``bad_argument`` for what does not go together."""
+    """The requested toolsets, None if none; BadRequest ``bad_argument`` for options that exclude each other."""
     from orchestrator.setup import entries  # noqa: PLC0415
 
     found = entries.chosen(given) if given else (entries.GSD,) if in_settings else None

@@ -63,7 +63,7 @@ def busy(answer: dict[str, Any]) -> str:
 
 
 def ending(answer: dict[str, Any]) -> str:
-    """How a run has ended, each thing said once: a summary may begin with the status, and be all of the failure."""
+    """How a run has ended, without repetition: a summary may begin with the status and contain the failure."""
     state, summary, failure = (str(answer.get(key) or "") for key in ("status", "summary", "failure"))
     if not summary.startswith(state):
         summary = f"{state}; {summary}" if summary else state

@@ -143,7 +143,7 @@ def down(
 def _agreed(
     link: DaemonClient, content: tuple[str, str], steps: Sequence[TeamStep], *, dry_run: bool
 ) -> dict[str, Any]:
-    """Ask the human to allow a team file of the project (its name and hash); what to note where nobody is asked."""
+    """Ask the human to allow a team file of the project (its name and hash); a note if nobody can be asked."""
     name, sha256 = content
 
     def plan(terminal: Terminal) -> None:
@@ -236,7 +236,7 @@ def _intended(step: TeamStep) -> dict[str, Any]:
 def _outcome(
     step: TeamStep, now: TeamStep | None, seen: dict[str, dict[str, Any]], error: str, *, may_start: bool
 ) -> dict[str, Any]:
-    """A row of what was done: ``ok`` only when the second look finds the agent as it shall be."""
+    """A row of what was done; ``ok`` only if the second check finds the agent as described."""
     agent_id = now.agent_id if now is not None else step.agent_id
     meta = seen.get(str(agent_id), {})
     status = str(meta.get("status", "deleted" if agent_id else "missing"))

@@ -41,9 +41,9 @@ class Terminal:
         os.close(self._fd)
 
     def show(self, text: str, indent: str = "") -> None:
-        """The text line by line behind ``indent``; what a long line goes on with stands further in.
+        """The text line by line after ``indent``; the continuation of a long line is indented further.
 
-        Control characters are made visible, and lines are broken here: a text must not pass for a line of ours.
+        Control characters are made visible, and lines are broken here: a text must not look like a line of ours.
         """
         try:
             width = os.get_terminal_size(self._fd).columns

@@ -88,8 +88,8 @@ def refuse_others() -> None:
 def agree(link: DaemonClient, name: str, sha256: str, intro: Callable[[Terminal], None]) -> None:
     """Make sure that this content of a team file is allowed: ask on the terminal, after ``intro``, if it is not.
 
-    Environment ``untrusted_setting`` where nobody can be asked or the answer is no; BadRequest ``trust_refused``
-    below an AI CLI; Conflict ``trust_changed`` when the file is another by now.
+    Environment ``untrusted_setting`` if nobody can be asked or the answer is no; BadRequest ``trust_refused`` in a
+    process of an AI CLI; Conflict ``trust_changed`` if the file has changed meanwhile.
     """
     if link.ask("orchestrator/trust_counts", {"file": name, "sha256": sha256})["counts"]:
         return
@@ -203,7 +203,7 @@ def _line(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value in full, on one line: what is cut off nobody has agreed to."""
+    """A value in full, on one line: nobody agrees to what is cut off."""
     return json.dumps(value, ensure_ascii=False)
 
 

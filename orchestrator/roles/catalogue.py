@@ -39,9 +39,9 @@ _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+ \[\]-]{0,127}")  # never what 
 class Role:
     """A role that can be used; immutable.
 
-    ``source`` is the folder it comes from (``.claude/agents``, ``shipped``, or the directory as given), ``file`` how
-    to call its file before humans, ``keys`` its frontmatter. ``by_line`` says why that was read line by line, if so.
-    ``allowed``: the user has allowed what of it acts.
+    ``source`` is its folder (``.claude/agents``, ``shipped``, or the directory as given), ``file`` the name of its
+    file for humans, ``keys`` its frontmatter. ``by_line`` is the reason if that was read line by line. ``allowed``:
+    the user has allowed its acting keys.
     """
 
     id: str
@@ -55,9 +55,9 @@ class Role:
     allowed: bool = False
 
     def model_for(self, engine: Engine) -> str | None:
-        """The model the role asks of this engine; None: the engine's own choice.
+        """The model that the role names for this engine; None: the engine's default.
 
-        Names of models mean something to one CLI only, so those of another CLI's folder do not count.
+        A model's name is known to one CLI only, so names from another CLI's folder do not count.
         """
         return self.model if self.names_models_of(engine) else None
 
@@ -68,15 +68,15 @@ class Role:
 
     @property
     def model(self) -> str | None:
-        """The ``model`` that its file names, whoever is meant; None for none, ``inherit``, and what is no name."""
+        """The ``model`` that its file names, for any engine; None if it has none, ``inherit``, or an invalid name."""
         found = heads.text_of(self.keys.get("model"))
         return found if _MODEL.fullmatch(found) and found.lower() != "inherit" else None
 
     @property
     def approval(self) -> str | None:
-        """What a CLI in this role may do unasked (ask, edits, all); None: not said, or not to be counted.
+        """What a CLI in this role may do without asking (ask, edits, all); None: not set, or it does not count.
 
-        Only roles of ``.agents/roles`` count, and more than ``ask`` only where the user has allowed it.
+        It counts only in ``.agents/roles``, and more than ``ask`` only if the user has allowed it.
         """
         return None if self.withheld else self._approval or None
 
@@ -88,7 +88,7 @@ class Role:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """The acting keys of the role that do not count, because nobody has allowed the content of its file."""
+        """The acting keys of the role that do not count, because the user has not allowed its file."""
         return () if self.allowed else tuple(self.acting)
 
     @property
@@ -98,9 +98,9 @@ class Role:
 
     @property
     def toolsets(self) -> tuple[str, ...]:
-        """The toolsets that an agent in this role gets beside its own two tools: those that only read, of any folder.
+        """The toolsets that an agent in this role gets besides its own two tools; they only read: any folder counts.
 
-        Other names do not count; `lint` tells of them.
+        Other names do not count; `lint` reports them.
         """
         named = heads.names_of(self.keys.get("toolsets"))
         return tuple(name for name in READ_ONLY if name in named)
@@ -108,9 +108,9 @@ class Role:
 
 @dataclass(frozen=True)
 class BrokenRole:
-    """A file that cannot be used, and why: ``reason`` goes on after its name.
+    """A file that cannot be used; ``reason`` continues a sentence that begins with its name.
 
-    With an empty ``id`` it is a folder that could not be listed: any role may be hidden in it.
+    With an empty ``id`` it is a folder that could not be listed: it may contain any role.
     """
 
     id: str
@@ -151,8 +151,8 @@ class RoleListing:
 def read(root: Path, directory: str = "") -> RoleListing:
     """Every role of the project, or of ``directory`` alone (relative to the root; ``~`` is the user's home).
 
-    One bad file spoils nothing but itself, and still stands before the files of its id in farther sources. BadRequest
-    ``bad_config`` when the directory cannot be read.
+    A bad file affects only itself, and still shadows the files of its id in lower sources. BadRequest ``bad_config``
+    if the directory cannot be read.
     """
     roles: dict[str, Role] = {}
     broken: list[BrokenRole] = []

@@ -25,7 +25,7 @@ _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]
 
 
 class Unusable(Exception):
-    """The text or file cannot be a role; the message goes on after the file's name (``is not UTF-8``)."""
+    """The text or file cannot be a role; the message continues after the file's name (``is not UTF-8``)."""
 
 
 class _NotYaml(Exception):
@@ -36,8 +36,8 @@ class _NotYaml(Exception):
 class RoleHead:
     """A role's text, taken apart.
 
-    ``keys`` are plain values, of Markdown only texts, None, lists and mappings of them: to nobody
-    but YAML is ``no`` false. ``by_line`` says why the frontmatter was read line by line; empty when it was YAML.
+    ``keys`` are plain values; of Markdown only texts, None, and lists and mappings of them, because only YAML reads
+    ``no`` as false. ``by_line`` is why the frontmatter was read line by line; "" if it was YAML.
     """
 
     keys: Mapping[str, Any] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def text_of(value: object) -> str:
 def names_of(value: object) -> tuple[str, ...]:
     """A value of `RoleHead.keys` that is to be names: a list of texts, or a text with commas, also in brackets.
 
-    The second is what a list is where the frontmatter was read line by line. What is no text in a list is left out.
+    The second form is a list in frontmatter that was read line by line. Items that are not text are left out.
     """
     parts = value if isinstance(value, list) else text_of(value).removeprefix("[").removesuffix("]").split(",")
     found = (text_of(part).strip("'\"") for part in parts)
@@ -161,7 +161,7 @@ def _encodable(text: str) -> str:
 
 
 def _by_line(lines: list[str], why: str) -> dict[str, Any]:
-    """Lines ``key: value``, the first of a key counts; other lines, and all in ``<example>``, go on with a value."""
+    """Lines ``key: value``; the first of a key counts. Other lines, and all in ``<example>``, continue a value."""
     out: dict[str, str] = {}
     key, first = "", False
     for line in lines:

@@ -1,6 +1,6 @@
-"""Roles kept in memory and never stale: read again whenever a folder or a file of it looks different. Reads only.
+"""Roles in memory that are never stale: read again whenever a folder or one of its files has changed. Reads only.
 
-Watching serves the log alone: whoever asks is answered from what the files are now, watched or not.
+The watch serves only the log: every answer comes from the current files, watched or not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _CachedRoles(NamedTuple):
 
 
 class RoleLibrary:
-    """The roles of one project, for every directory that somebody asks for."""
+    """The roles of one project, for every directory that is requested."""
 
     def __init__(self, root: Path, clock: Clock | None = None) -> None:
         self._root = root
@@ -51,9 +51,9 @@ class RoleLibrary:
         return kept.found
 
     async def watch(self, on_broken: Callable[[BrokenRole], None]) -> None:
-        """Follow the folders in use until cancelled; tell each file once when it becomes broken.
+        """Follow the folders in use until canceled; log each file once when it becomes broken.
 
-        Folders and files may come and go; nothing is created. Changes within 200 ms count as one.
+        Folders and files may appear and disappear; nothing is created. Changes within 200 ms count as one.
         """
         told: set[BrokenRole] = set()
         while True:

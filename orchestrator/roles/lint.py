@@ -1,4 +1,4 @@
-"""What is wrong or without effect in the roles found: for those who write them. Pure."""
+"""Finds what is wrong or without effect in roles, for their authors. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HEEDED = (*READ, "toolsets")
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One thing to know of one file.
+    """One finding on one file.
 
     ``kind``: ``broken`` (it cannot be used), ``by_line`` (its frontmatter is no YAML), ``empty`` (no instructions),
-    ``odd`` (a value that is none), ``untrusted`` (a ``key`` that acts and that nobody has allowed), ``shadowed`` (a
-    nearer file counts), ``ignored`` (a ``key`` that the ``engines``, or all, take no notice of).
+    ``odd`` (an invalid value), ``untrusted`` (an acting ``key`` that is not allowed), ``shadowed`` (a file of a
+    higher source counts), ``ignored`` (a ``key`` without effect for the ``engines``, or for all).
     """
 
     kind: Literal["broken", "by_line", "empty", "odd", "untrusted", "shadowed", "ignored"]

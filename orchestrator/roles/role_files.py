@@ -1,6 +1,6 @@
-"""The folders roles come from, and one file of them as text: what is there, never what one wishes. Reads only.
+"""The folders of roles, and one of their files as text. Reads only.
 
-Nothing here waits for a pipe, opens a device or reads more than a role may have.
+Nothing here waits for a pipe, opens a device or reads more than the maximum size of a role.
 """
 # os.path keeps names that are not UTF-8 and answers where Path raises:
 # ruff: noqa: PTH111, PTH112, PTH116, PTH118, PTH121, PTH123
@@ -33,9 +33,10 @@ ROLE_MAX = 64 * 1024
 
 @dataclass(frozen=True)
 class Folder:
-    """One folder of roles: what it is called, where it is, how its files' names end.
+    """One folder of roles: its name, its path, how its files' names end.
 
-    ``within``: its files must lie in this real directory; empty: the user chose the folder, wherever its files lie.
+    ``within``: its files must be in this real directory; "": the user chose the folder, and its files may be
+    anywhere.
     """
 
     label: str
@@ -92,9 +93,9 @@ def names(folder: Folder) -> list[str]:
 
 
 def content(folder: Folder, name: str) -> bytes:
-    """The bytes of one file; Unusable for what is no file of at most `ROLE_MAX` bytes.
+    """The bytes of one file; Unusable if it is not a file of at most `ROLE_MAX` bytes.
 
-    FileNotFoundError when it has gone since it was listed.
+    FileNotFoundError if it was removed after it was listed.
     """
     path = os.path.join(folder.path, name)
     try:
@@ -109,7 +110,7 @@ def content(folder: Folder, name: str) -> bytes:
 
 
 def text(content: bytes) -> str:
-    """The bytes of a file as text, with plain line ends; Unusable for what is no text."""
+    """The bytes of a file as text, with plain line ends; Unusable if they are not text."""
     try:
         found = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -161,5 +162,5 @@ def _paths(places: tuple[Folder, ...]) -> Iterator[str]:
 
 
 def printable(name: str) -> str:
-    """A name from the file system as text: what is not UTF-8 in it as escapes."""
+    """A name from the file system as text; bytes that are not UTF-8 become escapes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""The files of the CLIs: read one, keep a copy beside it, replace it whole. The only writer of `orchestrator.setup`.
+"""The files of the CLIs: reads one, keeps a copy next to it, replaces it. The only writer of `orchestrator.setup`.
 
-A link is written through, so that dotfiles kept elsewhere stay linked; mode and owner stay. Nobody ever sees half a
-file, and a file that changed between reading and writing is not overwritten.
+A link is followed, so that dotfiles that are stored elsewhere stay linked; mode and owner are kept. No reader ever
+sees half a file, and a file that changed between reading and writing is not overwritten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Original:
 
 
 def read(path: Path) -> Original:
-    """The file now; a dangling link counts as missing. Environment errors where it cannot be read as UTF-8."""
+    """The file now; a dangling link counts as missing. Environment errors if it cannot be read as UTF-8."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -55,9 +55,9 @@ def unreadable(path: Path, line: int, reason: str) -> Environment:
 
 
 def write(original: Original, text: str | None, stamp: str) -> Path | None:
-    """Replace the file by ``text`` (None: remove it); the path of the copy kept beside it, if there was a file.
+    """Replace the file by ``text`` (None: remove it); returns the path of the copy next to it, if there was a file.
 
-    ``stamp`` goes into the copy's name. NotReady ``config_busy`` if the file is no longer as it was read.
+    ``stamp`` becomes part of the copy's name. NotReady ``config_busy`` if the file has changed since it was read.
     """
     path = original.path
     target = Path(os.path.realpath(path))
@@ -95,7 +95,7 @@ def write(original: Original, text: str | None, stamp: str) -> Path | None:
 def claude_lock(path: Path) -> Iterator[None]:
     """Hold the lock that Claude Code holds while it writes the file; NotReady ``config_busy`` while it does.
 
-    Its form is Claude Code's: a directory beside the file, stale after ``LOCK_STALE_S``.
+    Its form is Claude Code's: a directory next to the file, stale after ``LOCK_STALE_S``.
     """
     lock = path.with_name(path.name + ".lock")
     try:
@@ -112,7 +112,7 @@ def claude_lock(path: Path) -> Iterator[None]:
 
 
 def _locks(lock: Path) -> bool:
-    """Whether the lock is ours now; a stale one is taken over, and its holder may let go at any moment."""
+    """Whether the lock is ours now; a stale lock is taken over, and its holder may release it at any moment."""
     with contextlib.suppress(FileExistsError):
         lock.mkdir()
         return True

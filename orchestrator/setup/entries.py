@@ -35,7 +35,7 @@ NOTICE_S = 10  # the other hooks tell the daemon and return
 
 @dataclass(frozen=True)
 class Part:
-    """One thing in one file: where it stands and what it says. ``element``: one of the array at ``path``."""
+    """One entry in one file: its place and its content. ``element``: one of the array at ``path``."""
 
     what: str  # "entry", "settings entry", or "hook <the CLI's event>"
     path: tuple[str, ...]
@@ -45,7 +45,7 @@ class Part:
 
     @property
     def in_settings(self) -> bool:
-        """Whether it stands in the file of the CLI's settings, not in that of its servers."""
+        """Whether it is in the file of the CLI's settings, not in that of its servers."""
         return self.element or self.what == SETTINGS
 
 
@@ -99,13 +99,13 @@ def settings_entry(command: Sequence[str]) -> Part:
 
 
 def chosen(text: str) -> tuple[str, ...] | None:
-    """The toolsets of a list like ``team,gsd``; None where one is unknown, named twice, or missing."""
+    """The toolsets of a list like ``team,gsd``; None if one is unknown, repeated or missing."""
     names = [name.strip() for name in text.split(",")]
     return tuple(names) if set(names) <= set(TOOLSETS) and len(set(names)) == len(names) else None
 
 
 def toolsets_of(found: Any) -> tuple[str, ...] | None:
-    """The toolsets that a server's entry offers; None where that cannot be told."""
+    """The toolsets that a server's entry offers; None if that cannot be determined."""
     words = server_words(found) if isinstance(found, Mapping) else None
     if words is None or "mcp" not in words:
         return None
@@ -156,7 +156,7 @@ def names_us(part: Part, found: Any) -> bool:
 
 
 def program_of(part: Part, found: Mapping[str, Any]) -> str:
-    """The interpreter an entry or hook starts; empty where that cannot be told."""
+    """The interpreter that an entry or hook starts; "" if that cannot be determined."""
     words = hook_words(found) if part.element else server_words(found)
     return words[0] if words else ""
 
@@ -171,14 +171,14 @@ def starts_same(part: Part, found: Mapping[str, Any]) -> bool:
 
 
 def server_words(found: Mapping[str, Any]) -> list[str] | None:
-    """The command line of a server's entry; None where there is none."""
+    """The command line of a server's entry; None if it has none."""
     command, args = found.get("command"), found.get("args", [])
     words = command if isinstance(command, list) else [command, *(args if isinstance(args, list) else [])]
     return [str(word) for word in words] if words and words[0] else None
 
 
 def hook_words(found: Mapping[str, Any]) -> list[str] | None:
-    """The command line of our hook within a group of hooks; None where it is not there."""
+    """The command line of our hook in a group of hooks; None if it is not there."""
     inner = found.get("hooks")
     for one in inner if isinstance(inner, list) else []:
         if _is_hook(one):
@@ -255,7 +255,7 @@ def _is_hook(one: Any) -> bool:
 
 
 def _words(line: str) -> list[str]:
-    """The command of a hook behind its guard; nothing where the line is none."""
+    """The command of a hook after its guard; empty if the line is not such a command."""
     try:
         words = shlex.split(line)
     except ValueError:

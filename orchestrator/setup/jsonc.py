@@ -1,8 +1,8 @@
-"""JSON with comments as text: where its values stand, and how one member is put in and taken out. Pure.
+"""Edits JSON with comments as text: finds values, adds and removes one member. Pure.
 
-Every byte that is not the member's stays as it is, and what `add` did `remove` undoes to the byte, from the text
-alone. That needs one rule of form: a container made for our member begins with white space after its bracket, a
-member put into an empty container of the user's does not.
+Every byte outside the member stays unchanged, and `remove` undoes `add` exactly, from the text alone. That needs one
+rule of form: a container that was made for our member begins with white space after its bracket; a member that was
+put into an empty container of the user's does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unreadable(Exception):
 
 @dataclass
 class _Node:
-    """A value and where it stands: ``start`` to ``end``; a container has items, and ``last`` before its bracket."""
+    """A value and its place, ``start`` to ``end``; a container has items, and ``last`` before its bracket."""
 
     start: int
     end: int
@@ -63,10 +63,10 @@ def read(text: str) -> Any:
 
 
 def add(text: str, path: Sequence[str], value: Any, *, element: bool = False) -> str:
-    """Put a member at ``path``, where there is none; with ``element``, append to the array at ``path``.
+    """Add a member at ``path``, which must not exist; with ``element``, append to the array at ``path``.
 
-    Containers that are missing are made; an empty text becomes an object. Raises ``Unreadable``, also where a
-    container on the way is of another kind.
+    Missing containers are made; an empty text becomes an object. Raises ``Unreadable``, also if a container on the
+    path is of another kind.
     """
     if not text:
         return _lines(_nested(path, value, element), "", "  ", "\n")
@@ -111,7 +111,7 @@ def remove(text: str, path: Sequence[Key]) -> str | None:
 
 
 def commented(text: str, path: Sequence[Key]) -> bool:
-    """Whether a comment stands inside the existing member at ``path``."""
+    """Whether the existing member at ``path`` contains a comment."""
     node = _chain(_parse(text), path)[-1].node
     return any(found.lastgroup == "comment" for found in _TOKEN.finditer(text, node.start, node.end))
 

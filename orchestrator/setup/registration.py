@@ -1,6 +1,6 @@
-"""Register our server as a CLI's own user would, take it out again, and say how it stands. Reads and writes files.
+"""Registers our server in a CLI as its user would, removes it, and reports its state. Reads and writes files.
 
-All new texts are made before the first is written: what one file refuses leaves the other as it was too.
+All new texts are made before the first is written: if one file cannot be changed, none is.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class FileChange:
 
 @dataclass(frozen=True)
 class PartState:
-    """How one part stands in a CLI's configuration; ``program`` is the interpreter it starts, if it is there.
+    """The state of one part in a CLI's configuration; ``program`` is the interpreter that it starts, if it is there.
 
-    ``name`` is that of an entry; ``toolsets`` what it offers, as far as that can be told.
+    ``name`` is the name of an entry; ``toolsets`` are those it offers, if that can be determined.
     """
 
     part: str
@@ -73,9 +73,9 @@ def register(
     force: bool = False,
     dry: bool = False,
 ) -> list[FileChange]:
-    """Put the entry in, and the hooks if wanted. Conflict ``entry_edited``, Environment ``config_unreadable``.
+    """Add the entry, and the hooks if requested. Conflict ``entry_edited``, Environment ``config_unreadable``.
 
-    ``toolsets`` is what it is to offer; None: what the entry there offers already, else the default.
+    ``toolsets`` are those it shall offer; None: those of the existing entry, or the default.
     ``in_settings``: `settings_part` instead.
     """
     entry, hooks = parts_of(cli, toolsets or entries.DEFAULT)
@@ -112,7 +112,7 @@ def unregister(
 
 
 def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
-    """How the entry and each hook stand, and the entries of gsd that are there. Environment ``config_unreadable``."""
+    """The state of the entry and each hook, and the existing entries of gsd. Environment ``config_unreadable``."""
     entry, hooks = parts_of(cli)
     gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.name == "claude" else [])]
     out = []
@@ -135,7 +135,7 @@ def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
 
 
 def _with_its_list(cli: Cli, text: str | None, part: Part) -> Part:
-    """The part with the toolsets that its entry in the file offers: nobody has asked for others."""
+    """The part with the toolsets of its existing entry, because no others were requested."""
     if part.what != "entry" or part.path[-1] == entries.GSD:
         return part
     toolsets = entries.toolsets_of(text_change.look(cli, text, part).value)

@@ -1,7 +1,7 @@
-"""Decide what becomes of one part in one file's text, and make the new text. Pure.
+"""Decides how one part in one file's text changes, and makes the new text. Pure.
 
-Every new text is read again and compared with what was meant, so that a file in a form nobody thought of is left
-alone instead of being damaged.
+Every new text is parsed again and compared with the intended content, so that a file in an unforeseen form is left
+unchanged instead of being damaged.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -
 
 
 def _own_path(found: FoundPart) -> tuple[Key, ...]:
-    """Where our own thing stands: in a group of hooks that the user shares with us, only our hook."""
+    """The place of our own part: in a group of hooks with the user's hooks, only our hook."""
     inner = found.value.get("hooks") if isinstance(found.value, Mapping) else None
     if isinstance(found.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
         at = next(n for n, one in enumerate(inner) if entries.hook_words({"hooks": [one]}) is not None)

@@ -137,7 +137,7 @@ def _whole(text: str) -> bool:
 
 
 def _ends(line: str, names: list[str]) -> bool:
-    """Whether the line no longer belongs to what was written under the header ``names``."""
+    """Whether the line no longer belongs to the table with the header ``names``."""
     if not line.strip() or line.lstrip().startswith("#"):
         return True
     header = _header(line)

@@ -34,7 +34,7 @@ _JQ_TAIL = re.compile(r"\\\n[ \t]*\| jq -rc '((?!<%|%>)[^'])*'[ \t\n]*\Z")
 
 
 class _Slot(NamedTuple):
-    """Where a value stands, and in which quotes."""
+    """The place of a value, and the quotes around it."""
 
     name: str
     quote: str
@@ -153,7 +153,7 @@ def _taken(nodes: Sequence[_Node], values: Mapping[str, str]) -> Iterator[Piece 
 
 
 def _leading_lines(source: TemplateSource) -> tuple[set[str], int]:
-    """The directives at the top, and where the text begins behind them, comments and empty lines."""
+    """The directives at the top, and where the text begins after them, comments and empty lines."""
     said: set[str] = set()
     at = 0
     while at < len(source.text):
@@ -172,10 +172,10 @@ def _leading_lines(source: TemplateSource) -> tuple[set[str], int]:
 
 
 class _Loading:
-    """One pass over the text, tag by tag; blocks that are still open lie on a stack.
+    """One pass over the text, tag by tag; open blocks are on a stack.
 
-    Both branches of a block must end in the quotes they began in. So the quotes at each place are the same whichever
-    branches are taken, and one pass knows them.
+    Both branches of a block must end in the quotes that they began in. So the quotes at each place do not depend on
+    the branches that are taken, and one pass is enough.
     """
 
     def __init__(self, source: TemplateSource, start: int, end: int, *, shell: bool) -> None:
@@ -213,7 +213,7 @@ class _Loading:
         self.here.extend(self.scan.read(start, end, first=start == self.start, last=last))
 
     def tag(self, start: int) -> int:
-        """Take the tag at ``start``; says where it ends."""
+        """Read the tag at ``start``; returns where it ends."""
         stop = self.source.text.find("%>", start + 2, self.end)
         if stop < 0:
             raise self.source.refuse(start, "this <% has no %>")

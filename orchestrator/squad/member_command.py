@@ -29,11 +29,11 @@ class Rendered:
 
 
 def render(template: Template, values: Mapping[str, str], *, engine_command: str, bash: str | None) -> Rendered:
-    """The command that ``template`` is for these values; ``bash`` is its program, None where there is none.
+    """The command that ``template`` gives for these values; ``bash`` is the path of bash, None if it is missing.
 
-    ``engine_command`` takes the place of the first word if that names the same program, else it comes before it;
-    empty, the template is the whole command. A script is run with ``pipefail`` where bash is, so that a failing
-    engine shows behind whatever its output is piped to; plain ``sh`` tells of the last command of a pipe only.
+    ``engine_command`` replaces the first word if that names the same program, otherwise it precedes it; if it is
+    empty, the template is the whole command. With bash a script is run with ``pipefail``, so that a failing engine is
+    noticed whatever its output is piped to; plain ``sh`` reports only the last command of a pipe.
     """
     engine = _engine_words(engine_command)
     if not template.shell:

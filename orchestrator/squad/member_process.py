@@ -40,7 +40,7 @@ SPARED = "tmux"
 
 @dataclass(frozen=True)
 class CommandToRun:
-    """What is to be run. ``limit_bytes`` bounds both outputs together, ``timeout_s`` the whole."""
+    """What is run. ``limit_bytes`` limits both outputs together, ``timeout_s`` the whole run."""
 
     member_id: str
     argv: Sequence[str]
@@ -56,13 +56,13 @@ class CommandToRun:
 
 @dataclass
 class StopRequest:
-    """Asks everything that was given it to end; ``why`` is told of what had not ended by itself."""
+    """Asks all registered members to end; ``why`` is the reason for those that had not ended by themselves."""
 
     why: str = ""
     changed: Signal = field(default_factory=Signal)
 
     def ask(self, why: str) -> None:
-        """Ask once; the first reason counts."""
+        """Request the end; the first reason counts."""
         self.why = self.why or why
         self.changed.notify()
 
@@ -89,7 +89,7 @@ Started = Callable[[int, int | None], None]
 
 
 async def run(given: CommandToRun, clock: Clock, stop: StopRequest, started: Started) -> CommandOutcome:
-    """Run the command to its end; ``started`` is told its pid and start time. Raises nothing of the command's."""
+    """Run the command to its end; ``started`` is called with its pid and start time. Its failures do not raise."""
     if stop.why:
         return CommandOutcome(started=False, reason=stop.why)
     deadline = clock.monotonic() + given.timeout_s
@@ -141,7 +141,7 @@ def _spawn(given: CommandToRun) -> subprocess.Popen[bytes]:
 async def _watch(
     popen: subprocess.Popen[bytes], given: CommandToRun, clock: Clock, stop: StopRequest, deadline: float
 ) -> tuple[str, bool]:
-    """Wait until it has ended, or must be; why it must, and whether its time is over."""
+    """Wait until it has ended or must be ended; returns why, and whether it exceeded its time limit."""
     ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))
     ended.add_done_callback(lambda _: stop.changed.notify())
     try:
@@ -178,9 +178,9 @@ async def _ended(pid: int, clock: Clock) -> None:
 
 
 async def end(member_id: str, session: int | None, grace_s: float, clock: Clock, *, leader: int | None = None) -> int:
-    """End what is left of a member: SIGTERM, after ``grace_s`` SIGKILL, until nothing is found; how many there were.
+    """End all remaining processes of a member: SIGTERM, after ``grace_s`` SIGKILL; returns how many there were.
 
-    ``session`` is the session its command leads, when that is certain. ``leader`` is the command itself where it must
+    ``session`` is the session that its command leads, if that is certain. ``leader`` is the command itself if it must
     be ended too.
     """
     for _ in range(EXEC_LOOKS):
@@ -267,7 +267,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """What the kernel tells of a process, ended ones included; None when it is gone."""
+    """The kernel's facts about a process, ended ones included; None if it is gone."""
     data = _read(pid, "stat") or b""
     name, closed, rest = data.partition(b"(")[2].rpartition(b")")
     if not closed:
@@ -291,7 +291,7 @@ def _carries(pid: int, marks: set[bytes]) -> bool | None:
 
 
 def _read(pid: int, name: str) -> bytes | None:
-    """What the kernel tells of a process; None when it is gone or not ours to read."""
+    """The kernel's facts about a process; None if it is gone or cannot be read."""
     try:
         with open(f"{processes.PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (see above)
             return file.read()

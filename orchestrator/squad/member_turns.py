@@ -13,14 +13,14 @@ from orchestrator.squad.member_process import StopRequest
 
 
 class MemberTurns:
-    """Who has which thing; what nobody has or wants takes no memory."""
+    """The owners and waiters of exclusive things; unused things take no memory."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
     async def of(self, key: Hashable | None, stop: StopRequest) -> AsyncIterator[None]:
-        """Within, the thing is the caller's alone; None is nothing. Once ``stop`` asks, no turn is waited for."""
+        """Inside, the thing is the caller's alone; None is no thing. After a ``stop`` nothing is awaited."""
         if key is None:
             yield
             return

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class WatchedProcess:
-    """A member's process as somebody may watch it: what it is called, which process, where its output goes."""
+    """What is needed to watch a member: its name, its process, and where its output goes."""
 
     member_id: str
     title: str
@@ -38,7 +38,7 @@ READ_S = 5.0
 
 
 async def shown_as(show: Show, seen: WatchedProcess) -> Callable[[], Awaitable[None]]:
-    """Show a member; what hides it again, which does nothing where it could not be shown."""
+    """Show a member; returns a function that hides it again, and does nothing if it could not be shown."""
     try:
         return await show(seen)
     except Exception:

@@ -44,7 +44,7 @@ class WordScan:
         self.opened = 0
 
     def read(self, start: int, end: int, *, first: bool, last: bool) -> list[Piece]:
-        """The pieces between two offsets; ``first`` and ``last``: no tag stands before, or behind them."""
+        """The pieces between two offsets; ``first`` and ``last``: no tag is before or after them."""
         if self.shell:
             return _ShellText(self, start, end, first=first, last=last).pieces()
         return self._plain(start, end)
@@ -99,10 +99,10 @@ def _needs_next(source: TemplateSource, at: int, end: int) -> None:
 
 
 class _ShellText:
-    """One text of a script. What it opens, quotes apart, it must close: a tag inside could not be quoted safely.
+    """One text of a script. What it opens, except quotes, it must close: a tag inside could not be quoted safely.
 
-    A value is written into the script between quotes of its own, so the scan must know for certain in which quotes
-    each tag stands. What would make that doubtful is refused, whether or not a shell would understand it.
+    A value is written into the script in quotes of its own, so the scan must know for certain which quotes are around
+    each tag. Text that makes this doubtful is refused, whether or not a shell would understand it.
     """
 
     def __init__(self, scan: WordScan, start: int, end: int, *, first: bool, last: bool) -> None:
@@ -141,7 +141,7 @@ class _ShellText:
         self.fresh = False
 
     def both_ways(self) -> bool:
-        """What means the same inside double quotes and outside; False: nothing of that stands here."""
+        """Text that means the same inside and outside double quotes; False: there is none here."""
         rest = self.text[self.at : self.at + 3]
         if rest[0] == "\\":
             _needs_next(self.scan.source, self.base + self.at, self.base + len(self.text))
@@ -218,7 +218,7 @@ class _ShellText:
         self.at = stop
 
     def gap(self, length: int) -> None:
-        """Blanks and operators part words, but those of a substitution belong to the word it stands in."""
+        """Blanks and operators separate words, except inside a substitution, which belongs to its word."""
         sign = self.text[self.at : self.at + length]
         if self.stack and sign == "(":
             self.stack.append(("(", self.at))

@@ -85,7 +85,7 @@ def known(paths: Paths) -> list[SquadFile]:
 
 
 def clear(paths: Paths) -> None:
-    """Remove what was laid out for squads whose beginning was never written down: nothing of them ran."""
+    """Remove the files of squads whose start was never recorded: none of their members ran."""
     if paths.squads.is_symlink() or paths.provenance.identity is None:
         return
     for place in paths.squads.glob("*"):
@@ -131,9 +131,9 @@ def forget(paths: Paths, squad_id: str) -> None:
 
 
 def output(path: Path, limit: int) -> tuple[str, bool]:
-    """What a member wrote, bytes that are no UTF-8 replaced, and whether something was left out of it.
+    """The output of a member, invalid UTF-8 replaced, and whether it was cut.
 
-    At most ``limit`` bytes are read, whatever the file's size; where it was cut a line says how much is missing.
+    At most ``limit`` bytes are read, whatever the file's size; a line at the cut says how much is missing.
     """
     try:
         with _opened(path) as file:

@@ -31,7 +31,7 @@ NO_ENGINE = "set ENGINE (cursor-agent, claude, codex, gemini, opencode), or RUN_
 
 @dataclass(frozen=True)
 class MemberRequest:
-    """One member as the caller asks for it."""
+    """One member as the caller requested it."""
 
     role_id: str
     task: str
@@ -51,7 +51,7 @@ class MemberCommand:
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """What is the same for all members of a call: the project, the environment, the user's wishes."""
+    """What all members of a call share: the project, the environment, the user's settings."""
 
     root: Path
     settings: SquadSettings
@@ -84,7 +84,7 @@ class MemberPlan:
         return self.place / squad_files.PROMPT
 
     def creation(self) -> tuple[str, MemberCommand | None]:
-        """How a new chat gets its id: the id itself, or the command that prints it; neither: the run tells it."""
+        """How a new chat gets its id: the id itself, or the command that prints it; neither: the run prints it."""
         settings, headless = self.around.settings, self._headless()
         if settings.create is not None:
             return "", self._rendered(settings.create, "")
@@ -102,7 +102,7 @@ class MemberPlan:
         return "", None
 
     def run(self, chat: str) -> MemberCommand:
-        """The command that answers the prompt, within the chat of that id where there is one."""
+        """The command that answers the prompt, in the chat with that id if there is one."""
         settings, row = self.around.settings, self.around.settings.row
         if settings.run is not None:
             return self._rendered(settings.run, chat)
@@ -133,7 +133,7 @@ class MemberPlan:
         return MemberCommand(argv, ran.env, ran.stdin)
 
     def told(self, stdout: str, stderr: str) -> str:
-        """The id of the chat that a run began, from what it printed; empty when it is not there."""
+        """The id of the chat that a run started, from its output; "" if it is not there."""
         headless = self._headless()
         if headless is None or headless.printed_chat_id is None:
             return ""

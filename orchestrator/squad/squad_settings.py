@@ -39,10 +39,10 @@ OF_A_PROGRAM = (
 
 @dataclass(frozen=True)
 class SquadSettings:
-    """What holds for the squads of one connection.
+    """The settings of one connection's squads.
 
-    ``run`` and ``create`` are the user's templates; without ``run`` the headless columns of ``row`` say what is run.
-    ``parallel`` is None where the program decides (`SEQUENTIAL`). ``withheld`` names the project's templates that
+    ``run`` and ``create`` are the user's templates; without ``run`` the engine's headless form is run.
+    ``parallel`` is None if the program decides (`SEQUENTIAL`). ``withheld`` names the project's templates that
     would be used if the user had allowed them.
     """
 
@@ -75,7 +75,7 @@ def mode_of(env: Mapping[str, str]) -> Mode:
 
 
 def warnings_of(env: Mapping[str, str]) -> list[str]:
-    """What is set twice and differs: the first name wins (C1)."""
+    """Variables that are set twice with different values: the first name wins (C1)."""
     pairs = (
         ("RUN_TEMPLATE_PATH", "RUN_TEMPLATE"),
         ("CREATE_CHAT_TEMPLATE_PATH", "CREATE_CHAT_TEMPLATE"),
@@ -112,10 +112,10 @@ def read(env: Mapping[str, str], root: Path, config: Config, client_name: str) -
 
 
 def of_engine(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """The variables of a connection for members of the engine ``name``, which counts in the place of ENGINE.
+    """The variables of a connection for members of the engine ``name``, which replaces ENGINE.
 
-    What they say of how a program is called holds where it is that engine's, and is left out where it is another's.
-    BadRequest ``unknown_engine``.
+    Variables on how a program is called apply if they belong to that engine, and are left out if they belong to
+    another. BadRequest ``unknown_engine``.
     """
     fit = _headless()
     if name not in fit:
@@ -183,7 +183,7 @@ def named_by(env: Mapping[str, str], root: Path) -> list[str]:
 
 
 def content_of(path: Path, shown: str) -> bytes:
-    """The content of a template file; BadRequest ``bad_template`` for what is no file, or too large."""
+    """The content of a template file; BadRequest ``bad_template`` if it is not a file, or too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(fd, "rb") as file:
@@ -210,7 +210,7 @@ class _Files:
         self._allowed = Allowed(root)
 
     def load(self, path: Path, shown: str, *, insist: bool) -> Template | None:
-        """The template; None when nobody has allowed it, or ``untrusted_setting`` where the user ``insists``."""
+        """The template; None if it is not allowed, or ``untrusted_setting`` if the user named it (``insists``)."""
         content = content_of(path, shown)
         name = name_of(self.root, path)
         if name is not None and not self._allowed.counts(name, content):
@@ -242,9 +242,9 @@ def _is_text(given: str) -> bool:
 
 
 def _template(env: Mapping[str, str], files: _Files, name: str, kind: str, named: Engine | None) -> Template | None:
-    """The template that the variables name, or that stands where templates stand by custom; None without one.
+    """The template that the variables name, or the one with a default name; None without one.
 
-    With ENGINE set that is `templates/<kind>-<engine>.template`, else `templates/run-agent.template` and
+    With ENGINE set the default is `templates/<kind>-<engine>.template`, else `templates/run-agent.template` and
     `templates/create-chat.template`.
     """
     path = _path_of(env, name)

@@ -46,7 +46,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class SquadRequest:
-    """One call of start_squad_members: what it asks for, and what it was given to work with."""
+    """One call of start_squad_members: its request and its resources."""
 
     req: str
     members: Sequence[MemberRequest]
@@ -102,9 +102,9 @@ class Squads:
     # -- what callers ask ---------------------------------------------------------------------------------------
 
     async def start(self, request: SquadRequest) -> str:
-        """Start a squad; its id. A re-sent call (same ``req``) gets the id of the squad there is.
+        """Start a squad and return its id. A re-sent call (same ``req``) gets the id of the existing squad.
 
-        Raises what is wrong with the request, before anything is written or spawned.
+        An invalid request raises before anything is written or started.
         """
         known = self._by_req.get(request.req)
         if known is not None:
@@ -184,9 +184,9 @@ class Squads:
     # -- the life of the daemon ---------------------------------------------------------------------------------
 
     async def recover(self) -> None:
-        """Take over what an earlier daemon left: its results, and the ends of members that it did not live to see.
+        """Take over the squads of an earlier daemon: their results, and the ends of members that it did not record.
 
-        What is left of those is ended, in the background; until that is done their squads are not over.
+        Remaining processes of those members are ended in the background; until then their squads have not ended.
         """
         await asyncio.to_thread(squad_files.clear, self._paths)
         files = await asyncio.to_thread(squad_files.known, self._paths)
@@ -247,7 +247,7 @@ class Squads:
         return plans
 
     async def _run(self, squad: Squad, plans: Sequence[MemberPlan], request: SquadRequest) -> None:
-        """The life of a squad; ends with it written down, or ``failed`` when not even its beginning could be."""
+        """Run a squad until its end is recorded, or ``failed`` if not even its start could be recorded."""
         try:
             self._claim()
             await asyncio.to_thread(self._lay_out, squad, plans)
@@ -415,7 +415,7 @@ def _end(member: MemberFile, outcome: CommandOutcome, clock: Clock) -> None:
 
 
 def _due(file: SquadFile, now: datetime, config: Config) -> bool:
-    """Whether a squad that has ended has been kept long enough: much longer where nobody has read its results."""
+    """Whether an ended squad has been kept long enough: much longer if nobody has read its results."""
     last = file.read_at or file.ended_at or file.created_at
     keep_s = config.squad_keep_s if file.read_at is not None else max(config.squad_keep_s, config.gc_after_s)
     return now - datetime.fromisoformat(last) > timedelta(seconds=keep_s)

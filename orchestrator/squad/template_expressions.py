@@ -50,7 +50,7 @@ class TemplateSource(NamedTuple):
     where: str
 
     def refuse(self, offset: int, why: str, next_step: str = "") -> BadRequest:
-        """The error to raise for what stands at ``offset``: it names file, line and column, both from 1."""
+        """The error for the text at ``offset``; it names file, line and column, both from 1."""
         line = self.text.count("\n", 0, offset) + 1
         column = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
         return BadRequest(
@@ -64,7 +64,7 @@ class TemplateSource(NamedTuple):
 
 
 class TemplateToken(NamedTuple):
-    """One word of a tag; ``kind`` is ``name``, ``string``, ``sign``, or ``end`` behind the last."""
+    """One word of a tag; ``kind`` is ``name``, ``string``, ``sign``, or ``end`` after the last."""
 
     kind: str
     text: str
@@ -72,7 +72,7 @@ class TemplateToken(NamedTuple):
 
 
 def tokens(source: TemplateSource, start: int, end: int) -> list[TemplateToken]:
-    """The words between two offsets, and one of kind ``end``; what is no word of the language is refused."""
+    """The words between two offsets, and one of kind ``end``; anything else is refused."""
     found: list[TemplateToken] = []
     text = source.text
     while True:
@@ -138,7 +138,7 @@ class _Parser:
         return self.source.refuse(self.word.offset, f"{what} does not fit here")
 
     def take(self, *signs: str) -> str:
-        """Step over one of ``signs`` and say which; empty: none stands here."""
+        """Skip one of ``signs`` and return it; "" if none is here."""
         if self.word.kind == "sign" and self.word.text in signs:
             self.at += 1
             return self.words[self.at - 1].text

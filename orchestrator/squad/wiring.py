@@ -41,7 +41,7 @@ class SquadWiring:
 
     @property
     def active(self) -> int:
-        """How many squads are at work."""
+        """How many squads are running."""
         return self.squads.active
 
     def tools(self, client: Client) -> dict[str, Tool]:
@@ -49,7 +49,7 @@ class SquadWiring:
         return self._tools[squad_tools.mode_of(client)]
 
     def admin(self) -> dict[str, Callable[..., Awaitable[dict[str, Any]]]]:
-        """What only the command line asks."""
+        """Requests that only the command line makes."""
         return {"squads": self._list, "squad_cancel": self._cancel}
 
     async def begin(self) -> None:
