@@ -29,10 +29,10 @@ PHONE_DIGITS = 8
 
 
 def write(home: Path, run_id: str, name: str, data: bytes) -> tuple[str, int, str]:
-    """Write a file of the run, atomically and synced; its path relative to the home, its bytes, its sha256.
+    """Write a file of the run, atomically and synced; returns its path relative to the home, its bytes, its sha256.
 
     Raises BadRequest ``bad_id``, Environment ``home_unusable`` (a directory on the way is a link), ``disk_full``,
-    ``io_failed``; then what was there before still is.
+    ``io_failed``; the previous file is unchanged then.
     """
     relative = f"{PLACE}/{check_id(run_id, 'run id')}/{check_id(name, 'artifact')}"
     directory = home
@@ -59,7 +59,7 @@ def clear(home: Path, run_id: str) -> None:
 
 
 def probe(home: Path) -> None:
-    """Write a file where artifacts lie, and remove it; raises what keeps it from being written."""
+    """Write a file into the artifacts directory and remove it; raises if that is impossible."""
     directory = home / PLACE
     if directory.is_symlink():
         raise Environment("home_unusable", f"{directory} is a link", "remove it", file=str(directory))
@@ -103,10 +103,10 @@ def document(
     token: str,
     at: str,
 ) -> bytes:
-    """What a node's file holds: the original's keys, and ours behind them, the cost exact to the last digit.
+    """The content of a node's file: the original's keys, then ours; the cost is exact to the last digit.
 
-    ``output`` is the reply's text, redacted where that is wanted. The file alone tells a daemon that finds it after
-    the death of another all that is needed to settle the attempt.
+    ``output`` is the reply's text, redacted if configured. A daemon that finds the file after the end of another
+    daemon can settle the attempt from it alone.
     """
     prompt, completion = reply.prompt_tokens or 0, reply.completion_tokens or 0
     return orjson.dumps(
@@ -133,7 +133,7 @@ _MAC = (b',\n  "mac": "', b'"\n}')
 
 
 def sealed(data: bytes, seal: Seal) -> bytes:
-    """The document with the seal of what stands before it, as its last key."""
+    """The document with the seal of all its other keys as the last key."""
     return data.removesuffix(b"\n}") + _MAC[0] + seal.mac(data).encode() + _MAC[1]
 
 
@@ -143,10 +143,10 @@ def _is_sealed(data: bytes, seal: Seal) -> bool:
 
 
 def adopt(home: Path, run_id: str, node_id: str, seal: Seal | None) -> dict[str, Any] | None:
-    """The document a daemon left that died before it could settle; None when there is none, or none of ours.
+    """The document of a daemon that ended before it could settle the attempt; None if there is none of ours.
 
-    Its numbers are Decimal where they have a point. Beside the document's keys: ``path``, ``bytes`` and ``sha256``,
-    as `write` gave them. Raises Environment when the file cannot be read.
+    Numbers with a point are Decimal. Besides the document's keys it has ``path``, ``bytes`` and ``sha256``, as
+    `write` returned them. Raises Environment if the file cannot be read.
     """
     name = f"{check_id(node_id, 'node id')}.json"
     relative = f"{PLACE}/{check_id(run_id, 'run id')}/{name}"

@@ -1,6 +1,6 @@
-"""One attempt at a node: what it is asked, what is reserved for it, how it is written down, what becomes of it.
+"""One attempt at a node: its prompt, its reservation, its record, its outcome.
 
-Reads answers of earlier nodes from the home; writes nothing itself (that is the runner's).
+Reads answers of earlier nodes from the home; writes nothing (the runner does).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NEXT = {
 
 @dataclass(frozen=True)
 class PreparedAttempt:
-    """What one attempt is asked, and what it may cost; ``price`` None: its caller has none."""
+    """The prompt of one attempt and its maximum cost; ``price`` None: its caller has no price."""
 
     prompt: str
     reserved: Decimal
@@ -104,7 +104,7 @@ def prepared(
 
 
 def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, limit: Decimal) -> Decimal:
-    """What must stay in the budget for the merge of all answers there may be; 0 where that is too much to save."""
+    """The amount to keep for a merge of all possible answers; 0 if that is too much to keep."""
     merge = next(row.node for row in rows.values() if row.node.kind == "merge")
     if kind_of(merge.model) != "model":
         return Decimal(0)
@@ -115,14 +115,14 @@ def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, 
 
 
 def text_of(home: Path, files: Files, node_id: str) -> str:
-    """The answer of a completed node; Corrupt ``corrupt_home`` when its file is gone or is not what was written."""
+    """The answer of a completed node; Corrupt ``corrupt_home`` if its file is gone or was changed."""
     if node_id not in files:
         raise Corrupt("corrupt_home", f"the answer of {node_id} has no file")
     return str(orjson.loads(artifacts.read(home, files[node_id]))["output"])
 
 
 def plan_document(run: RunRow, plan: RunPlan) -> bytes:
-    """The artifact that says how the run was planned, by whom, and what was not as asked."""
+    """The artifact with the plan of the run, its planner, and what differs from the request."""
     nodes = [replace(one, task=_kept(run, one.task), system=_kept(run, one.system)) for one in plan.nodes]
     waves: dict[int, list[str]] = {}
     for node in nodes:
@@ -143,7 +143,7 @@ def plan_document(run: RunRow, plan: RunPlan) -> bytes:
 def document(
     run: RunRow, row: NodeRow, attempt: AttemptRow, reply: Reply, *, key: str, at: str, price: Price | None
 ) -> bytes:
-    """An answer as its artifact holds it: the key never in it, and redacted where that is asked for."""
+    """An answer as its artifact has it: never with the key, and redacted if configured."""
     text = _kept(run, reply.text.replace(key, artifacts.REDACTED) if key else reply.text)
     node = replace(row.node, task=_kept(run, row.node.task))
     cost, source = costs.settled(reply, price, attempt.reserved)
@@ -179,7 +179,7 @@ def settled(
     left_s: float,
     now: datetime,
 ) -> SettledAttempt:
-    """What an outcome means for the attempt and its node; ``left_s`` is what is left of the run's time."""
+    """The effect of an outcome on the attempt and its node; ``left_s`` is the remaining time of the run."""
     price = table.price(row.node.model) if kind_of(row.node.model) == "model" else None
     cost, source = costs.settled(outcome, price, attempt.reserved)
     state: AttemptState = "done"
@@ -221,7 +221,7 @@ def _failed(
 
 
 def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> GateVerdict | None:
-    """Whether the cheap answer will do: by rules, then by the evaluator where there is one; None: not known yet."""
+    """Whether the cheap answer passes: by rules, then by the evaluator if there is one; None: not known yet."""
     cheap = next((row for row in rows.values() if row.node.tier == "cheap"), None)
     if cheap is None or cheap.status in ("queued", "running", "retry_pending"):
         return None

@@ -1,6 +1,6 @@
 """Attempts at the nodes of one run: claimed before they are paid, stored before they are settled, settled once.
 
-What it may touch: the callers, and the home through the run's record.
+Touches the callers, and the home through the run's record.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Attempts:
     async def _settle(
         self, row: NodeRow, attempt: AttemptRow, outcome: Reply | Fault, stored: ArtifactRow | None
     ) -> None:
-        """Write down how an attempt has ended, what it cost, and what becomes of its node."""
+        """Record how an attempt has ended, its cost, and the new state of its node."""
         work = self._work
         left_s = 0.0 if work.stopped else work.left_s()
         settled = attempt_outcome.settled(

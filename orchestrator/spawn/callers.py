@@ -13,8 +13,8 @@ from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 class Caller(Protocol):
     """Answers one attempt at a node.
 
-    ``resumes``: if the daemon died and the same attempt is asked again, the caller gives the answer of the first call
-    and starts nothing new. A caller that cannot do so is asked at most once more, with a new attempt.
+    ``resumes``: if the same attempt is made again after a daemon ended, the caller returns the answer of the first
+    call and starts nothing new. A caller that cannot do so is called at most once more, with a new attempt.
     """
 
     resumes: bool

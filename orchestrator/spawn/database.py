@@ -1,11 +1,11 @@
 """The database of spawn runs: one SQLite connection on one thread; concurrent calls share its transactions.
 
-Touches ``<home>/db.sqlite`` and what SQLite keeps beside it, ``<home>/db.lock``, and the home's mode. Knows nothing
-of runs: `transitions` and `queries` are functions of a connection, which are run here.
+Touches ``<home>/db.sqlite`` and SQLite's files next to it, ``<home>/db.lock``, and the home's mode. Knows nothing of
+runs: `transitions` and `queries` are functions of a connection that run here.
 
-Several daemons share a home, and before SQLite 3.51.3 processes that write or carry over the WAL at the same moment
-may corrupt it; so every transaction that writes, every checkpoint, the opening and the closing hold an flock on
-``db.lock``. Readers need none. Nothing is done before the first call, so without runs no home is created.
+Several daemons share a home, and before SQLite 3.51.3 processes that write or checkpoint the WAL at the same moment
+may corrupt it; so every writing transaction, every checkpoint, opening and closing hold an flock on ``db.lock``.
+Readers need none. Nothing happens before the first call, so without runs no home is created.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class _Job(Generic[T]):
 
 
 class Database:
-    """The database of one home; opened by the first call, of whichever kind.
+    """The database of one home; the first call opens it.
 
     ``write`` and ``read`` raise what their function raised, or: Environment ``home_unusable``, ``disk_full``,
-    ``io_failed``; Conflict ``home_newer``; Corrupt ``corrupt_home``. After any of these the next call tries anew.
+    ``io_failed``; Conflict ``home_newer``; Corrupt ``corrupt_home``. After any of these the next call tries again.
     """
 
     def __init__(self, home: Path, now: Callable[[], datetime] | None = None) -> None:
@@ -80,15 +80,15 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Whether somebody has made runs in this home; a look at the file, without opening it."""
+        """Whether the home has a database; does not open it."""
         return self.path.exists()
 
     async def write(
         self, fn: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """What ``fn(con, …)`` returns, once it is committed and synced; all that ``fn`` did is undone if it raises.
+        """The result of ``fn(con, …)`` after commit and sync; if ``fn`` raises, all its changes are undone.
 
-        Calls that wait together share one transaction and its sync, each behind a savepoint of its own.
+        Waiting calls share one transaction and its sync, each with its own savepoint.
         """
         return await self._call(True, lambda con: fn(con, *args, **kwargs))
 
@@ -142,7 +142,7 @@ class Database:
         self._give_up()
 
     def _serve(self, group: list[_Job[Any]], run: Callable[[sqlite3.Connection, list[_Job[Any]]], None]) -> None:
-        """Run the group and tell its callers; what is wrong with all of it, all are told."""
+        """Run the group and resolve its callers; an error of the whole group goes to all."""
         try:
             run(self._connection(), group)
         except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
@@ -218,7 +218,7 @@ class Database:
         return self.path.with_name(f"{NAME}-wal").stat().st_size
 
     def _give_up(self) -> None:
-        """Close the connection: after a failed sync nobody knows what is where, and a new one reads what is there."""
+        """Close the connection: after a failed sync its state is unknown, and a new connection reads the file."""
         con, self._con = self._con, None
         if con is None:
             return
@@ -351,9 +351,9 @@ def _deliver(jobs: Sequence[_Job[Any]]) -> None:
 
 
 def prepare_home(home: Path) -> None:
-    """Make the home, the user's alone; Environment ``home_unusable`` where it is not, or others may write into it.
+    """Make the home for the user alone; Environment ``home_unusable`` if others own it or may write into it.
 
-    One that others may only read becomes the user's alone: the original made it so.
+    A home that others may only read is made private: the original tool created it readable.
     """
     try:
         make_dir(home, 0o700)

@@ -23,11 +23,11 @@ _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def check_files(path: Path) -> None:
-    """Insist that the database, and what lies beside it, are files that SQLite may open.
+    """Check that the database and the files next to it are safe for SQLite to open.
 
-    Environment ``home_unusable`` where one is a link or no regular file of the user's, Corrupt ``corrupt_home`` for a
-    journal that names another file: SQLite removes that one when it plays the journal back. FileNotFoundError without
-    a database.
+    Environment ``home_unusable`` if one is a link or not a regular file of the user's, Corrupt ``corrupt_home`` for a
+    journal that names another file, because SQLite removes that file when it replays the journal. FileNotFoundError
+    without a database.
     """
     for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
         try:
@@ -60,10 +60,9 @@ def _text(data: bytes) -> str:
 
 @contextlib.contextmanager
 def looked_at(home: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection that reads a database of our form; None where there is none that can be read.
+    """A connection that reads a database of our form; None if there is none that can be read.
 
-    Makes and changes nothing, but for the ``-shm`` of a WAL that lies there without one. May raise sqlite3.Error
-    while it is used.
+    Makes and changes nothing except the ``-shm`` of a WAL without one. May raise sqlite3.Error while it is used.
     """
     path = home / NAME
     try:

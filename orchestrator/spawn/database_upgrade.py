@@ -1,7 +1,7 @@
 """Upgrades a database of the original tool (0.1.0): copies it first, then changes it in one transaction.
 
-Touches the database, whose lock the caller holds, and writes the copy beside it. After a kill, the
-next opening starts again: nothing is changed before the commit, and the same content is not copied twice.
+Touches the database, whose lock the caller holds, and writes the copy next to it. After a kill, the next opening
+starts again: nothing is changed before the commit, and the same content is not copied twice.
 """
 
 # ruff: noqa: S608 - the SQL is put together from our own words
@@ -28,9 +28,9 @@ ENDED = "('completed', 'failed', 'canceled')"
 
 
 def upgrade(con: sqlite3.Connection, path: Path, now: datetime) -> None:
-    """Copy the database to ``<name>.backup-0.1.0-<stamp>``, then make it one of ours, unfinished runs failed.
+    """Copy the database to ``<name>.backup-0.1.0-<stamp>``, then convert it to our form, with unfinished runs failed.
 
-    Raises sqlite3.Error, Environment ``disk_full`` or ``io_failed``; then the database is what it was.
+    Raises sqlite3.Error, Environment ``disk_full`` or ``io_failed``; the database is unchanged then.
     """
     back_up(con, path, now)
     passed("spawn.backed_up")

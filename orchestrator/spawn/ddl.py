@@ -171,10 +171,10 @@ _INERT = re.compile(r"\b(?:CHECK|GENERATED|AS|COLLATE|ON|WITHOUT|STRICT)\b|\bDEF
 
 
 def strange(con: sqlite3.Connection) -> str:
-    """What of the schema would act in our transactions or stand in the place of a table of ours; empty: nothing.
+    """Parts of the schema that would act in our transactions or replace one of our tables; empty: none.
 
-    Triggers, views, virtual tables, indexes that compute, and tables of ours that do more than hold rows. Another
-    ordinary table does nothing: no statement of ours names it.
+    These are triggers, views, virtual tables, indexes on expressions, and tables of ours that do more than store
+    rows. Other ordinary tables are harmless: no statement of ours names them.
     """
     for kind, name, table, sql in con.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
         told = f"the {kind} {str(name)[:80]!r}"

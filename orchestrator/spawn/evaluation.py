@@ -43,13 +43,13 @@ class AnswerVerdict:
 
 
 def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVerdict:
-    """Whether the cheap answer of a cascade will do, by rules that give the same verdict each time (C36).
+    """Whether the cheap answer of a cascade passes, by rules that always give the same verdict (C36).
 
     * It has text, and ended by itself: finish reason ``stop``.
-    * It has 500 characters, or, where the task is short, five times the characters of the task.
-    * It refuses nothing in its first 300 characters, and nowhere says "as an AI", unless the task does.
-    * It has each section that is named by the task or by ``form``, the role's format, as ``sections: A, B and C``,
-      and each heading that stands in ``form``: a line that begins with the section's name.
+    * It has at least 500 characters, or five times as many as a short task.
+    * It has no refusal in its first 300 characters, and says "as an AI" only if the task does.
+    * It has each section that the task or ``form``, the role's format, lists as ``sections: A, B and C``, and each
+      heading in ``form``: a line that begins with the section's name.
     """
     text = reply_text.strip().replace("\u2019", "'")
     if not text:

@@ -1,8 +1,7 @@
-"""What one run's holder writes down: changes of its rows under its token, and its files. Each is written for certain.
+"""Writes of a run's owner: changes of its rows under its token, and its files; retried until they succeed.
 
-A disk that refuses, be it to be read, is asked again and again: an answer that has been paid for is not thrown away
-for it. Only files, for which a cause may stand that no time mends, are given up when the run has been canceled or its
-time is over.
+Failed reads and writes are retried, so that an answer that was paid for is not lost. Only files, whose failure may be
+permanent, are given up when the run was canceled or has exceeded its time limit.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Fenced(Exception):
 
 
 class FencedWrites:
-    """One run, as the holder of its lease writes it; ``changed`` is told the run's id behind each change.
+    """One run, as the owner of its lease writes it; ``changed`` is called with the run's id after each change.
 
-    ``active_s`` says how long the run has been executed; every change writes that down too.
+    ``active_s`` returns how long the run has been executed; every change stores that too.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class FencedWrites:
     async def store(
         self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str, *, over: Callable[[], bool]
     ) -> ArtifactRow:
-        """Write a file of the run; its row, not stored yet. Once the run is ``over``, raises why it cannot be.
+        """Write a file of the run; returns its row, not stored yet. If the run is ``over``, a failure raises.
 
-        Fenced when the run is another daemon's: the file would lie in the place of that one's.
+        Raises Fenced if the run belongs to another daemon, because the file would replace that daemon's.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The final answer of a run, made of what its nodes have said. Reads their artifacts; writes nothing."""
+"""Makes the final answer of a run from the answers of its nodes. Reads their artifacts; writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.spawn.scheduler import RunEnd
 
 @dataclass(frozen=True)
 class Final:
-    """What ``merged.md`` holds, whose words they are, where answers disagree, and what else is to be said."""
+    """The content of ``merged.md``, the node that wrote it, where answers disagree, and notes."""
 
     text: str
     model: str

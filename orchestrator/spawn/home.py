@@ -38,8 +38,8 @@ FOREIGN_LOOK_S = 0.25
 class SpawnDeps:
     """The parts that all homes of one daemon share.
 
-    ``told`` is called with the id of each run that was written to, empty if another daemon wrote;
-    ``ended`` with the id of each run that this daemon no longer executes.
+    ``told`` is called with the id of each run that was changed, "" if another daemon wrote; ``ended`` with the id of
+    each run that this daemon no longer executes.
     """
 
     project: str

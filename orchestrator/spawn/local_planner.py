@@ -1,16 +1,15 @@
 """The local splitter: a task's text into parts, and which part waits for which (A4). Pure.
 
-It stands in for the Smart Spawn API's own splitter, by the same rules, each tried in turn until one gives two parts:
+It replaces the Smart Spawn API's splitter, with the same rules, tried in this order until one gives two parts:
 
-1. a numbered list (``1.`` or ``1)``), 2. bullets (``-``, ``*``, ``•``): only items of the least indent count, and
-   what stands before the first one is an introduction, not a part;
-3. words of order: ``then``, ``after that``, ``afterwards``, ``lastly``, and, where a clause begins, ``next`` and
-   ``finally``; not the ``then`` of ``if … then`` or ``since then``;
-4. semicolons; 5. paragraphs between blank lines.
+1. a numbered list (``1.`` or ``1)``), 2. bullets (``-``, ``*``, ``•``): only items with the least indent count, and
+the text before the first is an introduction, not a part; 3. words that give an order: ``then``, ``after that``,
+``afterwards``, ``lastly``, and, where a clause begins, ``next`` and ``finally``; not the ``then`` of ``if … then`` or
+``since then``; 4. semicolons; 5. paragraphs between blank lines.
 
-Code between backticks is never cut. Numbers and words of order say that parts follow each other. Other parts are
-ordered by phase (design, set up, build, connect, test, release), and, within a phase, by the kind of thing they
-speak of (schema, api, component, config, test, docs): the later one waits for the earlier.
+Code between backticks is never split. Numbers and words that give an order mean that parts follow each other. Other
+parts are ordered by phase (design, set up, build, connect, test, release) and, within a phase, by the kind of thing
+they are about (schema, api, component, config, test, docs): the later part waits for the earlier.
 """
 
 from __future__ import annotations
@@ -95,14 +94,14 @@ _DOWN, _UP = _words(_CHEAPER), _words(_DEARER)
 
 @dataclass(frozen=True)
 class Split:
-    """The parts of a task, at least two, or none where it does not fall apart; whether their order was said."""
+    """The parts of a task, at least two, or none if it cannot be split; and whether the task gives their order."""
 
     parts: tuple[str, ...]
     ordered: bool = False
 
 
 def split(task: str, limit: int = PLAN_PARTS) -> Split:
-    """The parts of a task by the rules above, at most ``limit``: what is over stands in the last one."""
+    """The parts of a task by the rules above, at most ``limit``; the last part contains the rest."""
     text = task.strip()
     # A stand-in of the same length, so that what is found in it can be cut out of the text.
     plain = _CODE.sub(lambda found: "x" * len(found[0]), text)
@@ -121,7 +120,7 @@ def split(task: str, limit: int = PLAN_PARTS) -> Split:
 
 
 def parts(task: str, limit: int = PLAN_PARTS) -> list[str]:
-    """The parts of a task in the order of its text; empty where it does not fall apart."""
+    """The parts of a task in the order of its text; empty if it cannot be split."""
     return list(split(task, limit).parts)
 
 
@@ -154,7 +153,7 @@ def phase(text: str) -> int:
 
 
 def category(text: str) -> Category:
-    """What kind of work a text asks for, by the number of different keywords in it (A4); none: general."""
+    """The kind of work in a text, by the number of different keywords (A4); general without any."""
     best: Category = "general"
     most = 0
     for name, words in _CATEGORY.items():
@@ -165,7 +164,7 @@ def category(text: str) -> Category:
 
 
 def adjusted(text: str, budget: Budget) -> Budget:
-    """The budget of one part: a tier down for what is said to be simple, one up for what is critical (A4)."""
+    """The budget of one part: a tier lower for a simple part, a tier higher for a critical one (A4)."""
     tiers: tuple[Budget, ...] = ("low", "medium", "high")
     if budget not in tiers:
         return budget
@@ -174,7 +173,7 @@ def adjusted(text: str, budget: Budget) -> Budget:
 
 
 def peers(asked: RunRequest) -> int:
-    """How many answers a collective has: what was asked for, held between 2 and 5 (A4)."""
+    """How many answers a collective has: the requested number, limited to 2 to 5 (A4)."""
     return min(PEERS[1], max(PEERS[0], asked.count))
 
 
@@ -211,7 +210,7 @@ def _clean(part: str) -> str:
 
 
 def _reduced(wanted: Sequence[Sequence[int]], order: Sequence[int]) -> list[tuple[int, ...]]:
-    """``order`` has each part behind those it wants; bit n of a number stands for part n."""
+    """``order`` has each part after those that it needs; bit n of a number is part n."""
     above = [0] * len(wanted)
     for at in order:
         for other in wanted[at]:

@@ -90,9 +90,9 @@ def normalised(model_id: str) -> str:
 
 @dataclass(frozen=True)
 class ModelFilter:
-    """Which models may be asked: globs on their ids. Deny wins; an empty ``allow`` allows all (B4.36).
+    """Which models may be called: globs on their ids. Deny wins; an empty ``allow`` allows all (B4.36).
 
-    What is denied is so with each ``:variant``, too.
+    A denied model is denied with each ``:variant`` too.
     """
 
     allow: tuple[str, ...] = ()
@@ -113,9 +113,9 @@ class ModelFilter:
 
 @dataclass(frozen=True)
 class Model:
-    """One model. ``context`` is how many tokens it reads; ``score`` how good it is, 100 the best, 0 not known.
+    """One model. ``context``: the tokens that it reads; ``score``: its quality, 100 the best, 0 unknown.
 
-    Without categories it is never picked, only asked where somebody names it.
+    Without categories it is never picked; it is called only if a request names it.
     """
 
     id: str
@@ -131,7 +131,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Pick:
-    """A model for a piece of work, why it, and, in ``note``, what was not as asked."""
+    """A model for a piece of work, the reason, and in ``note`` what differs from the request."""
 
     model: str
     reason: str
@@ -179,10 +179,10 @@ class ModelTable:
     def recommend(
         self, category: Category, budget: Budget, count: int, allowed: ModelFilter, exclude: Collection[str] = ()
     ) -> list[Pick]:
-        """``count`` models, best first, of as many providers as there are; some more than once if there are fewer.
+        """``count`` models, best first, of as many providers as possible; repeated if there are fewer.
 
-        A model must have the category, or ``general``, and lie in the budget's tier; where none does, in the nearest
-        tier that has one. Errors as ``pick``.
+        A model must have the category, or ``general``, and be in the budget's tier; if none is, in the nearest tier
+        that has one. Errors as ``pick``.
         """
         ranked, tier = self._ranked(category, budget, allowed)
         fresh = [one for one in ranked if one.id not in exclude] or ranked
@@ -248,7 +248,7 @@ def _row(line: str) -> Model:
 
 
 def _kinds(row: Mapping[str, Any], key: str, otherwise: str) -> set[str]:
-    """What a model reads or writes; an image it can read is what ``vision`` asks for."""
+    """The kinds of input or output of a model; ``vision`` needs images as input."""
     shape = row.get("architecture")
     found = shape.get(key) if isinstance(shape, Mapping) else None
     if not isinstance(found, list):

@@ -1,7 +1,7 @@
-"""What the models of a run are told: role, task, the answers of others. Pure.
+"""The prompts of a run's models: role, task, the answers of other models. Pure.
 
-Answers are data that nobody has vouched for. Each stands between two marks with a number made of all that the
-prompt quotes, so that no answer can close its own quotation; and the prompt says that nothing in there is an order.
+Answers are untrusted data. Each is between two marks with a number that is derived from all quoted text, so that no
+answer can close its own quotation; and the prompt says that nothing inside is an instruction.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def role(words: RoleAsked) -> str:
 
 
 def system(asked: RunRequest, composed: str) -> str:
-    """The system prompt of a run's nodes: the project's role, else what the API composed, else the words themselves.
+    """The system prompt of a run's nodes: the project's role, or what the API composed, or the given words.
 
-    A project's role is told the other words too (stack, domain, format, guardrails). Empty: no role was asked for.
+    The prompt of a project's role also has the other words (stack, domain, format, guardrails). "": no role was
+    given.
     """
     if asked.role_body:
         rest = role(asked.role.model_copy(update={"persona": ""}))
@@ -78,9 +79,9 @@ def task_prompt(asked: RunRequest, node: Node, upstream: Upstream, limit_chars: 
 
 
 def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: int) -> str:
-    """What the merging node is asked: one answer out of many, in the style asked for, with its dissent told.
+    """The prompt of the merge node: one answer out of many, in the requested style, with the dissent.
 
-    The needs of the node that gave no answer are named. Limit and cuts as in `task_prompt`.
+    It names the needed nodes that gave no answer. Limit and cuts as in `task_prompt`.
     """
     missing = [one for one in node.needs if one not in {name for name, _, _ in answers}]
     told = [
@@ -107,7 +108,7 @@ def evaluate_prompt(asked: RunRequest, answer: str, limit_chars: int = 200_000) 
 
 
 def cut(text: str, room: int) -> str:
-    """A text in at most ``room`` characters; where it is cut, in its middle, it says how many are gone."""
+    """A text in at most ``room`` characters; a cut in its middle says how many are missing."""
     if len(text) <= room:
         return text
     mark = f"\n[… {len(text)} characters cut …]\n"
@@ -141,7 +142,7 @@ def _written(
 
 
 def _shares(lengths: Sequence[int], room: int) -> list[int]:
-    """How much of each text is kept: the short ones whole, what is left of the room in equal parts."""
+    """How much of each text is kept: short texts whole, the others with equal shares of the remaining room."""
     shares = [0] * len(lengths)
     left = max(0, room)
     for done, at in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):

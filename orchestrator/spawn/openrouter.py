@@ -104,9 +104,9 @@ class ModelApi:
             logging.getLogger(name).setLevel(logging.WARNING)
 
     async def call(self, ask: NodeCall) -> Reply | Fault:
-        """One attempt, at most ``ask.timeout_s`` long from its connection to its last byte.
+        """One attempt, limited to ``ask.timeout_s`` from its connection to its last byte.
 
-        Cancelled, it closes its connection, so that the server can stop. An answer of more than 64 MB is refused.
+        If it is canceled, it closes its connection, so that the server can stop. An answer over 64 MB is refused.
         """
         if not (ask.key.isascii() and ask.key.isprintable()):
             return Fault("401", "the key has characters that no key has", retry=False, reached=False)

@@ -32,7 +32,7 @@ def unfinished(con: sqlite3.Connection, seals: Seals, known: Mapping[str, int]) 
 
 
 def run(con: sqlite3.Connection, seals: Seals, run_id: str) -> RunRow | None:
-    """The run of that id, if it was asked for here; its nodes are not looked at."""
+    """The run with that id, if it was created on this machine; its nodes are not checked."""
     row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
     return queries.as_run(row) if row is not None and seals.asked_fits(row) else None
 
@@ -55,10 +55,10 @@ def marked(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRo
 
 
 def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRow:
-    """As `transitions.create`, with the seal of what is asked.
+    """As `transitions.create`, with the seal of the request.
 
-    Environment ``foreign_data`` when the same request stands there already and was not stored here, Corrupt
-    ``corrupt_home`` when what stands there leaves no room for another run.
+    Environment ``foreign_data`` if the same request exists already and was not stored on this machine, Corrupt
+    ``corrupt_home`` if the database accepts no further run.
     """
     try:
         stored = transitions.create(con, row, at)

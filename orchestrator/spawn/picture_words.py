@@ -68,7 +68,7 @@ _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d+)?)Z")
 
 
 def instant(at: object) -> float | None:
-    """An RFC 3339 UTC instant in seconds, from a beginning that all share; None for what is none."""
+    """An RFC 3339 UTC time in seconds since a common start; None if it is not one."""
     found = _INSTANT.fullmatch(str(at))
     if found is None:
         return None

@@ -63,7 +63,7 @@ def run(con: sqlite3.Connection, run_id: str) -> RunRow | None:
 
 
 class RunMoment(NamedTuple):
-    """What tells, at little cost, that a run has moved: its status, the number of its last event, its nodes."""
+    """A cheap value that changes whenever a run changes: status, number of the last event, nodes."""
 
     status: RunStatus
     seq: int
@@ -148,7 +148,7 @@ def attempts(con: sqlite3.Connection, run_id: str, node_id: str | None = None) -
 def events(
     con: sqlite3.Connection, run_id: str, since_seq: int = 0, tail: int | None = None, limit: int = 200
 ) -> list[Event]:
-    """Events behind ``since_seq``, oldest first: the first ``limit`` of them, or with ``tail`` the last so many."""
+    """Events after ``since_seq``, oldest first: the first ``limit``, or with ``tail`` the last ``limit``."""
     order, most = ("DESC", min(tail, limit)) if tail is not None else ("ASC", limit)
     found = con.execute(
         f"SELECT * FROM events WHERE run_id = ? AND seq > ? ORDER BY seq {order} LIMIT ?",
@@ -206,7 +206,7 @@ def _one(con: sqlite3.Connection, sql: str, value: str) -> RunRow | None:
 
 
 def as_run(row: sqlite3.Row) -> RunRow:
-    """A row of runs, whatever stands in it: another program may have written it."""
+    """A row of runs, whatever its content: another program may have written it."""
     owner = None
     if row["owner_host"] is not None:
         owner = Owner(
@@ -242,7 +242,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
 
 
 def _asked(row: sqlite3.Row) -> RunRequest:
-    """What was asked; where params_json does not say it in our words or the original's, what the columns say."""
+    """The request; if params_json has neither our form nor the original's, it is read from the columns."""
     columns = {
         "task": _str(row["task"]),
         "mode": _word(Mode, row["mode"], "single"),
@@ -342,7 +342,7 @@ def _float(value: object) -> float:
 
 
 def _time(value: object) -> str | None:
-    """A time with its zone, as it stands there; None for what is none."""
+    """A time with its zone, unchanged; None if it is not one."""
     try:
         return value if isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None else None
     except ValueError:

@@ -62,16 +62,16 @@ def masked(text: str, key: str = "") -> str:
 
 
 def message(text: str, key: str = "") -> str:
-    """One line of at most 300 characters without secrets, of whatever somebody else said."""
+    """Text of another program as one line of at most 300 characters, without secrets."""
     # Masked before it is cut short: half a secret is not known as one.
     line = masked(" ".join(_clean(text[:READ_CHARS]).split()), key)
     return line if len(line) <= MESSAGE_CHARS else line[: MESSAGE_CHARS - 1] + "…"
 
 
 def backoff_s(retry_count: int, jitter: float, retry_after_s: float | None = None) -> float:
-    """How long to wait before the next attempt behind ``retry_count`` retries: 1 s · 2ⁿ, at most 30 s (B4.29).
+    """Seconds to wait before the next attempt after ``retry_count`` retries: 1 s · 2ⁿ, at most 30 s (B4.29).
 
-    ``jitter`` in 0..1 is drawn by the caller; it takes up to half of that away. Never less than ``retry_after_s``.
+    ``jitter`` in 0..1 is drawn by the caller; it removes up to half of that. Never less than ``retry_after_s``.
     """
     full = min(BACKOFF_MOST_S, 2.0 ** min(retry_count, 10))
     return max(full * (1 - jitter / 2), retry_after_s or 0.0)
@@ -106,10 +106,10 @@ def read_body(status: int, headers: Mapping[str, str], body: bytes, now: float, 
 
 
 class Stream:
-    """Reads the body of a response with status 2xx as it comes, be it an event stream or plain JSON after all.
+    """Reads the body of a response with status 2xx as it arrives, an event stream or plain JSON.
 
-    Feed it until `complete`, or the end; then `end` says what it was. A stream that was cut off before it said that
-    it is finished is a Fault ``network``: part of an answer is none.
+    Feed it until `complete`, or the end; then `end` returns the result. A stream that was cut off before its end is a
+    Fault ``network``: a part of an answer does not count.
     """
 
     def __init__(self, headers: Mapping[str, str], now: float, key: str = "") -> None:
@@ -240,7 +240,7 @@ class Stream:
             self._wrong({"message": "the model's provider failed"})
 
     def _word(self, said: object) -> str:
-        """A name the server gave, short enough to be stored and without the key; empty where it is none."""
+        """A name from the server, short enough to be stored and without the key; "" if it is not a name."""
         text = _clean(said[:READ_CHARS]) if isinstance(said, str) else ""
         return (text.replace(self._key, "…") if self._key else text)[:WORD_CHARS]
 

@@ -1,6 +1,6 @@
-"""The words of a spawn run: what was asked, its frozen settings, its plan, its rows, its calls. Pure data.
+"""The data of a spawn run: request, frozen settings, plan, rows, calls. Pure data.
 
-What stands in a JSON column of the database has a pydantic model here, so that what one version writes another reads.
+Each JSON column of the database has a pydantic model here, so that one version can read what another wrote.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ PLAN = "plan"
 
 
 class StoredWords(BaseModel):
-    """Base of what stands in JSON columns: keys of a newer version are not minded."""
+    """Base of the models of JSON columns; keys of a newer version are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class RoleAsked(StoredWords):
-    """Who is to answer: a role of the project by its id, or words from which the Smart Spawn API composes one."""
+    """The role that answers: a role of the project by its id, or words from which the Smart Spawn API makes one."""
 
     persona: str = ""
     stack: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ class MergeAsked(StoredWords):
 
 
 class RunRequest(StoredWords):
-    """What smartspawn_run_create was given; stands in ``params_json``.
+    """The arguments of smartspawn_run_create; stored in ``params_json``.
 
-    ``engines`` or ``agents`` name who answers in the place of the model API; at most one of them is not empty.
+    ``engines`` or ``agents`` name who answers instead of the model API; at most one of them is not empty.
     ``role_body`` is the text of the project's role that ``role.persona`` named when the run was created.
     """
 
@@ -81,7 +81,7 @@ class RunRequest(StoredWords):
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Who answers where it is not the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
+        """Who answers instead of the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
         return tuple(f"engine:{one}" for one in self.engines) + tuple(f"agent:{one}" for one in self.agents)
 
 
@@ -108,9 +108,9 @@ class RunSettings(StoredWords):
 class Node:
     """One call of a plan.
 
-    ``id`` is safe as a file name (`plan` sees to it). ``needs`` are the ids of the nodes whose answers it is given.
-    ``model`` says who is asked: a model's id, ``engine:<name>`` or ``agent:<id>``. ``tier`` marks the two answers
-    of a cascade. ``system`` is the role it has, composed already.
+    ``id`` is safe as a file name (`plan` ensures it). ``needs`` are the ids of the nodes whose answers it is given.
+    ``model`` is who answers: a model's id, ``engine:<name>`` or ``agent:<id>``. ``tier`` marks the two answers of a
+    cascade. ``system`` is its composed role.
     """
 
     id: str
@@ -126,9 +126,9 @@ class Node:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The nodes of a run, each behind those it needs; the merge node, if there is one, last.
+    """The nodes of a run, each after those that it needs; the merge node, if there is one, last.
 
-    ``notes`` say in words what was not as asked: the API down, a cycle made a chain, a model that may not be used.
+    ``notes`` say what differs from the request: the API is down, a cycle became a chain, a model may not be used.
     """
 
     nodes: tuple[Node, ...]
@@ -138,7 +138,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class Price:
-    """What a model costs, in dollars: per prompt token, per completion token, per request; and where that is from."""
+    """The price of a model in dollars: per prompt token, per completion token, per request; and its source."""
 
     prompt: Decimal
     completion: Decimal
@@ -151,9 +151,9 @@ class Price:
 
 @dataclass(frozen=True)
 class NodeCall:
-    """One attempt at a node, as a caller gets it. ``token`` names the attempt in all the world and for ever.
+    """One attempt at a node, as a caller gets it. ``token`` is the globally unique name of the attempt.
 
-    ``req`` is the call that created the run, as its row has it.
+    ``req`` is the call that created the run, as in its row.
     """
 
     run_id: str
@@ -172,7 +172,7 @@ class NodeCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. ``cost`` None: the caller did not say what it cost; ``model`` is the one that really answered."""
+    """An answer. ``cost`` None: the caller gave no cost; ``model`` is the one that actually answered."""
 
     text: str
     finish_reason: str = "stop"
@@ -192,11 +192,11 @@ class Reply:
 class Fault:
     """An attempt that gave no answer.
 
-    ``retry``: whether another attempt can help; then not before ``retry_after_s``, where the server said so.
-    ``reached`` says whether the request may have been worked on: then an unknown ``cost`` counts as all of the
-    reservation. ``code`` is stable: the HTTP status, or one of ``timeout``, ``network``, ``empty``, ``nonsense``,
-    ``refused``, ``engine``, ``agent``, ``canceled``, ``storage``, ``internal``. ``next_step`` is what a user can do,
-    where that is known better than by the code.
+    ``retry``: whether another attempt can help; not before ``retry_after_s``, if the server gave one. ``reached``:
+    the request may have been processed; then an unknown ``cost`` counts as the whole reservation. ``code`` is stable:
+    the HTTP status, or one of ``timeout``, ``network``, ``empty``, ``nonsense``, ``refused``, ``engine``, ``agent``,
+    ``canceled``, ``storage``, ``internal``. ``next_step`` is what a user can do, if that is more specific than the
+    code's.
     """
 
     code: str
@@ -215,7 +215,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Owner:
-    """A daemon that may execute runs: where it lives, and which process of which boot it is (clock ticks)."""
+    """A daemon that may execute runs: its host, and its process and boot (clock ticks)."""
 
     host: str
     boot_id: str
@@ -283,7 +283,7 @@ AttemptState = Literal["running", "done", "failed", "lost", "canceled"]
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One attempt, and what it has cost: ``cost`` once that is known, until then all of ``reserved`` counts.
+    """One attempt and its cost: ``cost`` once it is known, until then all of ``reserved`` counts.
 
     ``cost`` None with ``cost_source`` none: its caller has no price (squad, team).
     """

@@ -44,11 +44,11 @@ class RunExecution:
         self._passed: bool | None = None
 
     def cancel(self) -> None:
-        """Ask the run to end: what is in flight is called off."""
+        """Request that the run ends; calls in flight are canceled."""
         self._work.end_with("canceled")
 
     def active_s(self) -> float:
-        """How long the run has been executed, in all its lives."""
+        """How long the run has been executed, by all daemons."""
         return self._work.active_s()
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class RunExecution:
         )
 
     async def _wait(self) -> None:
-        """Until something has happened, a pause is over, or the run's time is."""
+        """Wait until something has happened, a pause is over, or the run's time limit is reached."""
         work = self._work
         pauses = work.pauses().values()
         seconds = max(0.0, min([work.left_s(), *pauses]))
@@ -127,7 +127,7 @@ class RunExecution:
         await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
 
     async def _unless_over(self, asking: Awaitable[T]) -> T | None:
-        """What another server is asked for before the first node; None: the run was stopped, or its time is over."""
+        """The requests to other servers before the first node; None: the run was stopped or is out of time."""
         work = self._work
         asked = asyncio.ensure_future(asking)
         asked.add_done_callback(lambda _: work.wake.notify())
@@ -181,7 +181,7 @@ class RunExecution:
         return False
 
     def _fits(self, row: NodeRow, reserved: Decimal) -> bool:
-        """Whether the budget pays for this attempt, and behind it for the merge."""
+        """Whether the budget pays for this attempt and then for the merge."""
         work = self._work
         limit = work.run.settings.max_usd
         kept = Decimal(0)
@@ -192,7 +192,7 @@ class RunExecution:
     # -- what becomes of it -------------------------------------------------------------------------------------
 
     async def _judge(self) -> None:
-        """Whether the cheap answer of a cascade is good enough, once that can be said."""
+        """Whether the cheap answer of a cascade passes, once that is known."""
         work = self._work
         if mode_of(work.run.asked.mode).gated and self._passed is None:
             verdict = await asyncio.to_thread(
@@ -243,7 +243,7 @@ class RunExecution:
         failpoints.passed("spawn:finished")
 
     async def _give_up(self, why: str) -> None:
-        """End a run that cannot go on: nothing of it may stay open."""
+        """End a run that cannot continue: nothing of it may stay open."""
         work = self._work
         await self._flying.close()
         with contextlib.suppress(Fenced):
