@@ -1,6 +1,6 @@
-"""What the tools of the smartspawn toolset take and answer: the shapes of the Smart Spawn design (B4.19 to B4.25).
+"""Arguments and answers of the smartspawn tools, in the form of the Smart Spawn design (B4.19 to B4.25).
 
-What is more than the design's is optional; dollars are null where who answers has no price.
+Additions to the design are optional; dollars are null if the caller has no price.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ _STYLE = (
 
 
 def html(picture: Facts) -> str:
-    """The page of a run; what is in ``picture`` stands at ``svg``.
+    """The page of a run with its drawing ``svg``.
 
-    One file that loads nothing and may load nothing: its own policy forbids scripts and every address. The boxes say
-    more when the pointer rests on them.
+    One file that loads nothing: its own policy forbids scripts and every address. The boxes show more under the
+    pointer.
     """
     run, nodes, events = picture["run"], picture["nodes"], picture["events"]
     parts = [

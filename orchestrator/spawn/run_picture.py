@@ -81,8 +81,8 @@ def svg(picture: Facts) -> str:
     """The drawing of a run.
 
     ``picture`` is what ``orchestrator/spawn_run`` answers: ``run``, ``nodes`` in the order of the plan, ``events``.
-    What it does not say is not drawn: without times no time line, without a run no totals. Well-formed XML for
-    whatever text is in it.
+    What it lacks is not drawn: without times no time line, without a run no totals. The result is well-formed XML,
+    whatever text it contains.
     """
     run, nodes = picture["run"], picture["nodes"]
     spans = spans_of(picture)
@@ -155,7 +155,7 @@ def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part
 
 
 def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
-    """Where each box stands, and where each wave begins; a node stands right of all it needs."""
+    """The place of each box and the start of each wave; a node is to the right of all that it needs."""
     ranks = {wave: rank for rank, wave in enumerate(sorted({node.get("wave") or 0 for node in nodes}))}
     column: dict[str, int] = {}
     for node in nodes:
@@ -244,7 +244,7 @@ def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[
 
 
 def _rows(node: Facts) -> list[str]:
-    """What stands in a node's box; not its repeats where all went well."""
+    """The text in a node's box, without repeats if all went well."""
     facts = [node.get("status") or ""]
     if facts[0]:
         facts.append(seconds(node["seconds"]) if node.get("seconds") is not None else "")

@@ -1,7 +1,7 @@
-"""From the steps a planner found to a plan in the shape of the run's mode: ids, needs, waves, models. Pure.
+"""Turns the steps of a planner into a plan of the run's mode: ids, needs, waves, models. Pure.
 
-Whatever a planner says, the plan that comes out can be run: safe ids, no cycle, each node behind those it needs,
-only models that may be asked. What had to be mended is told in the plan's notes.
+Whatever a planner returns, the plan can be run: safe ids, no cycle, each node after those that it needs, only models
+that may be called. The plan's notes list what had to be repaired.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def admit(asked: RunRequest, settings: RunSettings) -> None:
 
 
 def made(asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> RunPlan:
-    """The plan of a run: what was found, in the shape of its mode, with a model for each node (B4.14-18).
+    """The plan of a run: the steps in the form of its mode, with a model for each node (B4.14-18).
 
     The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
     of the plan, else the first worker (C36). BadRequest as `admit`, and ``model_not_allowed`` if no model is left.
@@ -90,7 +90,7 @@ class _Making:
         return nodes
 
     def peers(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
-        """As many peers as were asked for; a model that may be asked but once, as long as there are others."""
+        """As many peers as were requested; each with its own model while there are enough."""
         count = local_planner.peers(self.asked)
         steps = steps[:count]
         if len(steps) < count:
@@ -180,9 +180,9 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
 def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> RunPlan:
     """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
 
-    A need that is no node, or the node itself, is dropped; the first of two equal ids keeps it, and only a merge
-    needs both; a cycle makes all nodes a chain in the given order. Each is told in the notes. At most 300 nodes:
-    ValueError.
+    A need that is not a node, or is the node itself, is dropped; the first of two equal ids keeps it, and only a
+    merge needs both; with a cycle all nodes become a chain in the given order. The notes list each change. More than
+    300 nodes: ValueError.
     """
     if len(nodes) > MAX_NODES:
         raise ValueError(f"{len(nodes)} nodes")
@@ -244,7 +244,7 @@ def _waves(nodes: Sequence[Node]) -> dict[str, int] | None:
 
 
 def _joined(steps: tuple[PlanStep, ...], notes: list[str]) -> tuple[PlanStep, ...]:
-    """At most as many steps as a plan has room for beside its merge: what is over stands in the last one."""
+    """At most as many steps as fit into a plan with its merge; the last step contains the rest."""
     most = MAX_NODES - 1
     if len(steps) <= most:
         return steps

@@ -1,9 +1,9 @@
-"""The runs of a home in line: which of them this daemon executes, and when.
+"""The queue of a home's runs: which of them this daemon executes, and when.
 
-Runs that were not made on this machine are not in it: nothing is done with them, and they take no place. A home is
-shared by the daemons of all projects. Each run has one owner; one whose owner is dead is released and may
-be taken by any daemon that can execute it: one that has its key, or, for squad and team, that of its project. How
-many run at once is counted across the home, by the database. What it may touch: the rows of runs, its own runners.
+Runs that were not made on this machine are not in it: they are not executed and do not count. The daemons of all
+projects share a home. Each run has one owner. A run whose owner is dead is released, and any daemon that can execute
+it may take it: one with its key, or for squads and agents the daemon of its project. The database counts how many
+runs execute at the same time across the home. Touches the rows of runs and its own runners.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LOOK_S = 1.0
 
 
 class RunQueue:
-    """The runs of one home, as one daemon works them off.
+    """The runs of one home, as one daemon executes them.
 
-    ``key`` gives the key of a fingerprint, None where this daemon has none; ``project`` is the daemon's; ``ended``
-    hears of each run that it executes no more.
+    ``key`` returns the key of a fingerprint, None if this daemon has none; ``project`` is the daemon's; ``ended`` is
+    called with each run that it no longer executes.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RunQueue:
 
     @property
     def alive(self) -> bool:
-        """Whether it works: its loop lives."""
+        """Whether its loop is running."""
         return self._loop is not None and not self._loop.done()
 
     def begin(self) -> None:
@@ -80,7 +80,7 @@ class RunQueue:
         self._signal.notify()
 
     async def close(self) -> None:
-        """Stop executing and release what was: another daemon, or the next one, goes on."""
+        """Stop executing and release all runs: another daemon, or the next one, continues them."""
         if self._loop is not None:
             await call_off([self._loop])
         times = {run_id: runner.active_s() for run_id, runner in self._runners.items()}

@@ -65,9 +65,9 @@ async def status(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
 
 
 async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, include_raw: bool) -> dict[str, Any]:
-    """What a run has come to, as smartspawn_run_result answers it; ``state`` is its status.
+    """The result of a run, as smartspawn_run_result answers it; ``state`` is its status.
 
-    Corrupt ``corrupt_home`` when a file of it is not what was written.
+    Corrupt ``corrupt_home`` if one of its files was changed.
     """
     run = await run_of(home, run_id)
     files = await home.db.read(queries.artifacts, run_id)

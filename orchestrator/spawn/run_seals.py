@@ -1,7 +1,7 @@
-"""The seals of spawn runs: which rows of a home this machine has written. Light: every daemon's start asks it.
+"""The seals of spawn runs: which rows of a home this machine has written. Light: every daemon uses it at start.
 
-A home may lie in a cloned repository, or be written over by a pull or an archive. What a run was asked, its plan and
-its answers carry MACs with the key of the home's identity, in the table ``seals``. A run without them is foreign.
+A home may be in a cloned repository, or be overwritten by a pull or an archive. The request of a run, its plan and
+its answers have MACs with the key of the home's identity, in the table ``seals``. A run without them is foreign.
 Functions of a connection; touches the home's ``identity.json`` and the state directory.
 """
 
@@ -45,7 +45,7 @@ class HomeIdentity:
         self._known: tuple[object, DirectoryIdentity] | None = None
 
     def recognize(self) -> DirectoryIdentity | None:
-        """The identity that the home was given on this machine; None where it has none from here."""
+        """The identity that the home was given on this machine; None if it has none."""
         # A home may be a link of the user's: what counts is the directory.
         directory = Path(os.path.realpath(self._home))
         with self._lock:
@@ -57,9 +57,9 @@ class HomeIdentity:
             return found
 
     def establish(self) -> DirectoryIdentity:
-        """As `recognize`, with a new identity where there is none; the caller holds the home's lock.
+        """As `recognize`, with a new identity if there is none; the caller holds the home's lock.
 
-        Environment ``state_dir_unsafe``, ``io_failed`` or ``disk_full`` when it cannot be kept.
+        Environment ``state_dir_unsafe``, ``io_failed`` or ``disk_full`` if it cannot be stored.
         """
         found = self.recognize()
         if found is not None:
@@ -91,12 +91,12 @@ class Seals:
     # -- what is of this machine ------------------------------------------------------------------------------------
 
     def run_is_own(self, con: sqlite3.Connection, run_id: str) -> bool:
-        """Whether the run was asked for here, and its nodes, if it has any, are those that were laid here."""
+        """Whether the run was requested on this machine, and its nodes, if it has any, were planned on it."""
         row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
         return row is not None and self.asked_fits(row) and self.plan_fits(con, run_id)
 
     def asked_fits(self, row: sqlite3.Row) -> bool:
-        """Whether a row of runs, with the column ``mac`` of `with_mac`, is what was asked for here."""
+        """Whether a row of runs, with the column ``mac`` of `with_mac`, was requested on this machine."""
         return self._fits(row["id"], ASKED, [row[name] for name in _ASKED], row["mac"])
 
     def plan_fits(self, con: sqlite3.Connection, run_id: str) -> bool:
@@ -121,7 +121,7 @@ class Seals:
         return None if self._own is None else Seal(self._own, "spawn", run_id, what)
 
     def open_runs(self, con: sqlite3.Connection) -> Iterator[str]:
-        """The ids of the runs that have not ended and were asked for here, in the order of the line."""
+        """The ids of the unfinished runs that were requested on this machine, in the order of the queue."""
         for row in con.execute(with_mac(f"status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")):
             if self.asked_fits(row):
                 yield row["id"]
@@ -153,7 +153,7 @@ class Seals:
 
 
 def with_mac(which: str) -> str:
-    """The SQL that reads rows of runs, each with the MAC of what was asked; ``which`` follows its WHERE."""
+    """The SQL that reads rows of runs, each with the MAC of its request; ``which`` follows its WHERE."""
     mac = "(SELECT mac FROM seals WHERE run_id = runs.id AND what = 'asked') AS mac"
     return f"SELECT *, {mac} FROM runs WHERE {which}"  # noqa: S608 (our own words)
 

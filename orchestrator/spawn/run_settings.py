@@ -106,7 +106,7 @@ def _url_or_off(name: str, given: str) -> str:
 def _url(name: str, given: str) -> str:
     """The URL without a slash at its end: https, or http to this machine; no name or password in it.
 
-    What is refused is not shown: it may hold a password.
+    A refused URL is not shown, because it may contain a password.
     """
     wanted = "an https:// URL without credentials, or an http:// one to this machine"
     try:

@@ -33,10 +33,10 @@ from orchestrator.spawn.scheduler import Stop
 
 @dataclass(frozen=True)
 class RunDeps:
-    """What is the same for all runs of a home in one daemon.
+    """What all runs of a home share in one daemon.
 
-    ``table`` gives the model table for a base URL, ``plan`` makes the plan of what was asked, ``changed`` is told the
-    id of a run whenever something of it was written. ``seals`` tells what is of this machine, by reading files.
+    ``table`` returns the model table for a base URL, ``plan`` makes the plan of a request, ``changed`` is called with
+    the id of a run after each write. ``seals`` reads files to determine what is of this machine.
     """
 
     home: Path
@@ -81,7 +81,7 @@ class RunState:
 
     @property
     def stopped(self) -> bool:
-        """Whether what is in flight is being called off."""
+        """Whether calls in flight are being canceled."""
         return self.stop in ("canceled", "timeout")
 
     def over(self) -> bool:
@@ -89,15 +89,15 @@ class RunState:
         return self.stopped or self.left_s() <= 0
 
     def active_s(self) -> float:
-        """How long the run has been executed, in all its lives."""
+        """How long the run has been executed, by all daemons."""
         return self.run.active_s + self.clock.monotonic() - self._began
 
     def left_s(self) -> float:
-        """What is left of the run's time; below 0 when it is over."""
+        """The remaining time of the run; below 0 after its limit."""
         return self.run.settings.run_timeout_s - self.active_s()
 
     def end_with(self, why: Stop) -> None:
-        """Nothing new begins from now on; but for a stop for money, what is in flight is called off too."""
+        """Start nothing new from now on; unless the stop is for the budget, calls in flight are canceled too."""
         if self.stopped:
             return
         self.stop = why
@@ -112,12 +112,12 @@ class RunState:
         self.wake.notify()
 
     def put(self, row: NodeRow, attempt: AttemptRow) -> None:
-        """Take over what was written of a node and its attempt."""
+        """Take over the written state of a node and its attempt."""
         self.attempts[attempt.node_id, attempt.attempt] = attempt
         self.take(row)
 
     def take(self, row: NodeRow) -> None:
-        """Take over a node; its pause is measured from now, whatever becomes of the clock on the wall."""
+        """Take over a node; its pause is measured from now, whatever happens to the wall clock."""
         self.rows[row.node.id] = row
         if row.retry_at:
             pause_s = (datetime.fromisoformat(row.retry_at) - self.clock.now()).total_seconds()

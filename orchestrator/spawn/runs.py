@@ -1,7 +1,7 @@
-"""The spawn runs of a daemon: created, looked at, canceled, their results and artifacts read. What tools call.
+"""The spawn runs of a daemon: create, inspect and cancel them, read their results and artifacts. The tools call it.
 
-Several homes can be in use at once, for SMART_SPAWN_MCP_HOME holds per connection; each is opened when it is first
-needed. What it may touch: the homes.
+Several homes can be in use, because each connection has its SMART_SPAWN_MCP_HOME; each is opened when it is first
+needed. Touches the homes.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ TASK_MAX = 4_000_000
 
 @dataclass(frozen=True)
 class RunCreation:
-    """One smartspawn_run_create: what is asked, the variables of its connection, its key for exactly-once.
+    """One smartspawn_run_create: the request, the variables of its connection, its key for exactly-once.
 
-    ``made`` is told the run's id before the run can begin; that of the run there is, when it was made already.
+    ``made`` is called with the run's id before the run can begin; with the existing id if it was made already.
     """
 
     asked: RunRequest
@@ -63,8 +63,8 @@ class RunCreation:
 class SpawnRuns:
     """The spawn runs that one daemon offers.
 
-    ``told`` hears the id of each run of which something was written, an empty one when another daemon wrote;
-    ``ended`` that of each run that this daemon executes no more.
+    ``told`` is called with the id of each run that was changed, "" if another daemon wrote; ``ended`` with the id of
+    each run that this daemon no longer executes.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SpawnRuns:
             log.warning("the home of the spawn runs was left alone", home=home, reason=error.message)
 
     async def close(self) -> None:
-        """Let go of every run and close the homes."""
+        """Release every run and close the homes."""
         for home in self._homes.values():
             await home.close()
         await self._world.api.close()
@@ -112,7 +112,7 @@ class SpawnRuns:
             await self._http.aclose()
 
     def _client(self) -> httpx2.AsyncClient | None:
-        """What asks planners; made when it is first needed, for that reads certificates. None: it cannot be."""
+        """The HTTP client for planners; made when it is first needed, for it reads certificates. None: it failed."""
         if self._http is None:
             with contextlib.suppress(httpx2.InvalidURL, ValueError, ImportError, OSError):
                 self._http = httpx2.AsyncClient(follow_redirects=False)
@@ -205,7 +205,7 @@ class SpawnRuns:
         }
 
     async def status(self, env: Mapping[str, str], run_id: str, wait_s: float) -> dict[str, Any]:
-        """How far a run is; with ``wait_s`` once something of it changes, or the time is over."""
+        """The status of a run; with ``wait_s`` after its next change or that time."""
         home = await self._of(env)
         deadline = self._clock.monotonic() + wait_s
         await run_results.waited(home, run_id, deadline, self._clock, lambda first, now: now != first)
@@ -214,7 +214,7 @@ class SpawnRuns:
     async def result(
         self, env: Mapping[str, str], run_id: str, wait_s: float, *, include_raw: bool, tell: Callable[[str], None]
     ) -> dict[str, Any]:
-        """What a run has come to; with ``wait_s`` once it has ended, or the time is over."""
+        """The result of a run; with ``wait_s`` after its end or that time."""
         home = await self._of(env)
         told = ""
 
@@ -267,7 +267,7 @@ class SpawnRuns:
         return await health.look(env, lambda: self._of(env), self._client(), self._project)
 
     async def events(self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None) -> list[Event]:
-        """The events of a run behind ``since_seq``: the last ``tail`` of them, without it the first 200.
+        """The events of a run after ``since_seq``: the last ``tail``, or without it the first 200.
 
         BadRequest ``unknown_spawn_run``.
         """
@@ -281,17 +281,17 @@ class SpawnRuns:
     # -- trust ------------------------------------------------------------------------------------------------------
 
     async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The runs of the home that would go on if the user trusted them, as `adoption.foreign` shows them.
+        """The runs of the home that would continue if the user trusted them, as `adoption.foreign` shows them.
 
-        Changes nothing; empty where there is no home, or none that can be read.
+        Changes nothing; empty if there is no readable home.
         """
         return await asyncio.to_thread(run_adoption.foreign, home_location.home_of(env))
 
     async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
-        """Take the foreign runs of the home for runs of this machine; how many. They go on at once.
+        """Adopt the foreign runs of the home; returns how many. They continue at once.
 
-        With ``shown`` only those whose ``digest`` is in it: what changed since it was shown stays foreign.
-        Environment ``state_dir_unsafe`` when that cannot be kept.
+        With ``shown`` only those whose ``digest`` is in it: a run that has changed since stays foreign. Environment
+        ``state_dir_unsafe`` if the adoption cannot be stored.
         """
         if not await self.foreign(env):
             return 0

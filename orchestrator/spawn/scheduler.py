@@ -1,7 +1,7 @@
-"""What a run does next, decided from its plan and the states of its nodes. Pure: no clock, no money, no files.
+"""Decides what a run does next from its plan and the states of its nodes. Pure: no clock, no money, no files.
 
-The rules that all modes share are here: the order, the places, the merge, the stops, the end of the run. Which
-other node ends without a call, and whose answers are the result, is the mode's (`SpawnMode`).
+It has the rules that all modes share: the order, the places, the merge, the stops, the end of the run. The mode
+(`SpawnMode`) decides which other node ends without a call, and whose answers are the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTIAL = "partial: budget"
 
 @dataclass(frozen=True)
 class RunView:
-    """What is known of a run at one moment.
+    """The facts about a run at one moment.
 
     ``rows`` are its nodes in the order of the plan. ``due`` holds the ids of nodes whose pause before another
     attempt is over. ``passed`` says whether the cheap answer of a cascade is good enough; None: not judged yet.
@@ -67,7 +67,7 @@ class NextSteps:
 
 @dataclass
 class _States:
-    """The nodes' states while one decision is made: a turn counts for those behind it."""
+    """The nodes' states during one decision: a turn counts for the nodes after it."""
 
     rows: Mapping[str, NodeRow]
     now: dict[str, NodeStatus] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def decide(view: RunView) -> NextSteps:
     """The next steps of a run (B4.10 to B4.18, C35, C37); an ``end`` only once nothing of it runs any more."""
     states = _States({row.node.id: row for row in view.rows})
     ready: list[str] = []
-    for row in view.rows:  # behind those it needs, so one pass sees every consequence
+    for row in view.rows:  # each after those that it needs, so one pass sees every consequence
         node = row.node
         if states.of(node.id) not in ("queued", "retry_pending"):
             continue
@@ -118,13 +118,13 @@ def lane(node: Node) -> str:
 
 
 def merge_is_called(view: RunView) -> bool:
-    """Whether the final answer still needs a call of the merge node, for which money must be kept."""
+    """Whether the final answer still needs a call of the merge node, whose cost must be kept in the budget."""
     merge = next((row for row in view.rows if row.node.kind == "merge"), None)
     return merge is not None and merge.status == "queued" and not view.joined
 
 
 def _may_still_merge(view: RunView, node: Node) -> bool:
-    """A stop for money lets what there is be merged, where that can be paid."""
+    """A stop for the budget still allows a merge of the existing answers, if the budget pays for it."""
     return view.stop == "budget" and node.kind == "merge" and not view.joined
 
 

@@ -1,6 +1,6 @@
-"""The spawn runs of a daemon at work: their service, who answers their nodes, and the resource of their events.
+"""The running spawn runs of a daemon: their service, the callers of their nodes, the resource of their events.
 
-The one place where spawn runs meet squads and the team: both are given to a run as callers (design §11).
+The only place where spawn runs meet squads and the team: both are given to a run as callers (design §11).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SpawnService:
         return self._tools
 
     async def resume(self, env: Mapping[str, str]) -> None:
-        """Go on with what an earlier daemon left in the home that these variables name."""
+        """Continue the runs of an earlier daemon in the home that these variables name."""
         await self.runs.resume(env)
 
     def welcome(self, client: Client) -> None:
@@ -52,11 +52,11 @@ class SpawnService:
         self._begin(self._welcome(client))
 
     def part(self, client: Client) -> None:
-        """A connection is over."""
+        """A connection has ended."""
         self._engines.withdraw(client)
 
     async def close(self) -> None:
-        """Let go of all runs, for the daemon ends."""
+        """Release all runs, because the daemon ends."""
         self._agents.leave()
         for task in self._tasks:
             task.cancel()

@@ -40,11 +40,11 @@ class _Unusable(Exception):
 async def make(
     asked: RunRequest, settings: RunSettings, table: ModelTable, client: httpx2.AsyncClient | None
 ) -> RunPlan:
-    """The plan of a run: by the Smart Spawn API, else wholly by the local planner, as its source and notes say.
+    """The plan of a run, by the Smart Spawn API or else by the local planner, as its source and notes say.
 
-    Each call has 5 s, all together have 15 s. Every failure of the API (none answers, an error, nonsense, nothing
-    in the answer) leads to the local planner; pieces of its answer that are malformed are mended, and it stays the
-    source. BadRequest as `plan.admit`, and ``model_not_allowed`` if no model is left.
+    Each call may take 5 s, all together 15 s. Every failure of the API (no answer, an error, invalid or empty data)
+    leads to the local planner; malformed parts of an answer are repaired, and the API stays the source. BadRequest as
+    `plan.admit`, and ``model_not_allowed`` if no model is left.
     """
     run_plan.admit(asked, settings)
     found, notes = None, []
@@ -64,7 +64,7 @@ async def make(
 
 
 async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
-    """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and what it says, or why not (B4.25)."""
+    """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and its answer or the reason (B4.25)."""
     if not settings.planner_url:
         return False, "switched off: SMART_SPAWN_API_URL is empty"
     try:
@@ -87,7 +87,7 @@ class _Api:
         self.called = False
 
     async def found(self) -> PlannerAnswer | None:
-        """What the API finds; None: there was nothing to ask it for."""
+        """The steps from the API; None: the mode makes no request."""
         steps = await mode_of(self.asked.mode).ask(self)
         system = await self._role()
         if not self.called:

@@ -81,10 +81,10 @@ class EngineCaller:
         self._kept[run_id] = kept
 
     async def offer(self, client: Client) -> None:
-        """A connection has come: runs that it created in an earlier daemon's life go on with what it has.
+        """A connection has arrived: runs that it created under an earlier daemon continue with its variables.
 
-        Where theirs does not come within `COMING_S` of this daemon's start, the latest other one serves, or the
-        daemon's own environment, in which no variable of a connection is.
+        If their connection does not arrive within `COMING_S` of this daemon's start, the latest other connection is
+        used, or the daemon's own environment, which has no variables of a connection.
         """
         self._offers[client] = None
         kept = await asyncio.to_thread(kept_of, client)
@@ -93,7 +93,7 @@ class EngineCaller:
             self._came.notify()
 
     def withdraw(self, client: Client) -> None:
-        """That connection is over: nothing of it stays in memory, but for the runs it has created."""
+        """That connection has ended: nothing of it stays in memory, except for runs that it has created."""
         self._offers.pop(client, None)
 
     def forget(self, run_id: str) -> None:
@@ -152,7 +152,7 @@ class EngineCaller:
         return row
 
     def _request(self, ask: NodeCall, kept: MemberStart) -> tuple[SquadRequest, str | None]:
-        """What starts the member, and what it must have the turn of; None: nothing."""
+        """The command that starts the member, and the exclusive thing that it needs; None: nothing."""
         wanted, role, program = self._planned(name_of(ask.model), kept, ask.system, ask.prompt)
         asked = [MemberRequest(ROLE, ask.prompt)]
         request = SquadRequest(f"spawn:{ask.token}", asked, wanted, RoleListing({ROLE: role}), kept.env)
@@ -190,12 +190,12 @@ class AgentCaller:
         self._leaving = True
 
     async def forget(self, run_id: str) -> None:
-        """The run has ended: what an earlier daemon's attempts still ask of agents for it, nobody waits for."""
+        """The run has ended: cancel the tasks that an earlier daemon's attempts gave to agents for it."""
         if not self._leaving:
             await ask_agent.withdraw_all(self._roster, {"run_id": run_id}, req=f"spawn:{run_id}:end")
 
     async def call(self, ask: NodeCall) -> Reply | Fault:
-        """What the agent's result says; its task is canceled softly once nobody waits for it any more."""
+        """The answer in the agent's result; its task is softly canceled once nobody waits for it."""
         agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"
         deadline = self._roster.clock.monotonic() + ask.timeout_s
         try:
@@ -261,4 +261,4 @@ def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Faul
 
 
 def _untold(_progress: str) -> None:
-    """Nobody listens to how far a squad is: its run says that of its nodes."""
+    """Ignores the progress of a squad: the run reports that of its nodes."""

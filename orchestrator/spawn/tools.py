@@ -1,6 +1,6 @@
 """The smartspawn toolset: create, follow, read and cancel DAG runs of model calls. Parse, one service call, answer.
 
-Names and shapes are those of the Smart Spawn design (B4.19 to B4.25); what is more than its is optional.
+Names and forms are those of the Smart Spawn design (B4.19 to B4.25); additions are optional.
 """
 
 from __future__ import annotations

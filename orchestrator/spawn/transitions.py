@@ -1,9 +1,9 @@
 """Every step in the life of a stored run: each compares and sets, and writes its events, in the caller's transaction.
 
-Each function takes the connection first, and ``at`` (RFC 3339 UTC) last or nearly so. ``token`` is the fence: who
-writes for a run must know the number that rose with its last change of owner; a step with another number, or for a
-run that has ended, changes nothing and returns False (None, 0). Events get the next number of their run, so they are
-dense from 1. Messages are stored as given: callers have masked them.
+Each function takes the connection first, and ``at`` (RFC 3339 UTC) last or nearly last. ``token`` is the fence: it
+rises with each change of owner, and a step with another number, or for an ended run, changes nothing and returns
+False (None, 0). Events get the next number of their run, from 1 without gaps. Messages are stored as given: callers
+have masked them.
 """
 
 # ruff: noqa: S608, PLR0917 - the SQL is put together from our own words; steps are called with a row's values in order
@@ -82,8 +82,8 @@ def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:
 def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
     """Cancel a run (C33); BadRequest ``unknown_spawn_run``.
 
-    ``finished``: it had ended, nothing changed. ``canceled``: nobody executed it, so all of it has ended now.
-    ``canceling``: its owner finds ``cancel_requested``, and ends it.
+    ``finished``: it had ended, nothing changed. ``canceled``: no daemon executed it, so it has ended now.
+    ``canceling``: its owner sees ``cancel_requested`` and ends it.
     """
     run = con.execute("SELECT status, active, cancel_requested FROM runs WHERE id = ?", (run_id,)).fetchone()
     if run is None:
@@ -115,7 +115,7 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
 
 
 def release(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-    """Take the run from its owner, who was seen dead or ends; who holds the old token writes nothing any more."""
+    """Take the run from its owner, which is dead or ends; after that a writer with the old token changes nothing."""
     freed = con.execute(
         "UPDATE runs SET owner_host = NULL, owner_boot_id = NULL, owner_pid = NULL, owner_start = NULL, active = 0, "
         f"token = token + 1 WHERE {_HELD}",
@@ -168,7 +168,7 @@ def begin(
 
 
 def wait_for(con: sqlite3.Connection, run_id: str, token: int, message: str, at: str) -> bool:
-    """Let the run wait, without a place, for a daemon that can execute it; said once while it waits."""
+    """Let the run wait, without counting as running, for a daemon that can execute it; recorded once."""
     run = held(con, run_id, token)
     if run is None:
         return False
@@ -232,11 +232,10 @@ def claim(
     active_s: float,
     rerun: bool = False,
 ) -> bool:
-    """Begin an attempt and reserve its price: once this is committed it counts, whatever happens.
+    """Begin an attempt and reserve its price, which counts once this is committed.
 
-    ``attempt`` must be the number after the node's last one. The run must have its place and not be being canceled.
-    With ``rerun`` the node may stand as running, if none of its attempts does. An attempt whose caller has no price
-    never gets one, however it ends.
+    ``attempt`` must be the number after the node's last. The run must be running and not be canceling. With ``rerun``
+    the node may be `running` if none of its attempts is. An attempt whose caller has no price never gets one.
     """
     run = held(con, run_id, token)
     if run is None or not run["active"] or run["cancel_requested"]:
@@ -277,10 +276,10 @@ def settle(
     at: str,
     active_s: float,
 ) -> bool:
-    """End an attempt, exactly once: what it has cost, what becomes of its node, and the artifact it left.
+    """End an attempt, exactly once: store its cost, the new state of its node, and its artifact.
 
-    A node that something else has ended meanwhile stays as it is. A cost of None with the source ``reserved``: all of
-    the reservation counts.
+    A node that has ended otherwise meanwhile stays unchanged. A cost of None with the source ``reserved``: the whole
+    reservation counts.
     """
     if held(con, run_id, token) is None:
         return False
@@ -315,7 +314,7 @@ def settle(
 def lose(
     con: sqlite3.Connection, run_id: str, token: int, node_id: str, attempt: int, at: str, again: bool, message: str
 ) -> bool:
-    """Give up an attempt whose end nobody saw: all of its reservation counts; with ``again`` its node is queued."""
+    """Give up an attempt whose end was not seen: its whole reservation counts; with ``again`` its node is queued."""
     if held(con, run_id, token) is None:
         return False
     values = (at, message, run_id, node_id, attempt)
@@ -391,7 +390,7 @@ def finish(
 def abandon(
     con: sqlite3.Connection, run_id: str, token: int, status: RunStatus, why: str, at: str, active_s: float
 ) -> bool:
-    """End a run that cannot go on, with all that is open of it: attempts in flight are lost, their nodes failed."""
+    """End a run that cannot continue, with all that is open: attempts in flight are lost, their nodes failed."""
     if held(con, run_id, token) is None:
         return False
     for row in queries.attempts(con, run_id):

@@ -72,7 +72,7 @@ def status(
 
 
 def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[str, Any]:
-    """One node with what it has cost so far."""
+    """One node with its cost so far."""
     found: dict[str, Any] = {
         "node_id": row.node.id,
         "kind": row.node.kind,
@@ -99,7 +99,7 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
 
 
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
-    """What a run has cost, and what is reserved for what is in flight; null where its caller has no price."""
+    """The cost of a run and the reservations of calls in flight; null if its caller has no price."""
     priced = run.asked.caller == "model"
     flying = [one for one in attempts if one.state == "running"]
     return {

@@ -1,6 +1,6 @@
-"""The spawn runs of a daemon as it sees them: loaded when a client asks for the toolset, or a home has runs to go on.
+"""Loads the spawn runs of a daemon when a client uses the toolset, or a home has unfinished runs.
 
-Most daemons never need them, and loading them is a tenth of what a daemon does before it can answer.
+Most daemons never need them, and loading them is a tenth of a daemon's start.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SpawnWiring:
         return self._loaded().tools()
 
     def begin(self) -> None:
-        """Go on with what an earlier daemon left, in the background."""
+        """Continue the runs of an earlier daemon, in the background."""
         self._beginning = asyncio.get_running_loop().create_task(self._resume(dict(os.environ)))
 
     def welcome(self, client: Client) -> None:
@@ -52,19 +52,19 @@ class SpawnWiring:
             self._loaded().welcome(client)
 
     def part(self, client: Client) -> None:
-        """A connection is over."""
+        """A connection has ended."""
         if self._service is not None:
             self._service.part(client)
 
     async def close(self) -> None:
-        """Let go of all runs, for the daemon ends."""
+        """Release all runs, because the daemon ends."""
         if self._beginning is not None:
             await call_off([self._beginning])
         if self._service is not None:
             await self._service.close()
 
     def admin(self, client: Client) -> dict[str, Any]:
-        """What only the command line asks."""
+        """Requests that only the command line makes."""
 
         async def spawn_run(*, run_id: str) -> dict[str, Any]:
             return await self._loaded().whole(client, str(run_id))
@@ -72,7 +72,7 @@ class SpawnWiring:
         return {"spawn_run": spawn_run}
 
     async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The spawn runs of the home these variables name that would go on if the user trusted them."""
+        """The spawn runs of the home in these variables that would continue if the user trusted them."""
         return await self._loaded().runs.foreign(env)
 
     async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:

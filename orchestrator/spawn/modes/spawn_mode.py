@@ -37,7 +37,7 @@ class PlannerApi(Protocol):
 
     @property
     def asked(self) -> RunRequest:
-        """What was asked."""
+        """The request."""
 
     async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
         """One step for the whole task, with the model that ``/pick`` chooses."""
@@ -60,7 +60,7 @@ class Planning(Protocol):
     notes: list[str]
 
     def peers(self, name: str, steps: Steps) -> Steps:
-        """As many steps as peers were asked for, each with its own model while there are enough; ``<name>-<n>``."""
+        """As many steps as peers were requested, each with its own model while there are enough; ``<name>-<n>``."""
 
     def workers(self, steps: Steps, *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step.
