@@ -58,7 +58,7 @@ def wait(waited_s=0.0, told=0, visible=None):
             waited_s=waited_s, told=told, limits=desk.limits, at=desk.at(), req="c:w",
         )  # fmt: skip
         desk.write(list(offer.drafts))
-        return [offer.command, offer.look_again_s]
+        return {"command": offer.command, "look_again_s": offer.look_again_s}
 
     return step
 
@@ -235,6 +235,22 @@ HISTORIES = {
         restart(), lives,
     ],
     "an agent whose CLI was gone already": [*WORKING, exits(), stop(), follows(), stopped(), deleted],
+    "what is unknown cannot be canceled": [*WORKING, cancel("t9", "c:n")],
+    "policies that differ from the defaults": [
+        born({"max_attempts": 3, "max_restarts": 5, "on_lost": "requeue"}), ready(), add("t1"), wait(), exits(), follows(), ready(), wait(),
+        exits(), follows(), ready(), wait(), exits(), follows(),
+    ],
+    "a terminal event of a canceled lease, and what each answer says of the cancel": [
+        *WORKING, add("t1"), add("t2"), wait(), cancel("t1"), emit("ack"), emit("ack", req="e:2"), emit("heartbeat"),
+        emit("result", "t1", "done anyway"), emit("result", "t1", req="e:3"), wait(),
+    ],
+    "a duplicate makes a starting agent ready": [
+        *WORKING, add("t1"), wait(), emit("result", "t1"), exits(), follows(), emit("result", "t1", req="e:late"),
+    ],
+    "a damaged task is kept in its place": [
+        *WORKING, damaged("inbox", "task", task_id="t1", position=1, lost=True), add("t2"), wait(),
+    ],
+    "conditions without a reason": [*WORKING, say("blocked"), say("stalled"), say("unblocked"), say("recovered"), say("woken")],
     "records that cannot be": [
         *WORKING, add("t1"), damaged("inbox", "task", task_id="t1", position=1), damaged("outbox", "ack", task_id="t1"),
         damaged("outbox", "result", task_id="t7"), damaged("outbox", "starting"), damaged("outbox", "deleted"),
