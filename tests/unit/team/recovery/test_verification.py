@@ -475,6 +475,29 @@ def test_a_relaunch_before_the_window_does_not_count(files):
     assert look(files.root).violations == []
 
 
+@pytest.mark.parametrize(("window", "kinds"), [(4.0, ["too_many_lives"]), (2.0, [])])
+def test_the_window_of_the_agents_policies_counts(files, window, kinds):
+    """The first relaunch is record 13, the second record 16: three seconds later."""
+    files.outbox["a1"][0]["policies"]["restart_window_s"] = window
+    two_relaunches(files)
+    files.write()
+    assert [one.kind for one in look(files.root).violations] == kinds
+
+
+def test_a_number_of_restarts_that_is_not_set_is_the_default(files):
+    del files.outbox["a1"][0]["policies"]["max_restarts"]
+    two_relaunches(files)
+    files.write()
+    assert look(files.root).violations == []
+
+
+@pytest.mark.parametrize("kind", ["blocked", "unblocked", "stalled", "recovered"])
+def test_a_condition_may_name_a_task_that_has_ended(files, kind):
+    files.outbox["a1"].insert(7, rec(kind, "t1", reason="x"))
+    files.write()
+    assert look(files.root).violations == []
+
+
 @pytest.mark.parametrize("second", [16, 13 + 599])
 def test_policies_without_a_window_have_that_of_the_configuration(files, second):
     del files.outbox["a1"][0]["policies"]["restart_window_s"]
