@@ -232,7 +232,7 @@ async def test_a_run_file_that_cannot_be_read_is_replaced_and_says_what_is_lost(
     with pytest.raises(OrchestratorError):
         damage_report.check_run(tmp_path, "run-1")
     told = await fixed(tmp_path)
-    assert any(one["what"] == "run" and "window is not known" in one["did"] for one in told["done"])
+    assert any(one["what"] == "run" and "tmux window is no longer known" in one["did"] for one in told["done"])
     file_models.RunFile.model_validate(json.loads(path.read_text()))
     sound(tmp_path)
 
