@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.base.drawing_text import cut, said
+from orchestrator.base.svg_page import cut, escaped, svg_sheet
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.picture_words import (
     Facts,
@@ -102,20 +102,8 @@ def svg(picture: Facts) -> str:
         if part.lines:
             body += [f'<g transform="translate({MARGIN},{y:g})">', *part.lines, "</g>"]
             width, y = max(width, part.width), y + part.height + MARGIN
-    width += 2 * MARGIN
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{y:g}"',
-            f'viewBox="0 0 {width:g} {y:g}" role="img" aria-labelledby="spawn-title spawn-about">',
-            f"<!-- {MARK} -->",
-            f'<title id="spawn-title">{said(title)}</title>',
-            f'<desc id="spawn-about">{said(about, 4000)}</desc>',
-            f"<style>{STYLE}</style>",
-            f'<rect class="sheet" width="{width:g}" height="{y:g}"/>',
-            *body,
-            "</svg>\n",
-        ]
-    )
+    head = [f"<!-- {MARK} -->", f"<style>{STYLE}</style>"]
+    return svg_sheet(body, (width + 2 * MARGIN, y), name="spawn", title=title, about=about, head=head)
 
 
 def mode_picture(mode: str) -> Facts:
@@ -136,7 +124,7 @@ def _after(node: Facts) -> str:
 
 def _text(x: float, y: float, text: object, cells: int, kind: str = "") -> str:
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:g}" y="{y:g}"{named}>{said(text, cells)}</text>'
+    return f'<text x="{x:g}" y="{y:g}"{named}>{escaped(text, cells)}</text>'
 
 
 def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part:
@@ -232,7 +220,7 @@ def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[
     known = f" s-{status}" if status in COLOURS else ""
     rows = _rows(node)
     lines = [
-        f"<g><title>{said(_hint(node))}</title>",
+        f"<g><title>{escaped(_hint(node))}</title>",
         f'<rect class="box{known}" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{tall}" rx="7"/>',
     ]
     if critical:
@@ -283,7 +271,7 @@ def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence
     for n, node in enumerate(shown):
         name, y = node["node_id"], TEXT_H + BAR_H * n
         mark = " critical" if name in path else ""
-        lines.append(f"<g><title>{said(_hint(node))}</title>")
+        lines.append(f"<g><title>{escaped(_hint(node))}</title>")
         lines.append(_text(NAMES_W - 8, y + 13, name, 28, "late name" if mark else "late"))
         for began, ended, status in _bars(node, spans[name]):
             x, width = NAMES_W + (began - first) * scale, max(2.0, (ended - began) * scale)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.base.drawing_text import said, said_end
+from orchestrator.base.svg_page import escaped, escaped_end, svg_sheet
 from orchestrator.gsd.picture.rings import Spot, chosen, spots
 
 MARK = "orchestrator gsd graph"
@@ -70,8 +70,8 @@ def hotspots_svg(picture: Facts) -> str:
         width = max(2.0, BAR_W * one["dependents"] / most)
         hint = "\n".join([path, *([str(one["purpose"])] if one.get("purpose") else [])])
         lines += [
-            f"<g><title>{said(hint, 600)}</title>",
-            f'<text class="name late" x="{names_w:g}" y="{y + 14:g}">{said_end(path, NAME_CELLS)}</text>',
+            f"<g><title>{escaped(hint, 600)}</title>",
+            f'<text class="name late" x="{names_w:g}" y="{y + 14:g}">{escaped_end(path, NAME_CELLS)}</text>',
             f'<rect class="g{colour[directory(path)]}" x="{names_w + 10:g}" y="{y + 4:g}"',
             f'width="{width:.1f}" height="12" rx="2"/>',
             f'<text x="{names_w + 16 + width:.1f}" y="{y + 14:g}">{one["dependents"]}</text></g>',
@@ -83,7 +83,7 @@ def hotspots_svg(picture: Facts) -> str:
     for number, names in legend.items():
         told = names[0] if number < GROUPS else f"other directories ({len(names)})"
         lines.append(f'<rect class="g{number}" x="{names_w + 10:g}" y="{y:g}" width="12" height="12" rx="2"/>')
-        lines.append(f'<text class="name" x="{names_w + 28:g}" y="{y + 10:g}">{said_end(told, 50)}</text>')
+        lines.append(f'<text class="name" x="{names_w + 28:g}" y="{y + 10:g}">{escaped_end(told, 50)}</text>')
         y += ROW
     about = "; ".join(f"{one['path']}: {one['dependents']}" for one in found)
     return _sheet(lines, (names_w + 10 + BAR_W + 70, y), "hotspots", "The files most others depend on", about)
@@ -104,8 +104,8 @@ def rings_svg(picture: Facts) -> str:
     for spot in placed:
         lines += _spot(spot)
     lines += [
-        f'<circle class="centre" r="8"><title>{said(centre["path"], 400)}</title></circle>',
-        f'<text class="name mid strong halo" y="26">{said_end(centre["path"], LABEL_CELLS)}</text>',
+        f'<circle class="centre" r="8"><title>{escaped(centre["path"], 400)}</title></circle>',
+        f'<text class="name mid strong halo" y="26">{escaped_end(centre["path"], LABEL_CELLS)}</text>',
         "</g>",
     ]
     legend, height = _legend(picture, placed, bottom - top + 8)
@@ -176,7 +176,7 @@ def _room(placed: Sequence[Spot]) -> tuple[float, float, float, float]:
 def _edge(spot: Spot, placed: Sequence[Spot]) -> str:
     x, y = spot.point
     kind = "edge" + " suffix" * by_suffix(spot.file)
-    hint = f"<title>{said(_way(spot.file), 600)}</title>"
+    hint = f"<title>{escaped(_way(spot.file), 600)}</title>"
     if spot.loose:  # its way leads over a file that is not drawn: a short end shows that there is one
         near = spot.radius - 26
         fx, fy = near * math.cos(spot.angle), near * math.sin(spot.angle)
@@ -195,10 +195,10 @@ def _spot(spot: Spot) -> list[str]:
     hint = "\n".join([_told(one), _way(one), *([str(one["purpose"])] if one.get("purpose") else [])])
     left = math.cos(spot.angle) < -1e-9
     turn = math.degrees(spot.angle) + (180 if left else 0)
-    label = said_end(one["path"], LABEL_CELLS)
+    label = escaped_end(one["path"], LABEL_CELLS)
     kind = "name halo late" if left else "name halo"
     return [
-        f"<g><title>{said(hint, 900)}</title>",
+        f"<g><title>{escaped(hint, 900)}</title>",
         _mark(one, x, y),
         f'<text class="{kind}" transform="translate({x:.1f},{y:.1f}) rotate({turn:.2f})"',
         f'x="{-10 if left else 10}" y="4">{label}</text></g>',
@@ -216,10 +216,10 @@ def _mark(one: Facts, x: float, y: float) -> str:
 
 
 def _legend(picture: Facts, placed: Sequence[Spot], y: float) -> tuple[list[str], float]:
-    lines = [f'<text class="strong" x="10" y="{y + 12:g}">{said(counts_said(picture))}</text>']
+    lines = [f'<text class="strong" x="10" y="{y + 12:g}">{escaped(counts_said(picture))}</text>']
     for text in left_out(picture, len(placed)):
         y += ROW
-        lines.append(f'<text class="faint" x="10" y="{y + 12:g}">{said(text)}</text>')
+        lines.append(f'<text class="faint" x="10" y="{y + 12:g}">{escaped(text)}</text>')
     there: list[tuple[str, str]] = []
     kinds = {(bool(spot.file.get("critical")), bool(spot.file.get("test"))) for spot in placed}
     for critical, test, words in (
@@ -240,21 +240,11 @@ def _legend(picture: Facts, placed: Sequence[Spot], y: float) -> tuple[list[str]
     for shape, text in there:
         y += ROW
         lines.append(f'<g transform="translate(0,{y + 8:g})">{shape}</g>')
-        lines.append(f'<text class="faint" x="38" y="{y + 12:g}">{said(text)}</text>')
+        lines.append(f'<text class="faint" x="38" y="{y + 12:g}">{escaped(text)}</text>')
     return lines, y + ROW
 
 
 def _sheet(lines: Sequence[str], size: tuple[float, float], name: str, title: str, about: str) -> str:
-    width, height = size[0] + 2 * MARGIN, size[1] + 2 * MARGIN
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"',
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-labelledby="{name}-title {name}-about">',
-            f'<title id="{name}-title">{said(title, 400)}</title>',
-            f'<desc id="{name}-about">{said(about, 4000)}</desc>',
-            f'<rect class="sheet" width="{width:.0f}" height="{height:.0f}"/>',
-            f'<g transform="translate({MARGIN:g},{MARGIN:g})">',
-            *lines,
-            "</g></svg>",
-        ]
-    )
+    whole = (round(size[0] + 2 * MARGIN), round(size[1] + 2 * MARGIN))
+    body = [f'<g transform="translate({MARGIN:g},{MARGIN:g})">', *lines, "</g>"]
+    return svg_sheet(body, whole, name=name, title=title, about=about)

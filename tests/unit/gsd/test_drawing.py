@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.drawing_text import said_end
+from orchestrator.base.svg_page import escaped_end
 from orchestrator.gsd.picture.drawing import GROUPS, LABEL_CELLS, MARK, directory, groups, hotspots_svg, rings_svg
 from orchestrator.gsd.picture.page import html
 from orchestrator.gsd.picture.rings import DRAWN, chosen, spots
@@ -252,9 +252,9 @@ def test_whatever_the_names_the_drawings_are_sound(path, other, depth):
 
 
 def test_a_path_is_cut_at_its_beginning():
-    assert said_end("src/lib/auth/session.ts", 12) == "…/session.ts"
-    assert said_end("a<b", 28) == "a&lt;b"
-    assert said_end("한국어문서", 6) == "…문서"
+    assert escaped_end("src/lib/auth/session.ts", 12) == "…/session.ts"
+    assert escaped_end("a<b", 28) == "a&lt;b"
+    assert escaped_end("한국어문서", 6) == "…문서"
 
 
 @pytest.mark.parametrize("count", [1, 36, 20_000])

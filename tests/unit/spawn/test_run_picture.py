@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.clock import rfc3339
-from orchestrator.base.drawing_text import said
+from orchestrator.base.svg_page import escaped
 from orchestrator.spawn.picture_words import critical_path, dollars, instant, seconds, spans_of, totals
 from orchestrator.spawn.run_page import html
 from orchestrator.spawn.run_picture import COLOURS, MARK, mode_picture, svg
@@ -181,13 +181,13 @@ def test_hostile_words_stay_words_in_the_page():
 
 @given(st.text(), st.integers(0, 40))
 def test_whatever_the_text_it_is_sound_xml(text, cells):
-    shown = ET.fromstring(f'<a b="{said(text, cells)}">{said(text, cells)}</a>')
+    shown = ET.fromstring(f'<a b="{escaped(text, cells)}">{escaped(text, cells)}</a>')
     assert shown.text is None or not cells or len(shown.text) <= cells + 12
 
 
 def test_wide_characters_take_two_columns_of_the_room():
-    assert said("한국어문서", 6) == "한국…"
-    assert said("abcdef", 6) == "abcdef"
+    assert escaped("한국어문서", 6) == "한국…"
+    assert escaped("abcdef", 6) == "abcdef"
 
 
 @pytest.mark.parametrize("draw", [svg, html])
