@@ -67,7 +67,7 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
         say("interrupted: ending the agents")
     except BaseExceptionGroup as several:  # the SDK and both watchers wrap what they raise
         interrupted, keep = False, False
-        raise _told(several) from several
+        raise _first_expected(several) from several
     finally:
         keep = keep and not interrupted
         if not keep:
@@ -89,7 +89,7 @@ def _end_kept(demos: Path, say: Callable[[str], None]) -> int:
     return 1 if left else 0
 
 
-def _told(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_expected(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first expected error inside, else the first of all."""
     leaves: list[BaseException] = []
     waiting: list[BaseException] = [several]

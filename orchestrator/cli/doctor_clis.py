@@ -53,7 +53,7 @@ def registrations(_: Project) -> Iterator[DoctorFinding]:
 
 
 def _version(check: str, program: str, row: Any) -> DoctorFinding:
-    version = packaged(program) or _asked(program)
+    version = packaged(program) or _version_in_private_home(program)
     untested = [] if row.tested else ["no version has been tested"]
     if row.tested_versions and version not in row.tested_versions:
         untested.append(f"tested with {', '.join(row.tested_versions)} only")
@@ -77,7 +77,7 @@ def packaged(program: str) -> str | None:
     return None
 
 
-def _asked(program: str) -> str | None:
+def _version_in_private_home(program: str) -> str | None:
     from orchestrator.team.life.cli_versions import version_of  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-", ignore_cleanup_errors=True) as home:

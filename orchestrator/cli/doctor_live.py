@@ -48,7 +48,7 @@ ready_timeout_s = {ready}
 """
 
 
-class _Failed(Exception):
+class _CheckFailed(Exception):
     """The expected event that did not happen, in one sentence."""
 
 
@@ -188,7 +188,7 @@ def _try(row: Engine, place: DemoProject) -> Trial:
             finally:
                 trial.last_lines = _screen(place, pane)
                 link.tool("agent_delete", {"agent_id": created["agent_id"]}, wait_s=30)
-    except _Failed as error:
+    except _CheckFailed as error:
         trial.failure, trial.next_step = str(error), "see the last lines of its pane below"
     except OrchestratorError as error:
         trial.failure, trial.next_step = trial.failure or error.message, error.next_step
@@ -203,7 +203,7 @@ def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     bound = READY_S * trial.row.slow_start + 5  # the daemon's own limit is reached first and gives the cause
     ready = events.until(lambda event: event["type"] in {"ready", "failed"}, bound, "did not get ready")
     if ready["type"] == "failed":
-        raise _Failed(f"failed to start: {ready.get('reason') or ready.get('payload') or ''}")
+        raise _CheckFailed(f"failed to start: {ready.get('reason') or ready.get('payload') or ''}")
     trial.ready_s = events.at(ready) - events.at(events.first)
 
     word = secrets.token_hex(4)
@@ -212,11 +212,11 @@ def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     result = events.until(lambda event: _ends(event, first), TASK_S, "did not answer its first task")
     if result["type"] != "result" or word not in json.dumps(result.get("payload")):
         said = json.dumps(result.get("payload"), ensure_ascii=False)[:200]
-        raise _Failed(f"ended its first task in {result['type']}, and the word is not in it: {said}")
+        raise _CheckFailed(f"ended its first task in {result['type']}, and the word is not in it: {said}")
     trial.round_trip_s = events.at(result) - asked
 
     if trial.row.parks != "no":
-        with contextlib.suppress(_Failed):
+        with contextlib.suppress(_CheckFailed):
             events.until(lambda event: event["type"] == "parked", PARK_S, "did not park")
             trial.parked = True
     asked = time.time()
@@ -235,7 +235,7 @@ def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     payload = ended.get("payload")
     trial.canceled = ended["type"] == "canceled" or (isinstance(payload, dict) and payload.get("canceled") is True)
     if not trial.canceled:
-        raise _Failed(f"ended a canceled task in {ended['type']}")
+        raise _CheckFailed(f"ended a canceled task in {ended['type']}")
 
 
 class _Events:
@@ -258,11 +258,11 @@ class _Events:
                 if wanted(event):
                     return event
                 if event["type"] in {"exited", "failed"}:
-                    raise _Failed(f"{failure}: {event['type']} {event.get('reason') or ''}".rstrip())
+                    raise _CheckFailed(f"{failure}: {event['type']} {event.get('reason') or ''}".rstrip())
                 if event["type"] in {"blocked", "unblocked"}:
                     blocked = f"; blocked: {event.get('reason')}" if event["type"] == "blocked" else ""
             if time.monotonic() >= end_at:
-                raise _Failed(f"{failure} within {bound_s:.0f} s{blocked}")
+                raise _CheckFailed(f"{failure} within {bound_s:.0f} s{blocked}")
             given = {"agent_id": self._agent_id, "since_seq": self._since, "wait_ms": PAGE_MS}
             page = self._link.tool("events_read", given, wait_s=PAGE_MS / 1000)
             self._since = page["last_seq"]

@@ -58,7 +58,7 @@ def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
     """Make or renew the index, say what it holds now."""
     from orchestrator.gsd.index import indexing  # noqa: PLC0415
 
-    line = _Line(quiet=as_json or not sys.stderr.isatty())
+    line = _ProgressLine(quiet=as_json or not sys.stderr.isatty())
     try:
         done = indexing.index(root, rebuild=rebuild, tell=line.tell)
     finally:
@@ -82,7 +82,7 @@ def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
         output.say(f"{len(done.unreadable) - SHOWN} more; orchestrator gsd index --json lists all")
 
 
-class _Line:
+class _ProgressLine:
     """One line on stderr that says how far it is; nothing where nobody looks on."""
 
     def __init__(self, *, quiet: bool) -> None:

@@ -36,7 +36,7 @@ def list_roles(directory: Directory = "", as_json: Json = False) -> None:
     For each id the first file found counts, in the order .agents/roles, agents, .claude/agents, .gemini/agents,
     .codex/agents, then the roles shipped with orchestrator. Files that cannot be used are named on stderr.
     """
-    found = _found(directory)
+    found = _listing(directory)
     told = untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
     trust.note(told.get("untrusted"))
     if as_json:
@@ -65,7 +65,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a role: the keys of its file and the instructions for the model."""
-    role = _found(directory).role(role_id)
+    role = _listing(directory).role(role_id)
     if as_json:
         output.print_json({**_row(role), "keys": dict(role.keys), "body": role.body})
         return
@@ -85,7 +85,7 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
     from orchestrator.engines.table import ENGINES  # noqa: PLC0415  (no other command here needs the table)
     from orchestrator.roles import lint as check  # noqa: PLC0415  (loads YAML)
 
-    found = _found(directory)
+    found = _listing(directory)
     rows = check.findings(found, ENGINES.values())
     if as_json:
         output.print_json({"ok": not found.broken, "findings": [asdict(row) for row in rows]})
@@ -98,7 +98,7 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
         raise typer.Exit(BROKEN)
 
 
-def _found(directory: str) -> RoleListing:
+def _listing(directory: str) -> RoleListing:
     from orchestrator.roles import catalogue  # noqa: PLC0415  (loads YAML)
 
     if directory:

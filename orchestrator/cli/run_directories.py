@@ -44,7 +44,7 @@ def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]
         try:
             sizes = _unused(directory, age_s)
             if sizes is not None:
-                rows.append(_one(directory, sizes, apply=apply))
+                rows.append(_removed_directory(directory, sizes, apply=apply))
         finally:
             os.close(lock)
     return rows
@@ -84,7 +84,7 @@ def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
     return len(found), sum(one.st_size for one in found)
 
 
-def _one(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:
+def _removed_directory(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "kind": "run directory", "name": str(directory), "why": "no daemon uses it", "files": sizes[0],
         "bytes": sizes[1], "note": "", "done": False,

@@ -96,7 +96,7 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
         found = [_as_dict(one, change) for change in done]
         output.print_json({"cli": cli, "dry_run": dry_run, "files": found, "notes": notes})
         return
-    _tell(one, done, dry_run, uninstall)
+    _print_changes(one, done, dry_run, uninstall)
     for note in notes:
         output.say(f"note: {note}")
 
@@ -143,7 +143,7 @@ def add_to(app: Any) -> None:
     options.command(app, "setup", EXAMPLE)(setup)
 
 
-def _tell(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
+def _print_changes(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
     changed: list[Any] = []
     for file in done:
         for change in file.changes:

@@ -97,13 +97,13 @@ def create(
         "agent": agent,
     }
     with DaemonClient(project_here(), start=True) as link:
-        made = _asked(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
+        made = _tool_answer(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
         trust.note(made.get("untrusted"))
         run_id = str(made["run_id"])
         if wait:
             output.warn(f"run {run_id}")
             _follow(link, run_id)
-            _tell(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
+            _print_result(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
     if as_json:
         output.print_json(made)
         return
@@ -152,7 +152,7 @@ def result(
         answer = link.tool("smartspawn_run_result", asked)
         while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
             answer = link.tool("smartspawn_run_result", asked | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
-        _tell(link, answer, as_json=as_json)
+        _print_result(link, answer, as_json=as_json)
 
 
 @options.command(app, "list", "orchestrator spawn list --status running")
@@ -165,7 +165,7 @@ def list_runs(
 ) -> None:
     """List the runs of all projects of this home, newest first."""
     with DaemonClient(project_here(), start=True) as link:
-        found = _asked(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
+        found = _tool_answer(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
         output.print_json(found)
         return
@@ -300,7 +300,7 @@ def _text_of(given: str) -> str:
         raise BadRequest("bad_argument", f"{given[1:]} is not UTF-8: {error}") from error
 
 
-def _asked(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+def _tool_answer(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
     """Call a tool; an error that points to the tool's schema points to the command's help instead."""
     try:
         return link.tool(tool, given)
@@ -366,7 +366,7 @@ def _print(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _tell(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
+def _print_result(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
     """Print the whole result of a run and exit with the status of its end."""
     run_id, state = answer["run_id"], answer["status"]
     if answer.pop("more", False):

@@ -20,7 +20,7 @@ def follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
     """Show how far a run is until it has ended or is foreign; its last status. Ctrl-C leaves the run as it is."""
     answer = link.tool("smartspawn_run_status", {"run_id": run_id})
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    with _Bar() if live else _Lines() as shown:
+    with _Bar() if live else _ProgressLines() as shown:
         while True:
             shown.show(answer)
             if answer["status"] in ENDED or answer.get("foreign"):
@@ -70,7 +70,7 @@ def ending(answer: dict[str, Any]) -> str:
     return summary if failure in summary else f"{summary}; {failure}"
 
 
-class _Lines:
+class _ProgressLines:
     """A line for each change; time alone is none."""
 
     def __init__(self) -> None:

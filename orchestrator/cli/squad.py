@@ -85,7 +85,7 @@ def start(
     """
     options.refuse_agents()
     answer = _carried_out(_given(file) | ({"visible": True} if visible else {}))
-    _tell(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
 
 
 @options.command(app, "wait", "orchestrator squad wait 1f0c...")
@@ -94,7 +94,7 @@ def wait(squad_id: SquadId, as_json: Json = False) -> None:
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
         answer = _followed(link, link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": 0}))
-    _tell(answer, as_json=as_json)
+    _print_answer(answer, as_json=as_json)
 
 
 @options.command(app, "list", "orchestrator squad list")
@@ -151,7 +151,7 @@ def _carried_out(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _followed(link: DaemonClient, answer: dict[str, Any]) -> dict[str, Any]:
-    squad_id, line = answer["squadId"], _Line()
+    squad_id, line = answer["squadId"], _MemberLine()
     output.warn(f"squad {squad_id}")
     try:
         while any(row["status"] == "running" for row in answer["members"]):
@@ -166,7 +166,7 @@ def _followed(link: DaemonClient, answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-class _Line:
+class _MemberLine:
     """How far a squad is: one line that changes on a terminal, a line for each change elsewhere."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ def _why(row: dict[str, Any]) -> str:
     return f" ({said})" if said else ""
 
 
-def _tell(answer: dict[str, Any], *, as_json: bool) -> None:
+def _print_answer(answer: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         output.print_json(answer)
     else:

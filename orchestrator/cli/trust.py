@@ -73,7 +73,9 @@ def trust(
         elif dry_run:
             _show_only(link.ask("orchestrator/trust_preview", asked), as_json=as_json)
         elif expect:
-            _told(link.ask("orchestrator/trust_allow", {**asked, "digest": expect, "expect": True}), as_json=as_json)
+            _print_outcome(
+                link.ask("orchestrator/trust_allow", {**asked, "digest": expect, "expect": True}), as_json=as_json
+            )
         else:
             _ask_for_all(link, asked, as_json=as_json)
 
@@ -164,7 +166,7 @@ def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) ->
             break
     for one in shown["problems"]:
         output.warn(f"{one['file']} cannot be allowed: {one['reason']}".replace("\n", " "))
-    _told(done, as_json=as_json)
+    _print_outcome(done, as_json=as_json)
 
 
 def _review(terminal: Terminal, shown: dict[str, Any]) -> None:
@@ -257,7 +259,7 @@ def _take_back(link: DaemonClient, place: Project, file: str, *, as_json: bool) 
             output.say("nothing was revoked: it was not allowed")
 
 
-def _told(done: dict[str, Any], *, as_json: bool) -> None:
+def _print_outcome(done: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         output.print_json(done)
         return

@@ -76,9 +76,9 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
     uses the same prefix. BadRequest ``bad_config`` names source, key and fault.
     """
     user, project = user_file(env, home), project_file(root)
-    of_user = _said(user, content_of(user))
+    of_user = _checked_keys(user, content_of(user))
     content = content_of(project)
-    said = _said(project, content)
+    said = _checked_keys(project, content)
     ours = {key: value for key, value in said.items() if class_of(key) != "own"}
     acting = {key: value for key, value in ours.items() if acts(key, value)}
     harmless = {key: value for key, value in ours.items() if key not in acting}
@@ -102,7 +102,7 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
 
 def acting_of(path: Path, content: bytes) -> dict[str, Any]:
     """What the content of a project's configuration file says that acts; BadRequest ``bad_config`` as `load`."""
-    return {key: value for key, value in _said(path, content).items() if acts(key, value)}
+    return {key: value for key, value in _checked_keys(path, content).items() if acts(key, value)}
 
 
 def _merged(layers: Iterable[tuple[str, Mapping[str, Any]]]) -> Loaded:
@@ -154,7 +154,7 @@ def toml_of(path: Path, data: bytes) -> dict[str, Any]:
         ) from error
 
 
-def _said(path: Path, content: bytes | None) -> dict[str, Any]:
+def _checked_keys(path: Path, content: bytes | None) -> dict[str, Any]:
     """The keys of a configuration file's content, each checked."""
     out: dict[str, Any] = {}
     for key, value in toml_of(path, content or b"").items():

@@ -250,14 +250,14 @@ def emit(
         raise BadRequest("bad_event", f"done: true belongs to {', '.join(sorted(TERMINAL))}, not to {kind}")
     call = agent.calls.get(req)
     if call is not None and call.type == kind:
-        return _told(agent, {"ok": True, "seq": call.seq})
+        return _with_cancel_flag(agent, {"ok": True, "seq": call.seq})
     first = ready(agent, at=at, req=req if kind == "ready" else None, session=session)
     if kind in ("ready", "heartbeat"):
-        return _told(agent, {"ok": True}, first)
+        return _with_cancel_flag(agent, {"ok": True}, first)
     lease = agent.lease
     task = _task_meant(agent, kind, task_id)
     if task is None or (kind == "ack" and task.state == "running"):
-        return _told(agent, {"ok": True, "duplicate": True}, first)
+        return _with_cancel_flag(agent, {"ok": True, "duplicate": True}, first)
     fields: dict[str, Any] = {"task_id": task.task_id}
     if payload is not None:
         fields["payload"] = payload
@@ -293,6 +293,6 @@ def _task_meant(agent: Agent, kind: str, task_id: str | None) -> Task | None:
     raise BadRequest("not_your_task", f"{agent.agent_id} {holds}, not {task_id!r}", lease=lease and lease.task_id)
 
 
-def _told(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = None) -> Decision:
+def _with_cancel_flag(agent: Agent, answer: dict[str, Any], drafts: list[Draft] | None = None) -> Decision:
     lease = agent.lease
     return Decision(drafts or [], {**answer, "cancel_requested": bool(lease and lease.cancel_requested)})

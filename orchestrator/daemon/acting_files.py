@@ -83,13 +83,13 @@ def pending_files(
 
 
 def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[ActingFile | UnusableFile]:
-    yield from _one(root, sources.PROJECT_FILE, "config")
+    yield from _acting_file(root, sources.PROJECT_FILE, "config")
     for name in dict.fromkeys((TEAM_FILE, *teams)):
-        yield from _one(root, name, "team")
+        yield from _acting_file(root, name, "team")
     with contextlib.suppress(BadRequest):
         yield from (ActingFile(*one) for one in _roles(root))
     for name in dict.fromkeys((*squad_settings.customary(), *templates)):
-        yield from _one(root, name, "template")
+        yield from _acting_file(root, name, "template")
 
 
 def _roles(root: Path) -> Iterator[tuple[str, Kind, bytes, dict[str, Any]]]:
@@ -97,7 +97,7 @@ def _roles(root: Path) -> Iterator[tuple[str, Kind, bytes, dict[str, Any]]]:
         yield name, "role", content, dict(role.acting)
 
 
-def _one(root: Path, name: str, kind: Kind) -> Iterator[ActingFile | UnusableFile]:
+def _acting_file(root: Path, name: str, kind: Kind) -> Iterator[ActingFile | UnusableFile]:
     path = root / name
     if not os.path.lexists(path) or name_of(root, path) != name:
         return

@@ -249,7 +249,7 @@ class Resources:
     def _send(self) -> None:
         self._flush = None
         dirty, self._dirty = self._dirty, set()
-        task = asyncio.create_task(self._tell(dirty))
+        task = asyncio.create_task(self._notify(dirty))
         self._sending.add(task)
         task.add_done_callback(self._sent)
 
@@ -258,7 +258,7 @@ class Resources:
         if self._dirty:
             self._mark(next(iter(self._dirty)))
 
-    async def _tell(self, uris: set[str]) -> None:
+    async def _notify(self, uris: set[str]) -> None:
         with contextlib.suppress(Exception):  # the client is going away; there is no replay by protocol
             for uri in uris:
                 if uri in self._subscribed:

@@ -87,7 +87,7 @@ class TrustRequests:
 
         ``asking``: a human is to be asked; BadRequest ``trust_refused`` now if the answer would not be taken.
         """
-        found, items = await self._found(client, _names(templates), _names(teams), only)
+        found, items = await self._pending(client, _names(templates), _names(teams), only)
         if asking and (found.files or items):
             await self._refuse(client.peer, expect=False)
         rows = await asyncio.to_thread(self._rows, found.files)
@@ -120,7 +120,7 @@ class TrustRequests:
         """
         async with self._one_by_one:
             await self._refuse(client.peer, expect=bool(expect))
-            found, items = await self._found(client, _names(templates), _names(teams), only)
+            found, items = await self._pending(client, _names(templates), _names(teams), only)
             if _digest(found.files, items) != digest:
                 raise Conflict("trust_changed", "the files of the project are not those that were shown")
             files = {one.name: one.content for one in found.files}
@@ -177,7 +177,7 @@ class TrustRequests:
                 "run orchestrator trust in a terminal, or set trust_by_digest = true in your own configuration",
             )
 
-    async def _found(
+    async def _pending(
         self, client: Client, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
     ) -> tuple[acting_files.PendingFiles, list[dict[str, Any]]]:
         """What acts and is not allowed, and the data that is foreign; with ``only`` those files alone."""

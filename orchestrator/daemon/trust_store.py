@@ -22,18 +22,18 @@ def allow(roster: Roster, files: Mapping[str, bytes]) -> None:
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
     ensure_agents_dir(roster.paths)
-    with _told(roster):
+    with _state_dir_errors(roster):
         allowed.allow(roster.root, files, rfc3339(roster.clock.now()))
 
 
 def revoke(roster: Roster, names: Collection[str] | None) -> list[str]:
     """Revoke what was allowed for these files (None: all); returns their names. Environment as `allow`."""
-    with _told(roster):
+    with _state_dir_errors(roster):
         return allowed.revoke(roster.root, names)
 
 
 @contextmanager
-def _told(roster: Roster) -> Iterator[None]:
+def _state_dir_errors(roster: Roster) -> Iterator[None]:
     try:
         yield
     except StateDirUnsafe as error:

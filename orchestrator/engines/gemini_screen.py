@@ -37,7 +37,7 @@ def _dialog(kind: Kind, regex: str, reason: str, until: int = 0) -> ScreenPatter
     return ScreenPattern(kind, regex, reason, within=_DIALOG, until=until, unless=_OPEN)
 
 
-def _said(kind: Kind, regex: str, reason: str) -> ScreenPattern:
+def _last_lines(kind: Kind, regex: str, reason: str) -> ScreenPattern:
     return ScreenPattern(kind, regex, reason, within=_LAST, unless=_BUSY)
 
 
@@ -55,10 +55,16 @@ PATTERNS: tuple[ScreenPattern, ...] = (
     _dialog("rate_limit", r"Usage limit reached for (\S+?)\.(?:\s|│|$)", "usage limit reached for {1}"),
     _dialog("loop", r"A potential loop was detected", "asks whether to keep its loop detection"),
     _dialog("dialog", r"\(Press Esc to close\)", "a dialog is open"),
-    _said("login", r"API key not valid|API_KEY_INVALID|\"code\":401|UNAUTHENTICATED", "the API refuses its login"),
-    _said("api_error", r"^✕ \[API Error: .*\"message\":\"([^\"]{1,120})", "API error: {1}"),
-    _said("api_error", r"^✕ \[API Error: (.{1,120}?)\]?$", "API error: {1}"),
-    _said("context_full", r"Sending this message \(\d+ tokens\)", "its context is full; /compress in its pane helps"),
-    _said("interrupted", r"^\u2139 Request cancelled\.", "a human has interrupted it"),
-    _said("no_tools", r"^\u2139 Waiting for MCP servers to initialize", "waits for MCP servers that do not start"),
+    _last_lines(
+        "login", r"API key not valid|API_KEY_INVALID|\"code\":401|UNAUTHENTICATED", "the API refuses its login"
+    ),
+    _last_lines("api_error", r"^✕ \[API Error: .*\"message\":\"([^\"]{1,120})", "API error: {1}"),
+    _last_lines("api_error", r"^✕ \[API Error: (.{1,120}?)\]?$", "API error: {1}"),
+    _last_lines(
+        "context_full", r"Sending this message \(\d+ tokens\)", "its context is full; /compress in its pane helps"
+    ),
+    _last_lines("interrupted", r"^\u2139 Request cancelled\.", "a human has interrupted it"),
+    _last_lines(
+        "no_tools", r"^\u2139 Waiting for MCP servers to initialize", "waits for MCP servers that do not start"
+    ),
 )

@@ -36,7 +36,7 @@ class Syncer:
     def __init__(self, on_failure: Callable[[Exception], None], threads: int = 4, fast_s: float = FAST_S) -> None:
         self.failed: Exception | None = None
         self._on_failure = on_failure
-        self._told = False
+        self._failure_reported = False
         self._fast_s = fast_s
         self._mean_s = fast_s  # not known to be fast yet
         self._due: list[tuple[Job, Done]] = []
@@ -57,7 +57,7 @@ class Syncer:
         """Run ``job`` soon, then ``done(error or None)`` on the event loop; call it on the loop only."""
         if not self._threads:
             done(self._run(job))
-            self._tell()
+            self._report_failure()
             return
         self.begin()
         assert self._loop is not None
@@ -70,7 +70,7 @@ class Syncer:
     def run_now(self, job: Job) -> Exception | None:
         """Run ``job`` before anything else happens, for the rare one that cannot wait; its error is final as well."""
         error = self._run(job)
-        self._tell()
+        self._report_failure()
         return error
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Syncer:
         if len(due) == 1 and self._mean_s < self._fast_s:
             job, done = due[0]
             done(self._run(job))
-            self._tell()
+            self._report_failure()
             return
         for item in due:
             self._jobs.put(item)
@@ -126,9 +126,9 @@ class Syncer:
         while self._finished:
             done, error = self._finished.popleft()
             done(error)
-        self._tell()
+        self._report_failure()
 
-    def _tell(self) -> None:
-        if self.failed is not None and not self._told:
-            self._told = True
+    def _report_failure(self) -> None:
+        if self.failed is not None and not self._failure_reported:
+            self._failure_reported = True
             self._on_failure(self.failed)

@@ -36,7 +36,7 @@ class Unreadable(Exception):
 
 
 @dataclass
-class _Node:
+class _JsonNode:
     """A value and its place, ``start`` to ``end``; a container has items, and ``last`` before its bracket."""
 
     start: int
@@ -53,7 +53,7 @@ class _Item:
     key: Key
     start: int
     before: int  # end of the comment, comma, item or bracket before it
-    node: _Node
+    node: _JsonNode
     comma: int | None = None  # offset of the comma that follows
 
 
@@ -119,7 +119,7 @@ def commented(text: str, path: Sequence[Key]) -> bool:
 # -- reading ----------------------------------------------------------------------------------------------------
 
 
-def _parse(text: str) -> _Node:
+def _parse(text: str) -> _JsonNode:
     try:
         return _Reader(text).whole()
     except RecursionError:
@@ -136,7 +136,7 @@ class _Reader:
         self.seen = 0  # end of what was last passed, comments included
         self._advance()
 
-    def whole(self) -> _Node:
+    def whole(self) -> _JsonNode:
         node = self._value()
         if self.kind:
             raise self._wrong("the end of the file")
@@ -166,8 +166,8 @@ class _Reader:
         found = self.text[self.start : self.start + 12].partition("\n")[0]
         return Unreadable(line, f"expected {wanted}, found {found!r}" if found else f"expected {wanted}")
 
-    def _value(self) -> _Node:
-        node = _Node(self.start, self.at)
+    def _value(self) -> _JsonNode:
+        node = _JsonNode(self.start, self.at)
         if self.kind in ("string", "number", "word"):
             try:
                 node.value = json.loads(self.word)
@@ -184,7 +184,7 @@ class _Reader:
             raise self._wrong("a value")
         return node
 
-    def _items(self, node: _Node, close: str) -> None:
+    def _items(self, node: _JsonNode, close: str) -> None:
         self._pass()
         while self.word != close:
             start, before = self.start, self.seen
@@ -211,18 +211,18 @@ class _Reader:
         self._pass()
 
 
-def _want(text: str, node: _Node, kind: type) -> None:
+def _want(text: str, node: _JsonNode, kind: type) -> None:
     if not isinstance(node.value, kind):
         what = "an object" if kind is dict else "an array"
         raise Unreadable(text.count("\n", 0, node.start) + 1, f"{what} is wanted here")
 
 
-def _find(node: _Node, key: Key) -> _Item | None:
+def _find(node: _JsonNode, key: Key) -> _Item | None:
     """The item a reader of the whole takes: of two members of one name, the last."""
     return next((item for item in reversed(node.items) if item.key == key), None)
 
 
-def _chain(root: _Node, path: Sequence[Key]) -> list[_Item]:
+def _chain(root: _JsonNode, path: Sequence[Key]) -> list[_Item]:
     """The items from the root to the existing member at ``path``."""
     chain: list[_Item] = []
     for key in path:
@@ -233,11 +233,11 @@ def _chain(root: _Node, path: Sequence[Key]) -> list[_Item]:
     return chain
 
 
-def _holder(root: _Node, chain: list[_Item]) -> _Node:
+def _holder(root: _JsonNode, chain: list[_Item]) -> _JsonNode:
     return chain[-2].node if len(chain) > 1 else root
 
 
-def _made_for_one(text: str, node: _Node) -> bool:
+def _made_for_one(text: str, node: _JsonNode) -> bool:
     """Whether the container has the form of one that `add` made, and nothing but one item in it."""
     if len(node.items) != 1:
         return False
@@ -257,7 +257,7 @@ def _nested(path: Sequence[str], value: Any, element: bool) -> Any:
     return out
 
 
-def _insert(text: str, node: _Node, key: str | None, value: Any) -> str:
+def _insert(text: str, node: _JsonNode, key: str | None, value: Any) -> str:
     """A new last item of a container, in the form the container has."""
     newline, unit = _newline(text), _unit(text)
     tall = "\n" in text[node.last : node.end]  # the closing bracket stands on a line of its own

@@ -176,7 +176,7 @@ class Database:
             try:
                 self._check(con)
                 for job in group:
-                    self._one(con, job)
+                    self._run_job(con, job)
                 con.execute("COMMIT")
             except BaseException:
                 # A commit whose sync failed stands whole in the WAL, and the next opening would take it for one: a
@@ -187,7 +187,7 @@ class Database:
                 raise
             self._carry_over(con)
 
-    def _one(self, con: sqlite3.Connection, job: _Job[Any]) -> None:
+    def _run_job(self, con: sqlite3.Connection, job: _Job[Any]) -> None:
         con.execute("SAVEPOINT one")
         try:
             job.value = job.fn(con)

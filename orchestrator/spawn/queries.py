@@ -59,7 +59,7 @@ def local(run_id: str, node_id: str) -> str:
 
 def run(con: sqlite3.Connection, run_id: str) -> RunRow | None:
     """The run of that id; None without one."""
-    return _one(con, "SELECT * FROM runs WHERE id = ?", run_id)
+    return _run_row(con, "SELECT * FROM runs WHERE id = ?", run_id)
 
 
 class RunMoment(NamedTuple):
@@ -94,7 +94,7 @@ def token(con: sqlite3.Connection, run_id: str) -> int | None:
 
 def by_req(con: sqlite3.Connection, req: str) -> RunRow | None:
     """The run that this request has made; None without one, or for an empty ``req``."""
-    return _one(con, "SELECT * FROM runs WHERE req = ? AND req <> ''", req)
+    return _run_row(con, "SELECT * FROM runs WHERE req = ? AND req <> ''", req)
 
 
 def runs(con: sqlite3.Connection, status: RunStatus | None = None, limit: int = 20) -> list[RunRow]:
@@ -200,7 +200,7 @@ def wave(con: sqlite3.Connection, run_id: str) -> int | None:
 # -- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _one(con: sqlite3.Connection, sql: str, value: str) -> RunRow | None:
+def _run_row(con: sqlite3.Connection, sql: str, value: str) -> RunRow | None:
     row = con.execute(sql, (value,)).fetchone()
     return None if row is None else as_run(row)
 
@@ -215,7 +215,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
     return RunRow(
         id=_str(row["id"]),
         number=_int(row["number"]),
-        asked=_asked(row),
+        asked=_request_of(row),
         settings=settings(row["settings_json"]),
         status=_word(RunStatus, row["status"], "failed"),
         created_at=_time(row["created_at"]) or NO_TIME,
@@ -241,7 +241,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
     )
 
 
-def _asked(row: sqlite3.Row) -> RunRequest:
+def _request_of(row: sqlite3.Row) -> RunRequest:
     """The request; if params_json has neither our form nor the original's, it is read from the columns."""
     columns = {
         "task": _str(row["task"]),

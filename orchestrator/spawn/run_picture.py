@@ -69,7 +69,7 @@ STYLE = _style()
 
 
 @dataclass(frozen=True)
-class _Part:
+class _DrawingPart:
     """A piece of the drawing with the room it takes."""
 
     lines: Sequence[str]
@@ -127,9 +127,9 @@ def _text(x: float, y: float, text: object, cells: int, kind: str = "") -> str:
     return f'<text x="{x:g}" y="{y:g}"{named}>{escaped(text, cells)}</text>'
 
 
-def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part:
+def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _DrawingPart:
     if not run.get("run_id"):
-        return _Part((), 0, 0)
+        return _DrawingPart((), 0, 0)
     words = totals(run)
     half = len(words) // 2 + 1
     told = [" · ".join(words[:half]), " · ".join(words[half:])]
@@ -139,7 +139,7 @@ def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Part
         told.append(f"critical path: {len(path)} nodes, {seconds(busy)} of work in {seconds(whole)}")
     lines = [_text(0, 14, run.get("task") or run["run_id"], 90, "head name")]
     lines += [_text(0, 16 + TEXT_H * (n + 1), text, 130, "faint") for n, text in enumerate(told)]
-    return _Part(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(told))
+    return _DrawingPart(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(told))
 
 
 def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
@@ -174,9 +174,9 @@ def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, f
     return places, heads
 
 
-def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
+def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _DrawingPart:
     if not nodes:
-        return _Part((), 0, 0)
+        return _DrawingPart((), 0, 0)
     tall = 10 + TEXT_H * max(len(_rows(node)) for node in nodes)
     places, heads = _places(nodes, tall)
     lines = [_text(x, 12, f"wave {rank}", 20, "faint") for x, rank in heads]
@@ -195,7 +195,7 @@ def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
     for node in nodes:
         lines += _box(node, *places[node["node_id"]], tall, critical=node["node_id"] in path)
     below = 34 if implied_any else 0
-    return _Part(
+    return _DrawingPart(
         lines,
         max(x for x, _ in places.values()) + BOX_W,
         max(y for _, y in places.values()) + tall + below,
@@ -255,9 +255,9 @@ def _hint(node: Facts) -> str:
     return "\n".join([*told, *([repeats(node)] if repeats(node) else [])])
 
 
-def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence[str]) -> _Part:
+def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence[str]) -> _DrawingPart:
     if not spans:
-        return _Part((), 0, 0)
+        return _DrawingPart((), 0, 0)
     first, last = min(began for began, _ in spans.values()), max(ended for _, ended in spans.values())
     scale = CHART_W / max(last - first, 0.001)
     shown = sorted((node for node in nodes if node["node_id"] in spans), key=lambda node: spans[node["node_id"]])
@@ -279,7 +279,7 @@ def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence
                 f'<rect class="box s-{status}{mark}" x="{x:.1f}" y="{y + 3:g}" width="{width:.1f}" height="12"/>'
             )
         lines.append("</g>")
-    return _Part(lines, NAMES_W + CHART_W + 40, bottom)
+    return _DrawingPart(lines, NAMES_W + CHART_W + 40, bottom)
 
 
 def _bars(node: Facts, span: Span) -> list[tuple[float, float, str]]:
@@ -304,7 +304,7 @@ def _step(length: float) -> float:
         step *= 10
 
 
-def _legend(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
+def _legend(nodes: Sequence[Facts], path: Sequence[str]) -> _DrawingPart:
     there = {node.get("status") for node in nodes}
     lines, x = [], 0.0
     for status in COLOURS:
@@ -316,4 +316,4 @@ def _legend(nodes: Sequence[Facts], path: Sequence[str]) -> _Part:
         lines.append(f'<line class="critical" x1="{x:g}" y1="9" x2="{x + 18:g}" y2="9"/>')
         lines.append(_text(x + 24, 13, "critical path", 20))
         x += 110
-    return _Part(lines, x, TEXT_H)
+    return _DrawingPart(lines, x, TEXT_H)

@@ -207,7 +207,7 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     mended = sorted((replace(node, wave=waves[node.id]) for node in mended), key=lambda node: node.wave)
     last = max(waves.values(), default=-1) + 1
     merged = [replace(node, needs=_needs(node, names, told), wave=last) for node in merges]
-    return RunPlan((*mended, *merged), source, _told(told))
+    return RunPlan((*mended, *merged), source, _short_notes(told))
 
 
 def _needs(node: Node, names: dict[str, list[str]], told: list[str]) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ def _joined(steps: tuple[PlanStep, ...], notes: list[str]) -> tuple[PlanStep, ..
     return (*moved, last)
 
 
-def _told(notes: Sequence[str]) -> tuple[str, ...]:
+def _short_notes(notes: Sequence[str]) -> tuple[str, ...]:
     cut = [note if len(note) <= _NOTE_CHARS else f"{note[: _NOTE_CHARS - 1]}…" for note in dict.fromkeys(notes)]
     if len(cut) > MAX_NOTES:
         cut = [*cut[: MAX_NOTES - 1], f"and {len(cut) - MAX_NOTES + 1} more"]

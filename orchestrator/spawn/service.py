@@ -30,7 +30,7 @@ class SpawnService:
         self._agents = AgentCaller(roster)
         self._listeners = listeners
         callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
-        self.runs = SpawnRuns(roster.root, roster.clock, callers, self._told, self._ended)
+        self.runs = SpawnRuns(roster.root, roster.clock, callers, self._notify_listeners, self._ended)
         self._tools = spawn_tools.build(spawn_tools.SpawnToolDeps(self.runs, library, self._check, roster.withheld))
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -75,7 +75,7 @@ class SpawnService:
         await self._engines.offer(client)
         await self.runs.resume(client.env)
 
-    def _told(self, run_id: str) -> None:
+    def _notify_listeners(self, run_id: str) -> None:
         for listener in self._listeners:
             listener(run_id)
 

@@ -33,7 +33,7 @@ _TASK_OF_ROLE = "\n\n---\n\n## Task\n\n"
 _FAULTS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError, TypeError, RuntimeError)
 
 
-class _Unusable(Exception):
+class _UnusableReply(Exception):
     """The API gave no usable answer; the text says why, without anything that was sent."""
 
 
@@ -54,7 +54,7 @@ async def make(
                 found = await _Api(asked, settings, client).found()
         except TimeoutError:
             notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
-        except _Unusable as why:
+        except _UnusableReply as why:
             notes = [f"the Smart Spawn API was of no use ({why}): planned here"]
 
     def made() -> RunPlan:
@@ -69,7 +69,7 @@ async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) ->
         return False, "switched off: SMART_SPAWN_API_URL is empty"
     try:
         body = await _call(settings, client, "GET", "status", within_s=STATUS_S)
-    except _Unusable as why:
+    except _UnusableReply as why:
         return False, str(why)
     data = _mapping(body.get("data"))
     status, count = data.get("status"), data.get("modelCount")
@@ -102,7 +102,7 @@ class _Api:
         data = _mapping((await self._get("pick", params)).get("data"))
         model = _text(data.get("id"))
         if not model:
-            raise _Unusable("/pick: no model in the answer")
+            raise _UnusableReply("/pick: no model in the answer")
         return PlanStep(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
 
     async def recommended(self, name: str) -> tuple[PlanStep, ...]:
@@ -117,7 +117,7 @@ class _Api:
                 reason = _text(row.get("reason"))[:300]
                 steps.append(PlanStep(f"{name}-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
         if not steps:
-            raise _Unusable("/recommend: no model in the answer")
+            raise _UnusableReply("/recommend: no model in the answer")
         return tuple(steps)
 
     async def decomposed(self) -> tuple[PlanStep, ...]:
@@ -167,7 +167,7 @@ class _Api:
 
     def _some(self, steps: list[PlanStep], path: str) -> tuple[PlanStep, ...]:
         if not steps:
-            raise _Unusable(f"{path}: no step in the answer")
+            raise _UnusableReply(f"{path}: no step in the answer")
         return tuple(steps)
 
     async def _role(self) -> str:
@@ -179,7 +179,7 @@ class _Api:
         body = await self._post("roles/compose", {"task": brief(self.asked.task), **given})
         written = body.get("fullPrompt")
         if not isinstance(body.get("hasRole"), bool) or not isinstance(written, str):
-            raise _Unusable("/roles/compose: wrong types in the answer")
+            raise _UnusableReply("/roles/compose: wrong types in the answer")
         if not body["hasRole"]:
             return ""
         rest = RoleAsked(
@@ -200,9 +200,9 @@ class _Api:
         try:
             sent = orjson.dumps(body)
         except TypeError:
-            raise _Unusable(f"/{path}: what was asked cannot be written as JSON") from None
+            raise _UnusableReply(f"/{path}: what was asked cannot be written as JSON") from None
         if len(sent) > MOST_SENT:
-            raise _Unusable(f"/{path}: the task exceeds the limit of 1 MiB")
+            raise _UnusableReply(f"/{path}: the task exceeds the limit of 1 MiB")
         return await _call(self.settings, self.client, "POST", path, sent=sent, within_s=CALL_S)
 
 
@@ -222,9 +222,9 @@ async def _call(
     sent: bytes | None = None,
     within_s: float,
 ) -> Mapping[str, Any]:
-    """One call; `_Unusable` whatever goes wrong. No client: the environment did not let one be made."""
+    """One call; `_UnusableReply` whatever goes wrong. No client: the environment did not let one be made."""
     if client is None:
-        raise _Unusable("the proxy or the certificates that the environment names cannot be used")
+        raise _UnusableReply("the proxy or the certificates that the environment names cannot be used")
     # A request of its own, not the client's: whatever headers and credentials that one has stay out of it.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "orchestrator"}
     if sent is not None:
@@ -245,42 +245,42 @@ async def _call(
             finally:
                 await answer.aclose()
     except TimeoutError:
-        raise _Unusable(f"/{path}: no answer within {within_s:.0f} s") from None
+        raise _UnusableReply(f"/{path}: no answer within {within_s:.0f} s") from None
     except _FAULTS as error:
-        raise _Unusable(f"/{path}: {type(error).__name__}") from None
+        raise _UnusableReply(f"/{path}: {type(error).__name__}") from None
     try:
         body = orjson.loads(raw)
     except ValueError:
-        raise _Unusable(f"/{path}: the answer is no JSON") from None
+        raise _UnusableReply(f"/{path}: the answer is no JSON") from None
     if not isinstance(body, dict):
-        raise _Unusable(f"/{path}: the answer is no JSON object")
+        raise _UnusableReply(f"/{path}: the answer is no JSON object")
     return body
 
 
 async def _read(answer: httpx2.Response, path: str) -> bytes:
     if answer.status_code != 200:
-        raise _Unusable(f"/{path}: HTTP {answer.status_code}")
+        raise _UnusableReply(f"/{path}: HTTP {answer.status_code}")
     # Not unpacked: a small answer could become a huge one.
     if answer.headers.get("content-encoding", "identity") != "identity":
-        raise _Unusable(f"/{path}: the answer is packed, though that was not asked for")
+        raise _UnusableReply(f"/{path}: the answer is packed, though that was not asked for")
     raw = bytearray()
     async for piece in answer.aiter_bytes():
         raw += piece
         if len(raw) > MOST_READ:
-            raise _Unusable(f"/{path}: the answer is over {MOST_READ >> 20} MiB")
+            raise _UnusableReply(f"/{path}: the answer is over {MOST_READ >> 20} MiB")
     return bytes(raw)
 
 
 def _split(body: Mapping[str, Any], path: str) -> bool:
     split = body.get("decomposed")
     if not isinstance(split, bool):
-        raise _Unusable(f"{path}: wrong types in the answer")
+        raise _UnusableReply(f"{path}: wrong types in the answer")
     return split
 
 
 def _list(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list):
-        raise _Unusable(f"{path}: wrong types in the answer")
+        raise _UnusableReply(f"{path}: wrong types in the answer")
     return value
 
 

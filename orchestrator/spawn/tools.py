@@ -64,7 +64,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
     runs = offer.runs
 
     async def create(call: Call, given: RunCreateArguments) -> dict[str, Any]:
-        asked = await asyncio.to_thread(_asked, offer, call.client, given)
+        asked = await asyncio.to_thread(_run_request, offer, call.client, given)
         keep = await offer.check(call.client, asked.peers)
         answer = await runs.create(RunCreation(asked, call.client.env, call.req, keep))
         keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
@@ -173,7 +173,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-def _asked(offer: SpawnToolDeps, client: Client, given: RunCreateArguments) -> RunRequest:
+def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments) -> RunRequest:
     """The arguments as a run keeps them; a persona that is a role's id brings that role's text."""
     engines, agents = _names(given.engine, "engine"), _names(given.agent, "agent")
     if engines and agents:

@@ -41,7 +41,7 @@ class _Slot(NamedTuple):
 
 
 @dataclass
-class _Block:
+class _TemplateBlock:
     """An ``if``: two lists of nodes, of which one is taken."""
 
     offset: int
@@ -51,7 +51,7 @@ class _Block:
     other: list[_Node] | None = None
 
 
-_Node = Piece | _Slot | _Block
+_Node = Piece | _Slot | _TemplateBlock
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _single_quoted(value: str) -> str:
 
 def _taken(nodes: Sequence[_Node], values: Mapping[str, str]) -> Iterator[Piece | _Slot]:
     for node in nodes:
-        if isinstance(node, _Block):
+        if isinstance(node, _TemplateBlock):
             yield from _taken(node.then if truthy(node.asks(values)) else node.other or (), values)
         else:
             yield node
@@ -185,7 +185,7 @@ class _Loading:
         self.scan = WordScan(source, shell=shell)
         self.names: set[str] = set()
         self.nodes: list[_Node] = []
-        self.open: list[_Block] = []
+        self.open: list[_TemplateBlock] = []
 
     def whole(self) -> list[_Node]:
         at = self.start
@@ -245,7 +245,7 @@ class _Loading:
         asks = condition(self.source, [*words[2:-3], TemplateToken("end", ")", words[-3].offset)], self.names)
         if len(self.open) >= MAX_DEPTH:
             raise self.source.refuse(start, f"blocks are nested more than {MAX_DEPTH} deep")
-        block = _Block(start, asks, self.scan.quote)
+        block = _TemplateBlock(start, asks, self.scan.quote)
         self.here.append(block)
         self.open.append(block)
 
@@ -261,7 +261,7 @@ class _Loading:
         self.same_quotes(self.open[-1])
         self.open.pop()
 
-    def same_quotes(self, block: _Block) -> None:
+    def same_quotes(self, block: _TemplateBlock) -> None:
         if self.scan.quote != block.quote:
             raise self.source.refuse(
                 block.offset,

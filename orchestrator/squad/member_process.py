@@ -96,7 +96,9 @@ async def run(given: CommandToRun, clock: Clock, stop: StopRequest, started: Sta
     try:
         popen = await asyncio.to_thread(_spawn, given)
     except (OSError, ValueError) as error:
-        return CommandOutcome(started=False, reason=f"{given.argv[0]} could not be started: {_told(error, given)}")
+        return CommandOutcome(
+            started=False, reason=f"{given.argv[0]} could not be started: {_start_failure(error, given)}"
+        )
     failpoints.passed("squad:spawned")
     started(popen.pid, processes.start_time(popen.pid))
     reason, timed_out = await _watch(popen, given, clock, stop, deadline)
@@ -107,7 +109,7 @@ async def run(given: CommandToRun, clock: Clock, stop: StopRequest, started: Sta
     return CommandOutcome(None if code < 0 else code, name, timed_out, reason=reason)
 
 
-def _told(error: Exception, given: CommandToRun) -> str:
+def _start_failure(error: Exception, given: CommandToRun) -> str:
     if not isinstance(error, OSError):
         return str(error)
     # What is missing may be its directory, or that of its outputs, and not the program.

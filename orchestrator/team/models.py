@@ -201,11 +201,11 @@ class BroadcastArguments(Arguments):
 _NEXT = "Only with wait_ms. Pass it to the next call: some CLIs stop a model that repeats a call."
 
 
-class _Answer(BaseModel):
+class _ToolAnswer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class CreateAnswer(_Answer):
+class CreateAnswer(_ToolAnswer):
     """Answer of agent_create."""
 
     agent_id: str
@@ -219,7 +219,7 @@ class CreateAnswer(_Answer):
     untrusted: Untrusted = None
 
 
-class CreateManyAnswer(_Answer):
+class CreateManyAnswer(_ToolAnswer):
     """Answer of agents_create, in the order of the request; the row of a failed entry has `error`."""
 
     agents: list[dict[str, Any]]
@@ -227,20 +227,20 @@ class CreateManyAnswer(_Answer):
     untrusted: Untrusted = None
 
 
-class GetAnswer(_Answer):
+class GetAnswer(_ToolAnswer):
     """Answer of agent_get."""
 
     meta: dict[str, Any]
     cursor: Annotated[str | None, Field(description=_NEXT)] = None
 
 
-class ListAnswer(_Answer):
+class ListAnswer(_ToolAnswer):
     """Answer of agent_list."""
 
     agents: list[dict[str, Any]]
 
 
-class DeleteAnswer(_Answer):
+class DeleteAnswer(_ToolAnswer):
     """Answer of agent_delete."""
 
     ok: bool
@@ -249,7 +249,7 @@ class DeleteAnswer(_Answer):
     canceled_tasks: list[str]
 
 
-class RestartAnswer(_Answer):
+class RestartAnswer(_ToolAnswer):
     """Answer of agent_restart."""
 
     agent_id: str
@@ -259,7 +259,7 @@ class RestartAnswer(_Answer):
     reason: str
 
 
-class EnqueueAnswer(_Answer):
+class EnqueueAnswer(_ToolAnswer):
     """Answer of task_enqueue."""
 
     position: Annotated[int, Field(description="1 = first of the agent's unfinished tasks.")]
@@ -268,7 +268,7 @@ class EnqueueAnswer(_Answer):
     duplicate: bool | None = None
 
 
-class CancelAnswer(_Answer):
+class CancelAnswer(_ToolAnswer):
     """Answer of task_cancel."""
 
     ok: bool
@@ -276,7 +276,7 @@ class CancelAnswer(_Answer):
     task_state: str
 
 
-class PageAnswer(_Answer):
+class PageAnswer(_ToolAnswer):
     """Answer of events_read and broadcast_read."""
 
     events: list[dict[str, Any]]

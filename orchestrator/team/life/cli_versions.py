@@ -32,11 +32,11 @@ def version_of(program: str, env: Mapping[str, str]) -> str | None:
     except OSError:
         return None
     if key not in _known:
-        _known[key] = _asked(found, env)
+        _known[key] = _version_output(found, env)
     return _known[key]
 
 
-def _asked(program: str, env: Mapping[str, str]) -> str | None:
+def _version_output(program: str, env: Mapping[str, str]) -> str | None:
     try:
         asking = subprocess.Popen(
             [program, "--version"],

@@ -61,7 +61,7 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
         "task_id": task_id,
         "status": status,
         "reason": reason,
-        "evidence": [_told(path, record) for path, record in found],
+        "evidence": [_record_line(path, record) for path, record in found],
     }
     if end is None:
         answer["agent"] = of_agent(root, told)
@@ -116,10 +116,10 @@ def _standing(
 def _cited(path: Path, seq: int) -> dict[str, Any] | None:
     types = INBOX_TYPES | OUTBOX_TYPES
     found = page(path, types, seq - 1, (1, 1))
-    return _told(path, found[0]) if found else None
+    return _record_line(path, found[0]) if found else None
 
 
-def _told(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+def _record_line(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     file, line = place(path, record["seq"])
     said = [f"{key} {record[key]}" for key in SAYS if record.get(key) is not None]
     if record["type"] in TERMINAL and record.get("payload") is not None:

@@ -170,14 +170,14 @@ class GarbageCollection:
         async with self._at_work:
             rows: list[dict[str, Any]] = []
             for items in (self._processes, self._panes):
-                rows += [await self._one(item, apply=apply) for item in await items()]
+                rows += [await self._collect_item(item, apply=apply) for item in await items()]
             data = await asyncio.to_thread(self._data)
             now = rfc3339(self._roster.clock.now())
             for item in plan_data(data, now, age_s, artifacts=artifacts):
-                rows.append(await self._one(item, apply=apply))
+                rows.append(await self._collect_item(item, apply=apply))
         return {"applied": apply, "older_than_s": age_s, "items": rows, "bytes": sum(row["bytes"] for row in rows)}
 
-    async def _one(self, item: GarbageItem, *, apply: bool) -> dict[str, Any]:
+    async def _collect_item(self, item: GarbageItem, *, apply: bool) -> dict[str, Any]:
         row = {**item.row(), "done": False}
         if not apply:
             return row

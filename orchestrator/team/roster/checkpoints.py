@@ -58,7 +58,7 @@ class KnownAgent(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Owner:
+class _CheckpointOwner:
     """An agent or run, and its progress since its checkpoint."""
 
     what: AgentEntry | TeamRun
@@ -72,7 +72,7 @@ class _Taken:
     """The data of one owner that is being saved."""
 
     name: str
-    owner: _Owner
+    owner: _CheckpointOwner
     body: bytes
     anew: bool
     logs: list[tuple[Journal, int]]
@@ -95,7 +95,7 @@ class Checkpoints:
         self._clock = clock
         self._durability = durability
         self._cache: Cache | None = None
-        self._owners: dict[str, _Owner] = {}
+        self._owners: dict[str, _CheckpointOwner] = {}
         self._behind: set[str] = set()  # owners with records since their checkpoint
         self._gone: set[str] = set()
         self._timer: Timer | None = None
@@ -183,7 +183,7 @@ class Checkpoints:
         name = _run(what.run_id) if isinstance(what, TeamRun) else _agent(what.agent_id)
         owner = self._owners.get(name)
         if owner is None or owner.what is not what:
-            owner = self._owners[name] = _Owner(what)
+            owner = self._owners[name] = _CheckpointOwner(what)
         owner.unsaved += records
         owner.quiet_at = self._clock.monotonic() + QUIET_S
         self._behind.add(name)
@@ -370,7 +370,7 @@ def _run(run_id: str) -> str:
     return f"run:{run_id}"
 
 
-def _rest(owner: _Owner) -> None:
+def _rest(owner: _CheckpointOwner) -> None:
     what = owner.what
     if isinstance(what, AgentEntry) and what.state.life == "deleted" and not owner.unsaved:
         what.rest()

@@ -146,7 +146,7 @@ class Parking:
         elif kind == "start" and row.holds_start:
             self._first(entry, channel)
         else:
-            self._told(entry, life, kind, heard)
+            self._apply_hook_event(entry, life, kind, heard)
             channel.none()
         entry.changed.notify()
         self._rested(entry)
@@ -159,7 +159,7 @@ class Parking:
         life.depth = channel.depth if life.depth is None else min(life.depth, channel.depth)
         return channel.depth > life.depth + 1  # a shell more or less is no other CLI
 
-    def _told(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, heard: HookEvent) -> None:
+    def _apply_hook_event(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, heard: HookEvent) -> None:
         if kind == "interrupt":
             self._let_go(entry, life, "human", "a human has interrupted it")
             entry.turn = "human"
