@@ -237,7 +237,7 @@ def ancestors() -> list[int]:
     return pids
 
 
-def hello(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
+def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
     """The first line of every connection, in the shape of `reach.hello`."""
     said = {
         "proto": PROTO,
@@ -278,7 +278,7 @@ def answer(facts: Facts) -> str:
         sock = connect(root, str(who["id"]) if who else "")
         if sock is not None:
             boot += 1
-            word = exchange(sock, hello(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
+            word = exchange(sock, handshake_line(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
             sock.close()
             if word is not None:
                 return word

@@ -198,7 +198,7 @@ class DaemonClient:
                 return
 
     def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
-        return daemon_connection.hello(
+        return daemon_connection.handshake_line(
             self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=TOOLSETS, pending=pending
         )
 

@@ -263,7 +263,7 @@ def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
         return
     from orchestrator.cli import gsd_text  # noqa: PLC0415
 
-    for line in gsd_text.told(question, answer):
+    for line in gsd_text.answer_lines(question, answer):
         output.say_line(line)
 
 

@@ -16,7 +16,7 @@ Lines = list[str]
 _MARKS = {True: "yes", False: "no", None: "not known"}
 
 
-def told(question: str, answer: Answer) -> Lines:
+def answer_lines(question: str, answer: Answer) -> Lines:
     """The lines for the answer to a question (a tool's name)."""
     return [*_TOLD[question](answer), *_unsure(answer)]
 

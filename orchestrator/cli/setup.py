@@ -173,7 +173,7 @@ def _diff(one: Any, change: Any) -> Iterator[str]:
     """The lines of a part before and after, as a diff without its head."""
     from orchestrator.setup import entries  # noqa: PLC0415
 
-    part = entries.Part(change.what, change.path, {}, change.what.startswith("hook"))
+    part = entries.EntryPart(change.what, change.path, {}, change.what.startswith("hook"))
     before, after = (
         [] if value is None else entries.shown(one, part, entries.without_secrets(value)).splitlines()
         for value in (change.before, change.after)

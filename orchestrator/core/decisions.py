@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import BadRequest, Conflict, NotReady
-from orchestrator.core.record_drafts import asked, happened
+from orchestrator.core.record_drafts import happened, inbox_draft
 from orchestrator.core.records import TERMINAL, Draft
 from orchestrator.core.state import ENDED_LIVES, Agent, Task
 
@@ -90,7 +90,7 @@ def enqueue(
         raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
     position = len(agent.unfinished) + 1
     limit = {} if timeout_s is None else {"timeout_s": timeout_s}
-    draft = asked(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **limit)
+    draft = inbox_draft(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **limit)
     return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
 
 
@@ -108,7 +108,7 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
     answer = {"ok": True, "state": "cancel_requested"}
     if task.cancel_asked:
         return Decision(answer=answer)
-    return Decision([asked(agent, "cancel", at, req, task_id=task_id)], answer)
+    return Decision([inbox_draft(agent, "cancel", at, req, task_id=task_id)], answer)
 
 
 def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "") -> list[Draft]:
@@ -121,7 +121,7 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "
     fields: dict[str, Any] = {"force": True} if force else {}
     if reason:
         fields["reason"] = reason
-    return [asked(agent, "stop", at, req, **fields)]
+    return [inbox_draft(agent, "stop", at, req, **fields)]
 
 
 def must_live(agent: Agent) -> None:

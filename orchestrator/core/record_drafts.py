@@ -8,7 +8,7 @@ from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
 
 
-def asked(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
+def inbox_draft(agent: Agent, kind: str, at: str, req: str | None, **fields: Any) -> Draft:
     """A record of the inbox: what was requested of the agent."""
     record = {"at": at, "type": kind, "epoch": agent.epoch, **fields}
     if req is not None:

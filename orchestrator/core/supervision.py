@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Conflict
-from orchestrator.core.record_drafts import asked, ended, happened
+from orchestrator.core.record_drafts import ended, happened, inbox_draft
 from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
 
@@ -28,7 +28,7 @@ def settle(agent: Agent, at: str) -> list[Draft]:
     """
     lease = agent.lease
     if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:
-        return [asked(agent, "cancel", at, None, task_id=lease.task_id)]
+        return [inbox_draft(agent, "cancel", at, None, task_id=lease.task_id)]
     drafts: list[Draft] = []
     for task_id in sorted(agent.cancels):
         task = agent.unfinished[task_id]
@@ -215,7 +215,7 @@ def restart(agent: Agent, *, fresh: bool, req: str, at: str) -> list[Draft]:
     if agent.stop_asked or agent.life in ("stopped", "deleted"):
         raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
     fields = {"fresh": True} if fresh else {}
-    return [asked(agent, "restart", at, req, **fields)]
+    return [inbox_draft(agent, "restart", at, req, **fields)]
 
 
 def stalled(agent: Agent, *, at: str, reason: str) -> list[Draft]:
@@ -243,7 +243,7 @@ def overtime(agent: Agent, *, at: str, ran_s: float, asked_s: float | None, grac
     if lease is None or lease.timeout_s is None or ran_s < lease.timeout_s or agent.life != "ready":
         return []
     if not lease.cancel_asked:
-        return [asked(agent, "cancel", at, None, task_id=lease.task_id, reason="timed_out")]
+        return [inbox_draft(agent, "cancel", at, None, task_id=lease.task_id, reason="timed_out")]
     if asked_s is None or asked_s < grace_s:
         return []
     told = {
@@ -266,7 +266,7 @@ def failed(
     return [happened(agent, "failed", at, by="orchestrator", reason=reason, code=code, **told)]
 
 
-class Rung(NamedTuple):
+class EndingStep(NamedTuple):
     """One step of the sequence that ends a CLI, and how many seconds it was given."""
 
     rung: str  # stop | quit | SIGTERM | SIGKILL
@@ -276,7 +276,7 @@ class Rung(NamedTuple):
 ENDED_BY = {"stop": "stopped by itself", "quit": "quit by its own command"}
 
 
-def stopped(agent: Agent, *, at: str, rungs: Sequence[Rung]) -> list[Draft]:
+def stopped(agent: Agent, *, at: str, rungs: Sequence[EndingStep]) -> list[Draft]:
     """The process ended on request; `settle` then ends the unfinished tasks in `canceled`, and `deleted` follows.
 
     ``rungs`` were tried in this order, and the last one worked; empty: the process had ended already.

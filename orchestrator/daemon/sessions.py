@@ -271,7 +271,7 @@ async def serve(
                     continue
                 if turns is not None and is_wait(message):
                     await turns.turn()
-                metadata = ServerMessageMetadata(request_context=traffic.asked(message))
+                metadata = ServerMessageMetadata(request_context=traffic.register(message))
                 await into.send(SessionMessage(message, metadata))
 
     async def send() -> None:

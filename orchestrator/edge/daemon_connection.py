@@ -174,7 +174,7 @@ def held_by(directory: Path) -> dict[str, Any] | None:
     return None
 
 
-def hello(
+def handshake_line(
     project: Project,
     *,
     kind: str,

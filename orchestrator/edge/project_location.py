@@ -172,7 +172,7 @@ def run_dir(root: Path) -> Path:
     `.agents/lock`, the text in it says which of the two is in use. (``ORCHESTRATOR_RUN_BASE`` replaces the first, for
     tests only.)
     """
-    word = lock_word.said(os.path.join(root, ".agents", "lock"))
+    word = lock_word.lock_text(os.path.join(root, ".agents", "lock"))
     second = _second(root) if word != lock_word.TMP else None
     if word == lock_word.STATE and second is not None and why_not(second) is None:
         return second

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.edge.daemon_connection import connect, failure, held_by, hello, try_start
+from orchestrator.edge.daemon_connection import connect, failure, handshake_line, held_by, try_start
 from orchestrator.edge.project_location import (
     LOG,
     RUN_DIR_STEP,
@@ -221,7 +221,7 @@ class Relay:
         self.write_dead = False
         self.replays.clear()
         ages = [(p.key, int((now - p.arrived) * 1000)) for p in list(self.pending.values())[:MAX_AGES]]
-        self.to_daemon += hello(
+        self.to_daemon += handshake_line(
             self.project,
             kind="relay",
             conn=self.conn,

@@ -115,7 +115,7 @@ class Traffic:
         self._blocked = False
         self._changed = Signal()
 
-    def asked(self, message: Any) -> PendingCall | None:
+    def register(self, message: Any) -> PendingCall | None:
         """Register a message that has arrived; returns its `PendingCall` if it is a request.
 
         Must be called before the message is served, because a cancel must be known when it takes effect.

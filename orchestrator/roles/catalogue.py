@@ -18,7 +18,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.core.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles import heads, role_files
-from orchestrator.roles.heads import Unusable
+from orchestrator.roles.heads import UnusableRole
 from orchestrator.roles.role_files import OWN, Folder
 from orchestrator.trust.allowed import Allowed, Class
 
@@ -224,7 +224,7 @@ def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
         if isinstance(one, BrokenRole):
             continue
         folder, name, role_id = one
-        with contextlib.suppress(FileNotFoundError, Unusable):
+        with contextlib.suppress(FileNotFoundError, UnusableRole):
             content = role_files.content(folder, name)
             found = _parsed(folder, name, role_id, content)
             if isinstance(found, Role):
@@ -237,7 +237,7 @@ def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | B
         content = role_files.content(folder, name)
     except FileNotFoundError:
         return None
-    except Unusable as error:
+    except UnusableRole as error:
         return BrokenRole(role_files.printable(role_id), folder.shown(name), str(error))
     role = _parsed(folder, name, role_id, content)
     # Asked only of roles that act, with the very bytes that were parsed.
@@ -254,7 +254,7 @@ def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | B
     try:
         text = role_files.text(content)
         head = heads.toml(text) if folder.ending == ".toml" else heads.markdown(text)
-    except Unusable as error:
+    except UnusableRole as error:
         return BrokenRole(role_id, shown, str(error))
     return Role(
         id=role_id,

@@ -24,7 +24,7 @@ _BLOCK = re.compile(r"[|>][+-]?")
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){20}""")
 
 
-class Unusable(Exception):
+class UnusableRole(Exception):
     """The text or file cannot be a role; the message continues after the file's name (``is not UTF-8``)."""
 
 
@@ -46,7 +46,7 @@ class RoleHead:
 
 
 def markdown(text: str) -> RoleHead:
-    """A Markdown file's frontmatter and the rest, stripped; Unusable when that has no end or makes no sense.
+    """A Markdown file's frontmatter and the rest, stripped; UnusableRole when that has no end or makes no sense.
 
     Frontmatter that is no YAML but lines of ``key: value`` is taken as that: real files have colons and examples in
     their descriptions, and the CLIs they were written for take them.
@@ -56,10 +56,10 @@ def markdown(text: str) -> RoleHead:
         return RoleHead(body=text.strip())
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
     if not end:
-        raise Unusable("has a frontmatter without an end: a second line --- is missing")
+        raise UnusableRole("has a frontmatter without an end: a second line --- is missing")
     head, body = "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
     if len(head.encode()) > FRONTMATTER_MAX:
-        raise Unusable(f"has a frontmatter of {len(head.encode())} bytes; at most {FRONTMATTER_MAX} are read")
+        raise UnusableRole(f"has a frontmatter of {len(head.encode())} bytes; at most {FRONTMATTER_MAX} are read")
     try:
         return RoleHead(MappingProxyType(_mapping(head)), body)
     except _NotYaml as error:
@@ -67,18 +67,18 @@ def markdown(text: str) -> RoleHead:
 
 
 def toml(text: str) -> RoleHead:
-    """A Codex agent: ``developer_instructions`` is the body, all else is a key; Unusable for no such file."""
+    """A Codex agent: ``developer_instructions`` is the body, all else is a key; UnusableRole for no such file."""
     if _LONG_KEY.search(text):
-        raise Unusable("is not valid TOML for us: a dotted name has more than 20 parts")
+        raise UnusableRole("is not valid TOML for us: a dotted name has more than 20 parts")
     try:
         keys = {key: _plain(value) for key, value in tomllib.loads(text).items()}
     except tomllib.TOMLDecodeError as error:
-        raise Unusable(f"is not valid TOML: {error}") from error
+        raise UnusableRole(f"is not valid TOML: {error}") from error
     except (ValueError, RecursionError) as error:  # what tomllib leaves to Python: numbers and nesting without end
-        raise Unusable(f"is not valid TOML: {type(error).__name__}") from error
+        raise UnusableRole(f"is not valid TOML: {type(error).__name__}") from error
     body = keys.pop("developer_instructions", "")
     if not isinstance(body, str) or "\0" in body:
-        raise Unusable("has developer_instructions that are no text")
+        raise UnusableRole("has developer_instructions that are no text")
     return RoleHead(MappingProxyType(keys), body.strip())
 
 
@@ -105,10 +105,10 @@ class _Loader(yaml.BaseLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise Unusable("has YAML anchors or aliases (& and *) in its frontmatter; put such a text in quotes")
+            raise UnusableRole("has YAML anchors or aliases (& and *) in its frontmatter; put such a text in quotes")
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise Unusable(f"has a frontmatter nested deeper than {DEPTH_MAX}")
+            raise UnusableRole(f"has a frontmatter nested deeper than {DEPTH_MAX}")
         found = super().compose_node(parent, index)
         self.depth -= 1
         return found
@@ -173,7 +173,7 @@ def _by_line(lines: list[str], why: str) -> dict[str, Any]:
         elif first:
             out[key] += f"\n{line.strip()}"
         elif not key and line.strip() and not line.startswith("#"):
-            raise Unusable(f"has a frontmatter that is neither YAML nor lines of `key: value` ({why})")
+            raise UnusableRole(f"has a frontmatter that is neither YAML nor lines of `key: value` ({why})")
     return {name: _unquoted(value.strip()) for name, value in out.items()}
 
 
@@ -188,7 +188,7 @@ def _unquoted(value: str) -> str:
 def _plain(value: Any, depth: int = 0) -> Any:
     """A value of TOML as JSON has it: dates, and numbers that JSON cannot say, as texts."""
     if depth > DEPTH_MAX:
-        raise Unusable(f"is nested deeper than {DEPTH_MAX}")
+        raise UnusableRole(f"is nested deeper than {DEPTH_MAX}")
     if isinstance(value, dict):
         return {key: _plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list):

@@ -37,7 +37,7 @@ class RoleLibrary:
         self._clock = clock or SystemClock()
         self._kept: dict[str, _CachedRoles] = {}
 
-    def found(self, directory: str = "") -> RoleListing:
+    def listing(self, directory: str = "") -> RoleListing:
         """What `catalogue.read` would find now, mostly without reading; BadRequest ``bad_config`` as there."""
         seen, youngest = role_files.fingerprint(role_files.folders(self._root, directory))
         looks = (seen, Allowed(self._root).stamp())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
-from orchestrator.roles.heads import Unusable
+from orchestrator.roles.heads import UnusableRole
 
 OWN = ".agents/roles"
 FOLDERS = {
@@ -93,7 +93,7 @@ def names(folder: Folder) -> list[str]:
 
 
 def content(folder: Folder, name: str) -> bytes:
-    """The bytes of one file; Unusable if it is not a file of at most `ROLE_MAX` bytes.
+    """The bytes of one file; UnusableRole if it is not a file of at most `ROLE_MAX` bytes.
 
     FileNotFoundError if it was removed after it was listed.
     """
@@ -101,22 +101,22 @@ def content(folder: Folder, name: str) -> bytes:
     try:
         real = os.path.realpath(path, strict=True)
         if folder.within and not Path(real).is_relative_to(folder.within):
-            raise Unusable("leads out of the project")
+            raise UnusableRole("leads out of the project")
         return _bytes(real)
     except OSError as error:
         if not os.path.lexists(path):
             raise FileNotFoundError(path) from error
-        raise Unusable(f"cannot be read: {error.strerror}") from error
+        raise UnusableRole(f"cannot be read: {error.strerror}") from error
 
 
 def text(content: bytes) -> str:
-    """The bytes of a file as text, with plain line ends; Unusable if they are not text."""
+    """The bytes of a file as text, with plain line ends; UnusableRole if they are not text."""
     try:
         found = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unusable("is not UTF-8") from error
+        raise UnusableRole("is not UTF-8") from error
     if "\0" in found:
-        raise Unusable("is no text: there is a NUL in it")
+        raise UnusableRole("is no text: there is a NUL in it")
     return found.replace("\r\n", "\n")
 
 
@@ -130,10 +130,10 @@ def _bytes(path: str) -> bytes:
                 content = file.read(ROLE_MAX + 1)
                 size = max(found.st_size, len(content))
                 if size > ROLE_MAX:
-                    raise Unusable(f"has {size} bytes; a role has at most {ROLE_MAX}")
+                    raise UnusableRole(f"has {size} bytes; a role has at most {ROLE_MAX}")
                 return content
     kind = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
-    raise Unusable(f"cannot be read: it is {kind}")
+    raise UnusableRole(f"cannot be read: it is {kind}")
 
 
 def fingerprint(places: tuple[Folder, ...]) -> tuple[tuple[object, ...], int]:

@@ -34,7 +34,7 @@ NOTICE_S = 10  # the other hooks tell the daemon and return
 
 
 @dataclass(frozen=True)
-class Part:
+class EntryPart:
     """One entry in one file: its place and its content. ``element``: one of the array at ``path``."""
 
     what: str  # "entry", "settings entry", or "hook <the CLI's event>"
@@ -83,19 +83,19 @@ CLIS: dict[str, Cli] = {
 }  # fmt: skip
 
 
-def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> Part:
+def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> EntryPart:
     """The master's entry, or that of gsd alone.
 
     ``passed_on`` are the variables to hand to the server where the CLI strips them.
     """
     words = [*command, *_choice(toolsets), *(CALL_TAIL if cli.raises else ())]
     name = GSD if tuple(toolsets) == (GSD,) else SERVER
-    return Part("entry", (*cli.server_path, name), _server(cli, words, list(passed_on)))
+    return EntryPart("entry", (*cli.server_path, name), _server(cli, words, list(passed_on)))
 
 
-def settings_entry(command: Sequence[str]) -> Part:
+def settings_entry(command: Sequence[str]) -> EntryPart:
     """The entry of gsd as the GSD MCP architecture document has it (B3.6): in ``settings.json``, with an ``env``."""
-    return Part(SETTINGS, ("mcpServers", GSD), _documents([*command, *_choice((GSD,))]))
+    return EntryPart(SETTINGS, ("mcpServers", GSD), _documents([*command, *_choice((GSD,))]))
 
 
 def chosen(text: str) -> tuple[str, ...] | None:
@@ -114,17 +114,17 @@ def toolsets_of(found: Any) -> tuple[str, ...] | None:
     return chosen("".join(words[words.index("--toolsets") + 1 :][:1]))
 
 
-def hooks(cli: Cli, command: Sequence[str]) -> list[Part]:
+def hooks(cli: Cli, command: Sequence[str]) -> list[EntryPart]:
     """The turn-end hook and its companions; none where the CLI has no hooks."""
     # Where the installation is gone, Python would end with 2, by which a hook blocks every prompt of the user's.
     line = f"test ! -f {shlex.quote(command[-1])} || exec {shlex.join(command)}"
     return [
-        Part(f"hook {event}", ("hooks", event), {"hooks": [_hook(cli, line, limit)]}, element=True)
+        EntryPart(f"hook {event}", ("hooks", event), {"hooks": [_hook(cli, line, limit)]}, element=True)
         for event, limit in cli.hook_events.items()
     ]
 
 
-def ours(cli: Cli, part: Part, found: Any) -> bool:
+def ours(cli: Cli, part: EntryPart, found: Any) -> bool:
     """Whether ``found`` in the place of ``part`` is what some installation of ours wrote there."""
     if not isinstance(found, Mapping):
         return False
@@ -144,7 +144,7 @@ def ours(cli: Cli, part: Part, found: Any) -> bool:
     return found == (_documents(words) if part.in_settings else _server(cli, words, names))
 
 
-def names_us(part: Part, found: Any) -> bool:
+def names_us(part: EntryPart, found: Any) -> bool:
     """Whether ``found`` starts something of ours, in whatever form."""
     if not isinstance(found, Mapping):
         return False
@@ -155,13 +155,13 @@ def names_us(part: Part, found: Any) -> bool:
     return "mcp" in words and any("orchestrator" in word for word in words)
 
 
-def program_of(part: Part, found: Mapping[str, Any]) -> str:
+def program_of(part: EntryPart, found: Mapping[str, Any]) -> str:
     """The interpreter that an entry or hook starts; "" if that cannot be determined."""
     words = hook_words(found) if part.element else server_words(found)
     return words[0] if words else ""
 
 
-def starts_same(part: Part, found: Mapping[str, Any]) -> bool:
+def starts_same(part: EntryPart, found: Mapping[str, Any]) -> bool:
     """Whether ``found`` starts the very program that ``part`` would."""
     if part.element:
         return hook_words(found) == hook_words(part.value)
@@ -197,7 +197,7 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(one) for one in value] if isinstance(value, list) else value
 
 
-def shown(cli: Cli, part: Part, value: Any) -> str:
+def shown(cli: Cli, part: EntryPart, value: Any) -> str:
     """The part as text in the form of the CLI's file, alone."""
     if cli.form == "toml":
         return toml_text.add("", part.path, value, element=part.element)
@@ -211,7 +211,7 @@ def for_agents(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> st
         value["includeTools"] = list(AGENT_TOOLS)
     elif cli.name == "codex":
         value["enabled_tools"] = list(AGENT_TOOLS)
-    part = Part("entry", (*cli.server_path, SERVER), value)
+    part = EntryPart("entry", (*cli.server_path, SERVER), value)
     text = shown(cli, part, value)
     if cli.name == "claude":
         allowed = ",".join(f"mcp__{SERVER}__{tool}" for tool in AGENT_TOOLS)

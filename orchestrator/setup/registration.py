@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.base.errors import Conflict
 from orchestrator.edge import project_location
 from orchestrator.setup import cli_files, config_locations, entries, text_change
-from orchestrator.setup.entries import Cli, Part
+from orchestrator.setup.entries import Cli, EntryPart
 from orchestrator.setup.jsonc import Unreadable
 from orchestrator.setup.text_change import PartChange, State
 
@@ -51,14 +51,14 @@ class PartState:
     toolsets: tuple[str, ...] = ()
 
 
-def parts_of(cli: Cli, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[Part, list[Part]]:
+def parts_of(cli: Cli, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[EntryPart, list[EntryPart]]:
     """The entry and the hooks of this installation; with gsd alone the entry has a name of its own."""
     passed_on = [name for name in PASSED_ON if cli.name == "codex"]
     entry = entries.entry(cli, project_location.own_command("mcp"), passed_on, toolsets)
     return entry, entries.hooks(cli, project_location.hook_command())
 
 
-def settings_part() -> Part:
+def settings_part() -> EntryPart:
     """The entry of gsd in the form of the GSD MCP architecture document, for Claude Code's ``settings.json``."""
     return entries.settings_entry(project_location.own_command("mcp"))
 
@@ -134,7 +134,7 @@ def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
     return out
 
 
-def _with_its_list(cli: Cli, text: str | None, part: Part) -> Part:
+def _with_its_list(cli: Cli, text: str | None, part: EntryPart) -> EntryPart:
     """The part with the toolsets of its existing entry, because no others were requested."""
     if part.what != "entry" or part.path[-1] == entries.GSD:
         return part
@@ -145,14 +145,14 @@ def _with_its_list(cli: Cli, text: str | None, part: Part) -> Part:
 def _work(
     cli: Cli,
     env: Mapping[str, str],
-    parts: list[Part],
+    parts: list[EntryPart],
     *,
     taking: bool = False,
     keeps_list: bool = False,
     force: bool,
     dry: bool,
 ) -> list[FileChange]:
-    by_file: dict[Path, list[Part]] = {}
+    by_file: dict[Path, list[EntryPart]] = {}
     for part in parts:
         by_file.setdefault(_file_of(cli, env, part), []).append(part)
     with contextlib.ExitStack() as locks:
@@ -176,7 +176,7 @@ def _work(
 
 
 def _changed(
-    cli: Cli, original: cli_files.Original, parts: list[Part], *, taking: bool, keeps_list: bool, force: bool
+    cli: Cli, original: cli_files.Original, parts: list[EntryPart], *, taking: bool, keeps_list: bool, force: bool
 ) -> tuple[str | None, tuple[PartChange, ...]]:
     text, changes = original.text, []
     for part in parts:
@@ -196,5 +196,5 @@ def _changed(
     return text, tuple(changes)
 
 
-def _file_of(cli: Cli, env: Mapping[str, str], part: Part) -> Path:
+def _file_of(cli: Cli, env: Mapping[str, str], part: EntryPart) -> Path:
     return config_locations.hooks_file(cli, env) if part.in_settings else config_locations.server_file(cli, env)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from orchestrator.base.errors import Conflict
 from orchestrator.setup import entries, jsonc, toml_text
-from orchestrator.setup.entries import Cli, Part
+from orchestrator.setup.entries import Cli, EntryPart
 from orchestrator.setup.jsonc import Key, Unreadable
 
 State = Literal["absent", "current", "other", "edited", "foreign"]
@@ -45,7 +45,7 @@ class PartChange:
     edited: bool = False
 
 
-def look(cli: Cli, text: str | None, part: Part) -> FoundPart:
+def look(cli: Cli, text: str | None, part: EntryPart) -> FoundPart:
     """Whether the part is there, and whose; None is a missing file. Raises ``Unreadable``."""
     if not text:
         return FoundPart("absent")
@@ -61,7 +61,7 @@ def look(cli: Cli, text: str | None, part: Part) -> FoundPart:
     return FoundPart("absent")
 
 
-def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str, PartChange]:
+def put(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str, PartChange]:
     """The text with the part in it. Conflict ``entry_edited`` where a user's own form starts something else."""
     found = look(cli, text, part)
     if found.state == "absent":
@@ -83,7 +83,7 @@ def put(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple
     )
 
 
-def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tuple[str | None, PartChange]:
+def take(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str | None, PartChange]:
     """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
     found = look(cli, text, part)
     if found.state in ("absent", "foreign") or text is None:
@@ -95,7 +95,7 @@ def take(cli: Cli, text: str | None, part: Part, *, force: bool = False) -> tupl
     return new, PartChange(part.what, part.path, "removed", before=found.value, edited=edited)
 
 
-def _judge(cli: Cli, text: str, part: Part, path: tuple[Key, ...], value: Any) -> FoundPart:
+def _judge(cli: Cli, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
     if part.path[-1] == entries.GSD and not entries.names_us(part, value):
         return FoundPart("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
@@ -112,7 +112,7 @@ def _own_path(found: FoundPart) -> tuple[Key, ...]:
     return found.path
 
 
-def _replaced(cli: Cli, text: str, part: Part, found: FoundPart) -> str:
+def _replaced(cli: Cli, text: str, part: EntryPart, found: FoundPart) -> str:
     if cli.form == "toml":
         text = _without(cli, text, _own_path(found)) or ""
         wanted = _with(_read(cli, text) if text else {}, part)
@@ -141,7 +141,7 @@ def _checked(cli: Cli, new: str, wanted: Any) -> str:
     return new
 
 
-def _with(data: Any, part: Part) -> Any:
+def _with(data: Any, part: EntryPart) -> Any:
     out = copy.deepcopy(data)
     node = out
     for key in part.path[:-1]:
@@ -172,10 +172,10 @@ def _read(cli: Cli, text: str) -> Any:
     return _READ[cli.form](text)
 
 
-def _edited(part: Part, step: str) -> Conflict:
+def _edited(part: EntryPart, step: str) -> Conflict:
     return _conflict(part, "is not as setup wrote it: it was changed by hand", step)
 
 
-def _conflict(part: Part, what: str, step: str) -> Conflict:
+def _conflict(part: EntryPart, what: str, step: str) -> Conflict:
     name = ".".join(part.path)
     return Conflict("entry_edited", f"{name} {what}", step, entry=name)

@@ -10,18 +10,18 @@ import os
 import socket
 
 from orchestrator.base.platform import processes
-from orchestrator.spawn.run_data import Owner, RunSettings
+from orchestrator.spawn.run_data import RunOwner, RunSettings
 
 MARGIN_S = 60.0
 
 
-def me() -> Owner:
+def me() -> RunOwner:
     """The calling process as an owner of runs."""
     pid = os.getpid()
-    return Owner(socket.gethostname(), processes.boot_id(), pid, processes.start_time(pid) or 0)
+    return RunOwner(socket.gethostname(), processes.boot_id(), pid, processes.start_time(pid) or 0)
 
 
-def dead(owner: Owner, mine: Owner) -> bool:
+def dead(owner: RunOwner, mine: RunOwner) -> bool:
     """Whether the owner has certainly ended.
 
     It has if it is on the host of ``mine`` and ran before the last reboot, or its process is gone.
@@ -33,7 +33,7 @@ def dead(owner: Owner, mine: Owner) -> bool:
     return not processes.alive(owner.pid, owner.start)
 
 
-def lapsed(owner: Owner, mine: Owner, quiet_s: float, settings: RunSettings) -> bool:
+def lapsed(owner: RunOwner, mine: RunOwner, quiet_s: float, settings: RunSettings) -> bool:
     """Whether the owner is on another host and wrote nothing about its run for longer than a run may take.
 
     An owner writes at the latest when its run ends, within RUN_TIMEOUT_SECONDS. If it is alive after all, its old

@@ -34,7 +34,7 @@ from orchestrator.spawn.run_data import (
     Node,
     NodeRow,
     NodeStatus,
-    Owner,
+    RunOwner,
     RunRequest,
     RunRow,
     RunSettings,
@@ -71,7 +71,7 @@ class RunMoment(NamedTuple):
     total: int
 
 
-def mark(con: sqlite3.Connection, run_id: str) -> RunMoment | None:
+def run_moment(con: sqlite3.Connection, run_id: str) -> RunMoment | None:
     """The mark of a run; None without one."""
     row = con.execute(
         "SELECT status, (SELECT COALESCE(MAX(seq), 0) FROM events WHERE run_id = runs.id) AS seq, "
@@ -209,7 +209,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
     """A row of runs, whatever its content: another program may have written it."""
     owner = None
     if row["owner_host"] is not None:
-        owner = Owner(
+        owner = RunOwner(
             _str(row["owner_host"]), _str(row["owner_boot_id"]), _int(row["owner_pid"]), _int(row["owner_start"])
         )
     return RunRow(

@@ -214,7 +214,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Owner:
+class RunOwner:
     """A daemon that may execute runs: its host, and its process and boot (clock ticks)."""
 
     host: str
@@ -248,7 +248,7 @@ class RunRow:
     origin: str = ""
     key_fp: str = ""
     estimated_steps: int = 0
-    owner: Owner | None = None
+    owner: RunOwner | None = None
     token: int = 0
     active: bool = False
     waiting: bool = False

@@ -21,7 +21,7 @@ from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import lease, owned_runs, queries, transitions
 from orchestrator.spawn.row_writes import worked
-from orchestrator.spawn.run_data import Owner, RunRow
+from orchestrator.spawn.run_data import RunOwner, RunRow
 from orchestrator.spawn.run_execution import RunExecution
 from orchestrator.spawn.run_seals import Seals
 from orchestrator.spawn.run_state import RunDeps
@@ -41,7 +41,7 @@ class RunQueue:
     def __init__(
         self,
         around: RunDeps,
-        me: Owner,
+        me: RunOwner,
         project: str,
         key: Callable[[str], Awaitable[str | None]],
         ended: Callable[[str], None],

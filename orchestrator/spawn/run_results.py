@@ -47,7 +47,7 @@ async def waited(
     first: RunMoment | None = None
     while True:
         seen = home.count(run_id)
-        now = await home.together(run_id, "mark", lambda: home.db.read(queries.mark, run_id))
+        now = await home.together(run_id, "mark", lambda: home.db.read(queries.run_moment, run_id))
         if now is None:
             await run_of(home, run_id)
             return

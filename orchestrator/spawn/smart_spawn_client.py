@@ -51,7 +51,7 @@ async def make(
     if settings.planner_url:
         try:
             async with asyncio.timeout(ALL_S):
-                found = await _Api(asked, settings, client).found()
+                found = await _Api(asked, settings, client).planned()
         except TimeoutError:
             notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
         except _UnusableReply as why:
@@ -86,7 +86,7 @@ class _Api:
         self.notes: list[str] = []
         self.called = False
 
-    async def found(self) -> PlannerAnswer | None:
+    async def planned(self) -> PlannerAnswer | None:
         """The steps from the API; None: the mode makes no request."""
         steps = await mode_of(self.asked.mode).ask(self)
         system = await self._role()

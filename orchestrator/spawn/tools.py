@@ -183,7 +183,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments
     role = given.role or SpawnRole()
     body = ""
     if role.persona:
-        found = offer.library.found(directory_of(client.env)[0]).roles.get(role.persona)
+        found = offer.library.listing(directory_of(client.env)[0]).roles.get(role.persona)
         body = found.body if found is not None else ""
     merge = given.merge or Merge()
     return RunRequest(

@@ -29,7 +29,7 @@ from orchestrator.spawn.run_data import (
     ArtifactRow,
     Level,
     NodeStatus,
-    Owner,
+    RunOwner,
     RunPlan,
     RunRow,
     RunStatus,
@@ -124,7 +124,7 @@ def release(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
     return bool(freed.rowcount) and say(con, run_id, None, "info", "left by its daemon", at)
 
 
-def take(con: sqlite3.Connection, run_id: str, token: int, owner: Owner, at: str) -> int | None:
+def take(con: sqlite3.Connection, run_id: str, token: int, owner: RunOwner, at: str) -> int | None:
     """Give the run to an owner; its new token, None when another was faster. It takes its place in the line again."""
     taken = con.execute(
         "UPDATE runs SET owner_host = ?, owner_boot_id = ?, owner_pid = ?, owner_start = ?, active = 0, "

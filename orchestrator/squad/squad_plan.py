@@ -132,7 +132,7 @@ class MemberPlan:
         member_command.check_sizes(argv)
         return MemberCommand(argv, ran.env, ran.stdin)
 
-    def told(self, stdout: str, stderr: str) -> str:
+    def chat_id_from(self, stdout: str, stderr: str) -> str:
         """The id of the chat that a run started, from its output; "" if it is not there."""
         headless = self._headless()
         if headless is None or headless.printed_chat_id is None:

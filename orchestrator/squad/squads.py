@@ -308,7 +308,7 @@ class Squads:
             outputs = [
                 await asyncio.to_thread(squad_files.beginning, one.place / name) for name in ("stdout", "stderr")
             ]
-            chat = one.told(*outputs)
+            chat = one.chat_id_from(*outputs)
             member.chat_id = chat if CHAT.fullmatch(chat) else ""
             if outcome.status == "completed" and not member.chat_id:
                 outcome = CommandOutcome(

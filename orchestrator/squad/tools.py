@@ -207,7 +207,7 @@ def build(offer: SquadToolDeps, mode: Mode) -> dict[str, Tool]:
     """The squad toolset for a connection of this mode."""
 
     async def list_roles(call: Call, _given: ListRolesArguments) -> dict[str, Any]:
-        found = await asyncio.to_thread(offer.library.found, directory_of(call.client.env)[0])
+        found = await asyncio.to_thread(offer.library.listing, directory_of(call.client.env)[0])
         answer: dict[str, Any] = {
             "roles": [
                 {"id": role.id, "name": role.name, "description": role.description} for role in found.roles.values()
@@ -287,7 +287,7 @@ async def _request(offer: SquadToolDeps, call: Call, given: StatelessArguments |
     for warning in filter(None, (directory_of(client.env)[1], *squad_settings.warnings_of(client.env))):
         log.warning(warning, client=client.name)
     read = await asyncio.to_thread(squad_settings.read, client.env, offer.squads.root, config, client.name)
-    found = await asyncio.to_thread(offer.library.found, directory_of(client.env)[0])
+    found = await asyncio.to_thread(offer.library.listing, directory_of(client.env)[0])
     env = await asyncio.to_thread(environment_of, client)
     return SquadRequest(call.req, asked, read, found, env, offer.show(client))
 

@@ -22,7 +22,7 @@ class NotOurs(Exception):
     """The file cannot carry a word; the message is one sentence naming the path."""
 
 
-def said(path: str | os.PathLike[str]) -> str:
+def lock_text(path: str | os.PathLike[str]) -> str:
     """The text of the process that holds the lock; "" if no process holds it."""
     found = _look(path)
     words = found.split() if found is not None else []

@@ -115,7 +115,7 @@ def test_a_daemon_ended_by_sigterm_under_thirty_relays_is_replaced_before_any_cl
 @pytest.mark.parametrize("tool", ["agent_create", "agents_create"])
 def test_a_call_sent_again_to_the_daemon_that_is_at_work_on_it_makes_nothing_twice(stage, monkeypatch, tool):
     """A connection can break while its daemon lives: the relay then sends again what was not answered."""
-    from orchestrator.edge.daemon_connection import connect, hello
+    from orchestrator.edge.daemon_connection import connect, handshake_line
     from orchestrator.edge.project_location import find_project
 
     for name, value in stage.env.items():
@@ -135,7 +135,9 @@ def test_a_call_sent_again_to_the_daemon_that_is_at_work_on_it_makes_nothing_twi
     try:
         for boot, link in enumerate(links, 1):
             link.setblocking(True)
-            greeting = hello(project, kind="relay", conn="0123456789abcdef", boot=boot, toolsets=["team"], pending=[])
+            greeting = handshake_line(
+                project, kind="relay", conn="0123456789abcdef", boot=boot, toolsets=["team"], pending=[]
+            )
             link.sendall(greeting + said)
         for link in links:
             with link.makefile("rb") as file:

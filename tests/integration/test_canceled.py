@@ -184,11 +184,11 @@ async def test_nothing_is_remembered_of_what_is_over():
     one = Traffic()
 
     def request(key):
-        return one.asked(types.JSONRPCRequest(jsonrpc="2.0", id=key, method="tools/call"))
+        return one.register(types.JSONRPCRequest(jsonrpc="2.0", id=key, method="tools/call"))
 
     def cancel(key):
         message = {"method": "notifications/cancelled", "params": {"requestId": key}}
-        assert one.asked(types.JSONRPCNotification(jsonrpc="2.0", **message)) is None
+        assert one.register(types.JSONRPCNotification(jsonrpc="2.0", **message)) is None
 
     for key in range(100):
         asked = request(key)

@@ -211,7 +211,7 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     monkeypatch.setenv("TMUX", "/t,1,0")
     monkeypatch.chdir(root)
     place = project_location.find_project(root)
-    said = daemon_connection.hello(
+    said = daemon_connection.handshake_line(
         place, kind="relay", conn="ab" * 8, boot=4, toolsets=["team"], pending=[("1", 5), (1, 6)]
     )
     hello = door.read_hello(said)
@@ -231,7 +231,9 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     assert hello.pids[0] == os.getppid()
     assert hello.call_limit_s is None
     assert (
-        door.read_hello(daemon_connection.hello(place, kind="relay", conn="ab" * 8, call_limit_s=600)).call_limit_s
+        door.read_hello(
+            daemon_connection.handshake_line(place, kind="relay", conn="ab" * 8, call_limit_s=600)
+        ).call_limit_s
         == 600
     )
 

@@ -181,11 +181,11 @@ async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():
         return types.JSONRPCRequest(jsonrpc="2.0", id=key, method=method)
 
     for key in range(traffic.MAX_OPEN - 1):
-        one.asked(request(key))
+        one.register(request(key))
     for key in range(1000):
-        one.asked(request(f"listen-{key}", "subscriptions/listen"))
+        one.register(request(f"listen-{key}", "subscriptions/listen"))
     await asyncio.wait_for(one.room(), BOUND_S)
-    one.asked(request("last"))
+    one.register(request("last"))
     waiting = asyncio.create_task(one.room())
     await settle()
     assert not waiting.done()
@@ -193,8 +193,8 @@ async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():
         await settle()
         assert not waiting.done()
     await asyncio.wait_for(waiting, BOUND_S)
-    one.asked(request("again"))
-    one.asked(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 5}))
+    one.register(request("again"))
+    one.register(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 5}))
     await asyncio.wait_for(one.room(), BOUND_S)
 
 

@@ -17,7 +17,7 @@ from orchestrator.spawn.run_data import (
     AttemptRow,
     Node,
     NodeRow,
-    Owner,
+    RunOwner,
     RunPlan,
     RunRequest,
     RunRow,
@@ -28,8 +28,8 @@ from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 AT = "2026-01-01T00:00:00.000Z"
 LATER = "2026-01-01T00:01:00.000Z"
-US = Owner("here", "boot", 1, 1)
-THEM = Owner("here", "boot", 2, 2)
+US = RunOwner("here", "boot", 1, 1)
+THEM = RunOwner("here", "boot", 2, 2)
 
 
 def row(run_id="r1", *, req="", settings=None, owner=US, token=1, **asked):

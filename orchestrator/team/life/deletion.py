@@ -11,7 +11,7 @@ import contextlib
 
 from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import processes
-from orchestrator.core.supervision import Rung
+from orchestrator.core.supervision import EndingStep
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -26,34 +26,34 @@ class DeletionLadder:
         self._roster = roster
         self._windows = windows
 
-    async def gently(self, entry: AgentEntry, pid: int) -> list[Rung]:
+    async def gently(self, entry: AgentEntry, pid: int) -> list[EndingStep]:
         """Take all steps for an agent that was asked to stop; returns those taken, the last of which ended it."""
         config, began = self._roster.config(), processes.start_time(pid)
         if began is None:
             return []
-        tried: list[Rung] = []
+        tried: list[EndingStep] = []
         if not entry.state.stop_force and entry.state.life == "ready":
             gone, took = await self._gone_within(entry, pid, began, config.stop_grace_s)
-            tried.append(Rung("stop", took))
+            tried.append(EndingStep("stop", took))
             if gone:
                 return tried
             if await self._quit(entry):
                 gone, took = await self._gone_within(entry, pid, began, config.quit_grace_s)
-                tried.append(Rung("quit", took))
+                tried.append(EndingStep("quit", took))
                 if gone:
                     return tried
         return [*tried, *await self.at_once(pid)]
 
-    async def at_once(self, pid: int) -> list[Rung]:
+    async def at_once(self, pid: int) -> list[EndingStep]:
         """Send SIGTERM and, after `kill_grace_s`, SIGKILL to the process and its descendants."""
         clock = self._roster.clock
         began = clock.monotonic()
         by = await processes.end_tree(pid, self._roster.config().kill_grace_s, clock)
         took = clock.monotonic() - began
         if by == "SIGTERM":
-            return [Rung("SIGTERM", took)]
+            return [EndingStep("SIGTERM", took)]
         grace = min(took, self._roster.config().kill_grace_s)
-        return [Rung("SIGTERM", grace), Rung("SIGKILL", took - grace)]
+        return [EndingStep("SIGTERM", grace), EndingStep("SIGKILL", took - grace)]
 
     async def _quit(self, entry: AgentEntry) -> bool:
         """Type the CLI's own quit command; False if it could land anywhere but in an empty input line."""

@@ -342,7 +342,7 @@ class Supervisor:
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
-    async def _end_process(self, entry: AgentEntry, run: TeamRun) -> list[supervision.Rung]:
+    async def _end_process(self, entry: AgentEntry, run: TeamRun) -> list[supervision.EndingStep]:
         pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
             # Split by a daemon that died before it could tag it: nothing else would close it.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import Corrupt
 from orchestrator.core import state
-from orchestrator.core.record_drafts import asked, ended, happened
+from orchestrator.core.record_drafts import ended, happened, inbox_draft
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL, Draft
 from orchestrator.journal.log_lines import Record, encode, intact
 
@@ -132,13 +132,13 @@ def _repair_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made:
     for task_id in dict.fromkeys(mentioned):
         if task_id not in places:
             free = next((p for p in range(behind + 1, len(slots)) if slots[p] is None), len(slots))
-            blank = asked(agent, "task", made.at, None, task_id=task_id, payload=None, position=1, lost=True)
+            blank = inbox_draft(agent, "task", made.at, None, task_id=task_id, payload=None, position=1, lost=True)
             slots[free : free + 1] = [blank.fields]
             places[task_id] = free
             made.rebuilt.append(task_id)
         behind = max(behind, places[task_id])
     for seq, slot in enumerate(slots, 1):
-        record = slot or asked(agent, "lost", made.at, None, quarantined=log.quarantined).fields
+        record = slot or inbox_draft(agent, "lost", made.at, None, quarantined=log.quarantined).fields
         made.lost += slot is None
         stamped, line = _written(record, seq)
         state.apply(agent, "inbox", stamped)

@@ -52,7 +52,7 @@ def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
 
 
 def _wrong(paths: Paths, agent_id: str) -> OrchestratorError | None:
-    told = max((one["ref"] for one in beside(paths, agent_id).told), default=0)
+    told = max((one["ref"] for one in outside_facts(paths, agent_id).told), default=0)
     try:
         _, last = folded(paths, agent_id)
     except OrchestratorError as error:
@@ -82,7 +82,7 @@ def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Repai
         (paths.inbox(agent_id), INBOX_TYPES, seals[0]), (paths.outbox(agent_id), OUTBOX_TYPES, seals[1])
     ):  # fmt: skip
         logs.append(DamagedLog(own_lines(path, types, seal), quarantine_name(path, at).name, where))
-    made = salvage(agent_id, logs[0], logs[1], beside(paths, agent_id), rfc3339(at))
+    made = salvage(agent_id, logs[0], logs[1], outside_facts(paths, agent_id), rfc3339(at))
     if seals[0] is not None and seals[1] is not None:
         made.inbox, made.outbox = resealed(made.inbox, seals[0]), resealed(made.outbox, seals[1])
     return made
@@ -110,7 +110,7 @@ def told_of(made: RepairedLogs) -> str:
     return "; ".join([*parts, "the agent is then failed, or ends if it was asked to stop"])
 
 
-def beside(paths: Paths, agent_id: str) -> OutsideFacts:
+def outside_facts(paths: Paths, agent_id: str) -> OutsideFacts:
     """The facts about the agent in the project's other files; files not written here are ignored."""
     told: list[Record] = []
     for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:

@@ -58,7 +58,7 @@ class TeamRun:
         """Write run.json atomically and durably."""
         write_run_file(self.path, self.file, self.provenance)
 
-    def tell(self, agent_id: str, record: dict[str, Any]) -> None:
+    def queue(self, agent_id: str, record: dict[str, Any]) -> None:
         """Queue a durable outbox record for the next `flush`; a ``ref`` that is already published is skipped."""
         if record["seq"] > self._last.get(agent_id, self.refs.get(agent_id, 0)):
             self._last[agent_id] = record["seq"]

@@ -151,7 +151,7 @@ class Roster:
                 at = max(at, record["at"])
                 missing.append((at, entry.agent_id, record["seq"], record, run))
         for _, agent_id, _, record, run in sorted(missing, key=lambda item: item[:3]):
-            run.tell(agent_id, record)
+            run.queue(agent_id, record)
         for run in self.runs.values():
             self._publish(run)
 
@@ -355,7 +355,7 @@ class Roster:
             if run is not None:
                 if not run.told:
                     self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
-                run.tell(entry.agent_id, record)
+                run.queue(entry.agent_id, record)
         entry.changed.notify()
         for listener in self.listeners:
             listener(entry)

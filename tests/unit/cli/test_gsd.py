@@ -284,7 +284,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_lines_fit_80_columns_and_no_path_is_broken(question):
-    lines = gsd_text.told(question, ANSWERS[question])
+    lines = gsd_text.answer_lines(question, ANSWERS[question])
     text = "\n".join(lines)
     assert LONG in text
     # What must stay whole may be longer: a path, or what stands beside it.
@@ -294,15 +294,15 @@ def test_lines_fit_80_columns_and_no_path_is_broken(question):
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_an_empty_answer_is_told_in_words(question):
-    assert any(line.strip() for line in gsd_text.told(question, {}))
+    assert any(line.strip() for line in gsd_text.answer_lines(question, {}))
 
 
 def test_what_is_told_of_a_phase(capsys):
-    text = "\n".join(gsd_text.told("gsd_phase_status", ANSWERS["gsd_phase_status"]))
+    text = "\n".join(gsd_text.answer_lines("gsd_phase_status", ANSWERS["gsd_phase_status"]))
     assert "phase 2: Auth, partial (phase 3 is under way)" in text
     assert "2 of 3" in text and "next: phase 4, Next (after 3)" in text
     assert f"    {LONG}:9\n        Phase 3" in text
-    between = gsd_text.told("gsd_phase_status", {"current_phase": None, "status": "between_milestones"})
+    between = gsd_text.answer_lines("gsd_phase_status", {"current_phase": None, "status": "between_milestones"})
     assert between == ["no phase is under way: between milestones"]
 
 
@@ -317,37 +317,38 @@ def test_a_phase_is_told_with_its_requirements_its_tests_and_what_concerns_it_al
             {"phase": None, "what": "of all", "said": said},
         ],
     }  # fmt: skip
-    text = "\n".join(gsd_text.told("gsd_phase_status", answer))
+    text = "\n".join(gsd_text.answer_lines("gsd_phase_status", answer))
     assert "(no phase is under way)\n  requirements A-1, A-2\n" in text
     assert "tested by hand: complete; 14 pass, 2 issue; 1 gap fixed\nopen gaps:\n  - No field\n" in text
     assert "of this one" in text and "of all" in text and "of another" not in text
-    whole = gsd_text.told("gsd_phase_status", {**answer, "phase": None})
+    whole = gsd_text.answer_lines("gsd_phase_status", {**answer, "phase": None})
     assert any("of another" in line for line in whole)
 
 
 def test_how_many_depend_on_a_file_is_told_in_words():
     def first(**answer):
-        return gsd_text.told("gsd_blast_radius", {"file": "a.ts", **answer})[1]
+        return gsd_text.answer_lines("gsd_blast_radius", {"file": "a.ts", **answer})[1]
 
     assert first(totalAffected=1, directDependents=1) == "  1 depends on it: 1 directly, 0 over others"
     assert first(totalAffected=0) == "  no dependents known"
-    unknown = gsd_text.told("gsd_blast_radius", {"file": "a.ts", "totalAffected": 0, "known": False})
+    unknown = gsd_text.answer_lines("gsd_blast_radius", {"file": "a.ts", "totalAffected": 0, "known": False})
     assert not any("depends on it" in line for line in unknown)
 
 
 def test_a_quick_task_is_told_as_one():
     found = {"similar_phases": [{"phase": "quick/7-logs", "name": "logs", "goal": "Copy it."}, {"phase": "7"}]}
-    told = gsd_text.told("gsd_similar_past_work", found)
+    told = gsd_text.answer_lines("gsd_similar_past_work", found)
     assert told == ["quick task 7-logs logs: Copy it.", "phase 7 :"]
 
 
 def test_what_is_not_known_is_never_told_as_no():
-    assert gsd_text.told("gsd_verify_behavior", {"verified": None, "confidence": "low"})[0].startswith(
+    assert gsd_text.answer_lines("gsd_verify_behavior", {"verified": None, "confidence": "low"})[0].startswith(
         "verified: not known"
     )
-    assert gsd_text.told("gsd_verify_artifact", {"exists": False})[0].startswith("there: no")
+    assert gsd_text.answer_lines("gsd_verify_artifact", {"exists": False})[0].startswith("there: no")
     assert any(
-        "changed since the index was made" in line for line in gsd_text.told("gsd_query_intel", {"stale": ["a"]})
+        "changed since the index was made" in line
+        for line in gsd_text.answer_lines("gsd_query_intel", {"stale": ["a"]})
     )
 
 

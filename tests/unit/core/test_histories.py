@@ -14,7 +14,7 @@ import pytest
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.record_drafts import happened
-from orchestrator.core.supervision import Rung
+from orchestrator.core.supervision import EndingStep
 from tests.support.pure_team import BUDGET, Desk
 
 GOLDEN = Path(__file__).resolve().parents[2] / "fixtures" / "core" / "histories.json"
@@ -227,11 +227,11 @@ HISTORIES = {
     "stalled and recovered": [*WORKING, stalled, recovered, add("t1"), wait(), stalled, stalled, recovered, recovered, stalled, exits()],
     "an agent that is deleted": [
         *WORKING, add("t1"), add("t2"), wait(), emit("ack"), stop(reason="the master ended"), stop(req="c:s2"), wait(), lives,
-        restart(), add("t3"), stopped(Rung("stop", 1.23456), Rung("quit", 0.5)), lives, restart(), called(1), stopped(), deleted, deleted,
+        restart(), add("t3"), stopped(EndingStep("stop", 1.23456), EndingStep("quit", 0.5)), lives, restart(), called(1), stopped(), deleted, deleted,
         stop(force=True), emit("heartbeat"), wait(),
     ],
     "an agent that is ended by force": [
-        *WORKING, stop(req=None), stop(force=True), stop(force=True, req="c:s3"), stop(), stopped(Rung("SIGKILL", 0.0)), restart(), deleted,
+        *WORKING, stop(req=None), stop(force=True), stop(force=True, req="c:s3"), stop(), stopped(EndingStep("SIGKILL", 0.0)), restart(), deleted,
         restart(), lives,
     ],
     "an agent whose CLI was gone already": [*WORKING, exits(), stop(), follows(), stopped(), deleted],

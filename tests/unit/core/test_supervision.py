@@ -5,7 +5,7 @@ import pytest
 from orchestrator.base.errors import Conflict
 from orchestrator.core import agent_status as derived
 from orchestrator.core import decisions, state, supervision
-from orchestrator.core.supervision import Budget, Rung
+from orchestrator.core.supervision import Budget, EndingStep
 from tests.support.pure_team import BUDGET, Desk, essence, refold
 
 
@@ -269,9 +269,12 @@ def test_the_records_that_prove_a_status_are_known(desk):
     ("rungs", "how"),
     [
         ([], "gone already"),
-        ([Rung("stop", 1.5)], "stopped by itself"),
-        ([Rung("stop", 5), Rung("quit", 0.5)], "quit by its own command"),
-        ([Rung("stop", 5), Rung("quit", 3), Rung("SIGTERM", 2), Rung("SIGKILL", 0.01)], "SIGKILL"),
+        ([EndingStep("stop", 1.5)], "stopped by itself"),
+        ([EndingStep("stop", 5), EndingStep("quit", 0.5)], "quit by its own command"),
+        (
+            [EndingStep("stop", 5), EndingStep("quit", 3), EndingStep("SIGTERM", 2), EndingStep("SIGKILL", 0.01)],
+            "SIGKILL",
+        ),
     ],
 )
 def test_each_rung_that_was_tried_is_recorded(desk, rungs, how):

@@ -417,7 +417,7 @@ def test_a_folder_that_cannot_be_listed_may_hide_any_role(root, monkeypatch):
     assert found.broken == (BrokenRole("", ".claude/agents", "cannot be listed: Permission denied"),)
     assert code(found.role, "x")[0] == code(catalogue.body, root, "x")[0] == "bad_role"
     assert found.role("architect").source == "shipped"
-    assert RoleLibrary(root).found().broken == found.broken
+    assert RoleLibrary(root).listing().broken == found.broken
 
 
 def test_a_file_that_goes_while_the_folder_is_read_is_none(root, monkeypatch):
@@ -612,8 +612,8 @@ def test_the_library_reads_once_and_again_after_every_kind_of_change(root, monke
     def seen(role_id="a"):
         """The body now; asked twice, and read at most once for that."""
         before = len(reads)
-        first = library.found()
-        assert library.found() is first
+        first = library.listing()
+        assert library.listing() is first
         assert len(reads) <= before + 1
         return first.roles[role_id].body if role_id in first.roles else None
 
@@ -643,20 +643,20 @@ def test_a_change_too_fast_for_the_file_systems_clock_is_seen(root, monkeypatch)
     library = RoleLibrary(root, Later(timedelta(0)))
     stamp = role_files.fingerprint(role_files.folders(root))
     monkeypatch.setattr(role_files, "fingerprint", lambda _: stamp)
-    assert library.found().role("a").body == "one"
+    assert library.listing().role("a").body == "one"
     path.write_text("two")
-    assert library.found().role("a").body == "two"
+    assert library.listing().role("a").body == "two"
 
 
 def test_the_library_keeps_the_directories_last_asked_for_and_refuses_one_that_is_gone(root):
     library = RoleLibrary(root, Later())
     for at in range(20):
         put(root, f"given-{at}/r{at}.md")
-        assert set(library.found(f"given-{at}").roles) == {f"r{at}"}
+        assert set(library.listing(f"given-{at}").roles) == {f"r{at}"}
     assert len(library._kept) == 16
     assert "given-19" in library._kept
     (root / "given-19").rename(root / "gone")
-    assert code(library.found, "given-19")[0] == "bad_config"
+    assert code(library.listing, "given-19")[0] == "bad_config"
 
 
 @pytest.mark.anyio
@@ -664,7 +664,7 @@ async def test_watching_tells_each_newly_broken_file_once_wherever_it_comes_up(r
     library = RoleLibrary(root)
     told = asyncio.Queue()
     put(root, "given/good.md")
-    library.found("given")
+    library.listing("given")
     before = sorted(os.walk(root))
     task = asyncio.create_task(library.watch(told.put_nowait))
     try:
@@ -683,7 +683,7 @@ async def test_watching_tells_each_newly_broken_file_once_wherever_it_comes_up(r
             put(root, "given/d.md", b"\xff")
             assert (await told.get()).file == "given/d.md"
             put(root, "later/e.md", b"\xff")
-            library.found("later")
+            library.listing("later")
             assert (await told.get()).file == "later/e.md"
             (root / "given").rename(root / "gone")
             gone = await told.get()
@@ -718,6 +718,6 @@ async def test_watching_goes_on_where_the_kernel_grants_no_watches(root, monkeyp
 
 
 def test_heads_alone_take_hostile_text_too():
-    with pytest.raises(heads.Unusable):
+    with pytest.raises(heads.UnusableRole):
         heads.markdown("---\n")
     assert heads.markdown("----\nx").body == "----\nx"

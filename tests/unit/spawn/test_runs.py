@@ -345,7 +345,7 @@ def test_fifty_calls_that_wait_for_one_run_read_it_together(tmp_path):
         home.db.read = lambda fn, *args: looks.append(fn) or read(fn, *args)
         desk.peer.go.set()
         assert {(await call)["status"] for call in calls} == {"completed"}
-        return [fn.__name__ for fn in looks].count("mark"), home.count(run_id) - before
+        return [fn.__name__ for fn in looks].count("run_moment"), home.count(run_id) - before
 
     looked, changes = play(tmp_path, reads)
     assert 0 < looked <= changes
