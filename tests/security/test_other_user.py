@@ -74,7 +74,7 @@ class Town:
         return json.loads(self.stage.cli("daemon", "status", "--json").stdout)
 
     def word(self):
-        return lock_word.said(self.stage.root / ".agents" / "lock")
+        return lock_word.lock_text(self.stage.root / ".agents" / "lock")
 
     def all_meet(self, place):
         """One daemon, in that directory; relay, command line and hook find it there."""

@@ -269,15 +269,15 @@ def test_names_of_the_project_are_found_however_they_are_written_and_links_that_
 def test_an_acting_key_of_a_role_counts_only_as_it_was_allowed_and_its_body_counts_at_once(root, key, directory):
     file = put(root, ".agents/roles/evil.md", f"---\ndescription: d\n{key}: all\n---\nYou work.\n")
     library = RoleLibrary(root)
-    role = library.found(directory).role("evil")
+    role = library.listing(directory).role("evil")
     assert (getattr(role, key), role.withheld, role.body) == (None, (key,), "You work.")
     allow(root)
-    assert getattr(library.found(directory).role("evil"), key) == "all", "what is kept in memory is not stale"
+    assert getattr(library.listing(directory).role("evil"), key) == "all", "what is kept in memory is not stale"
     file.write_text(file.read_text() + "And more.\n")
-    assert getattr(library.found(directory).role("evil"), key) is None
+    assert getattr(library.listing(directory).role("evil"), key) is None
     allow(root)
     allowed.revoke(root, [".agents/roles/evil.md"])
-    assert getattr(library.found(directory).role("evil"), key) is None
+    assert getattr(library.listing(directory).role("evil"), key) is None
 
 
 OF_AGENTS = {"engine": '"shell"', "approval": '"all"', "env": '{PATH = "/evil"}', "command": '["sh", "-c", "id"]'}
