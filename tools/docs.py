@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
+import inspect
 import io
+import itertools
 import re
 import shlex
 import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import typer
+from pydantic import BaseModel
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.cli.app import app
@@ -115,205 +121,55 @@ def resolved(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-# What a key means wherever its model does not say it.
-PLAIN = {
-    "v": "version of the record's form",
-    "seq": "dense from 1 in each log",
-    "type": "what happened",
-    "epoch": "the agent's life",
-    "by": "`agent`: it said so; `orchestrator`: the daemon decided it",
-    "agent_id": "the agent",
-    "ref": "seq of the outbox record it repeats",
-    "task_id": "the task",
-    "payload": "what the caller, or the agent, gave",
-    "attempt": "1, or how often the task was handed to a life of the agent",
-    "redelivered": "handed out again after its ack",
-    "force": "skip the grace",
-    "id": "the role's id",
-    "description": "for whom or what it is",
-    "roles": "one entry per role",
-    "broken": "files that cannot be used; there only when there are",
-    "file": "the file",
-    "members": "one entry per member, in the order of the call",
-    "squadId": "the squad",
-    "squad_id": "the squad",
-    "memberId": "the squad's id and the member's place",
-    "member_id": "the squad's id and the member's place",
-    "roleId": "as asked for",
-    "role_id": "as asked for",
-    "rawStdout": "what it wrote, verbatim; bytes that are no UTF-8 replaced",
-    "rawStderr": "the same of its other output; why it did not start or was ended stands behind it",
-    "stateful": "whether chats are kept",
-    "stack": "what it knows",
-    "domain": "its field",
-    "format": "the form of the answer; sections it names are looked for by a cascade's gate",
-    "guardrails": "what it must keep to",
-    "style": "default: decision for cascade, else detailed",
-    "estimated_steps": "nodes the local planner would make",
-    "progress": "how far it is",
-    "current_wave": "the wave at work, while there is one",
-    "last_event": "what happened last",
-    "updated_at": "when something was last written of it",
-    "mode": "as asked for",
-    "elapsed_s": "how long it has been executed; waiting for a key does not count",
-    "eta_s": "about how long it still takes, once a node has ended",
-    "cost": "what it has cost; dollars are null where who answers has no price",
-    "nodes": "one entry per node, in the order of the plan; of a model, how many",
-    "node_id": "a node's id, merged, or plan",
-    "kind": "task, evaluate or merge",
-    "wave": "0 and up; a node's is behind those of all it needs",
-    "needs": "nodes whose answers it is given",
-    "attempts": "how many there were",
-    "reruns": "attempts that a daemon's death cut off, and that were made again",
-    "usd": "dollars; null: no price",
-    "cost_source": "usage, prices, table, reserved, or none",
-    "models": "one entry per model",
-    "prompt_tokens": "as the answers say",
-    "completion_tokens": "as the answers say",
-    "planner": "smart-spawn-api or local; empty: not planned yet",
-    "waiting_for_key": "no daemon that is running has its key",
-    "canceling": "its end has been asked for",
-    "merged_output": "the answer; of a run that failed, what there is",
-    "summary": "how it came about: who failed, what was cut, partial: budget",
-    "artifacts": "its files",
-    "path": "where the file lies",
-    "raw_outputs": "each node's own answer",
-    "output": "its first 12,000 characters",
-    "truncated": "whether there is more of it",
-    "next_offset": "where it goes on",
-    "runs": "the newest first",
-    "task": "its first 200 characters",
-    "artifact_type": "of a node raw; merged; plan",
-    "content": "at most 60,000 characters of it",
-    "metadata": "of the whole file",
-    "openrouter_configured": "there is a key",
-    "smart_spawn_api_reachable": "that API plans; else the local planner does",
-    "db_writable": "the home's database takes a write",
-    "artifact_storage_writable": "the home's files too",
-    "worker_alive": "this daemon works runs off",
-    "home": "the home of this connection",
-    "reasons": "why one of them is false",
-    "canceled": "whether the client has canceled it",
-    "state": "planned, running, or how it ended",
-    "boot_id": "tells one boot of the machine from another",
-    "started_at": "when its first command began",
-    "exit_code": "of its last command",
-    "name": "as given to agent_create; of a role what its file says",
-    "role": "as given to agent_create",
-    "engine": "which CLI runs in the pane",
-    "run_id": "the team run",
-    "cwd": "where the CLI works",
-    "worktree": "its own git worktree, null without one: see worktrees.md",
-    "toolsets": "toolsets that its role gives it beside its own two tools",
-    "policies": "restart, max_restarts, on_lost, max_attempts",
-    "env_names": "names of the added variables, never values",
-    "reason": "why, in words",
-    "code": "exit code, or error code of `failed`",
-    "signal": "the signal that ended the process",
-    "last_lines": "what the pane showed at the end",
-    "how": "stopped by itself, SIGTERM, SIGKILL, gone already",
-    "status": "what came of it; for an agent one of the statuses of lifecycle.md",
-    "command": "the command",
-    "cursor": "pass it with the next call",
-    "reminder": "who you are, what you hold, what to call next",
-    "ok": "always true; failures are errors",
-    "duplicate": "true: stored before, nothing was added",
-    "task_state": "the task's state after the call",
-    "ready": "whether, or how many of them, are ready for tasks",
-    "paths": "absolute paths: meta, inbox, outbox, artifacts",
-    "tmux_pane_id": "the agent's pane",
-    "agents": "one entry per agent",
-    "meta": "see the table below",
-    "canceled_tasks": "the tasks that this call ended",
-    "events": "the records, without v, crc and req",
-    "more": "true: read on at once",
-    "queue_depth": "tasks that wait behind the running one",
-    "running_task_id": "the task it holds",
-    "cancel_requested": "whether that task is to end",
-    "last_event_seq": "the last outbox record",
-    "finished": "how many tasks ended, by outcome",
-    "created_at": "when it began",
-    "ended_at": "when it ended; null while it lives",
-    "tasks": "unfinished tasks, at most 50: task_id, state, position, attempt, cancel_requested",
-    "tasks_not_shown": "how many more there are",
-    "ready_at": "its last ready, or null",
-    "pid": "the process in its pane, or null",
-    "blocked": "what keeps it from going on: kind, reason, until, since; null when nothing does",
-    "evidence": "the records that prove the status: file, seq, type, at",
-    "model": "the model asked for; null: the CLI's own choice",
-    "approval": "what its CLI may do unasked: ask, edits, all",
-    "engine_version": "the CLI's version as it told it to our server, or null",
-    "last_call_at": "when it last called a tool of this daemon, or null",
-    "server_pid": "the tmux server",
-    "window_id": "the tmux window",
-    "master_pane": "the master's pane",
-    "session": "of an agent the CLI's own session id, where it is known; of a run the tmux session",
-    "argv": "the command line; no shell reads it",
-    "env": "the whole environment of the CLI",
-    "files": "id, path, purpose, type; the best first",
-    "query": "keywords, or a question in words",
-    "phase_goal": "in words, or a phase's number",
-    "current_goal": "what is to be done",
-    "include_purposes": "also what each is for",
-    "include_blast_radius": "also how much depends on each",
-    "include_exports": "also what each exports",
-    "include_examples": "also code that shows it",
-    "include_summaries": "also the text of the phases' summaries",
-    "max_results": "at most so many",
-    "type_filter": "only files of this type",
-    "change_type": "what is to be changed of it",
-    "check_type": "what kind of thing is looked for",
-    "planned_change": "in words",
-    "directDependents": "how many files depend on it",
-    "transitiveDependents": "how many more depend on those, within max_depth",
-    "totalAffected": "the sum of both",
-    "criticalFiles": "those with service or api in their path, of both",
-    "testFiles": "those that are tests, of both",
-    "recommendation": "what to do, by what was found",
-    "details": "each with id, path, purpose, depth",
-    "relevant_files": "path, purpose, blast_radius, recommendation; the best first",
-    "suggested_approach": "how to go about it",
-    "patterns_from_codebase": "how the code does such things",
-    "patterns": "name, frequency, example",
-    "similar_phases": "phase, goal, approach, lessons, files_created; the most similar first",
-    "confidence": "high, medium or low",
-    "method": "of an endpoint",
-    "middleware": "of an endpoint, as far as it can be read",
-    "requirement": "as it is written",
-    "traced_to": "phase, plan, task",
-    "verification": "its status, and the must-haves",
-    "phase_name": "the phase's name",
-    "plans": "id, status, tasks; current_task where it is known",
-    "verification_status": "as VERIFICATION.md has it",
-    "blockers": "as STATE.md has them",
-    "next_phase": "number, name, dependencies",
-    "blast_radius": "as gsd_blast_radius has it",
-    "breaking_files": "what the change would break",
-    "example": "how such a change is made here",
-    "secret": "proves the agent's calls; new for every epoch",
-}
+@functools.cache
+def meanings(owner: type[BaseModel]) -> dict[str, str]:
+    """What the string under each field of a model says, its bases included: a meaning that stays off the wire."""
+    found: dict[str, str] = {}
+    for one in reversed(owner.__mro__):
+        if issubclass(one, BaseModel) and one is not BaseModel:
+            body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+            for field, below in itertools.pairwise(typing.cast("ast.ClassDef", body).body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        words = " ".join(text.split()).removesuffix(".")
+                        found[name] = words[0].lower() + words[1:]
+    return found
 
 
-def rows_of(schema: dict[str, Any], defs: dict[str, Any], prefix: str = "") -> Iterator[list[str]]:
+def inner(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field's type holds, where it holds one."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(inner, typing.get_args(annotation))), None)
+
+
+def rows_of(
+    schema: dict[str, Any], defs: dict[str, Any], owner: type[BaseModel] | None, prefix: str = ""
+) -> Iterator[list[str]]:
     """One row per key: name, type, required or default, meaning; nested keys as ``task.payload``."""
+    fields = {field.alias or name: (name, field) for name, field in owner.model_fields.items()} if owner else {}
     for key, given in schema.get("properties", {}).items():
         one = resolved(given, defs)
         if key in schema.get("required", ()):
             need = "yes"
         else:
             need = f"no, {code(orjson.dumps(one['default']).decode())}" if one.get("default") is not None else "no"
-        yield [code(prefix + key), kind_of(one, defs), need, given.get("description") or PLAIN.get(key, "")]
+        name, field = fields.get(key, (key, None))
+        meaning = given.get("description") or (meanings(owner).get(name, "") if owner else "")
+        below = inner(field.annotation) if field else None
+        yield [code(prefix + key), kind_of(one, defs), need, meaning]
         items = resolved(one.get("items", {}), defs)
         if "properties" in one and "$ref" not in given:
-            yield from rows_of(one, defs, f"{prefix}{key}.")
+            yield from rows_of(one, defs, below, f"{prefix}{key}.")
         elif "properties" in items:
-            yield from rows_of(items, defs, f"{prefix}{key}[].")
+            yield from rows_of(items, defs, below, f"{prefix}{key}[].")
 
 
-def keys(schema: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
-    defs = schema.get("$defs", {})
+def keys(owner: type[BaseModel], schema: dict[str, Any] | None = None, without: frozenset[str] = frozenset()) -> str:
+    """The keys of a model, as its schema, or the one that is given, shows them."""
+    schema = owner.model_json_schema() if schema is None else schema
     own = {**schema, "properties": {k: v for k, v in schema["properties"].items() if k not in without}}
-    rows = list(rows_of(own, defs))
+    rows = list(rows_of(own, schema.get("$defs", {}), owner))
     return table(["key", "type", "required", "meaning"], rows) if rows else "No keys of its own."
 
 
@@ -357,7 +213,8 @@ def tools(rows: dict[str, Tool]) -> str:
         out += [f"### {tool.name}", f"*{tool.title}.* {tool.description}", f"Annotations: {marks}."]
         if listed.get("_meta"):
             out.append(f"`_meta`: `{orjson.dumps(listed['_meta']).decode()}`")
-        out += ["Arguments:", keys(listed["inputSchema"]), "Answer:", keys(listed["outputSchema"])]
+        out += ["Arguments:", keys(tool.arguments, listed["inputSchema"])]
+        out += ["Answer:", keys(tool.answer, listed["outputSchema"])]
     return "\n\n".join(out)
 
 
@@ -368,10 +225,12 @@ def agent_keys() -> str:
     """What a row of agent_list and the meta of agent_get hold, from the functions that make them."""
     agent = state.Agent("a")
     row = row_of(agent, ("idle", ""), None, 0)
+    told = {name: one.description or "" for name, one in file_models.Meta.model_fields.items()}
+    told |= meanings(file_models.Meta)
     meta = [*full_of(agent, ("idle", ""), None, 0, Paths(ROOT)), *ONLY_LIVE]
     return table(
         ["key", "agent_list", "agent_get", "meaning"],
-        [[code(key), "yes" if key in row else "", "yes", PLAIN[key]] for key in meta],
+        [[code(key), "yes" if key in row else "", "yes", told[key]] for key in meta],
     )
 
 
@@ -438,19 +297,16 @@ def record_tables(union: Any) -> str:
     for model in variants(union):
         names = typing.get_args(model.model_fields["type"].annotation)
         about = " ".join((model.__doc__ or "").split())
-        out += [f"#### {', '.join(names)}", about, keys(model.model_json_schema(), COMMON)]
+        out += [f"#### {', '.join(names)}", about, keys(model, without=COMMON)]
     return "\n\n".join(out)
 
 
 def common_keys() -> str:
-    schema = variants(records.OutboxRecord)[1].model_json_schema()
+    model = variants(records.OutboxRecord)[1]
+    schema = model.model_json_schema()
     shown = {name: schema["properties"][name] for name in ("v", "seq", "at", "type", "epoch", "by", "req", "crc")}
     shown["type"] = {"type": "string"}
-    return keys({**schema, "properties": shown})
-
-
-def model(name: str) -> Callable[[], str]:
-    return lambda: keys(file_models.SCHEMAS[name].json_schema())
+    return keys(model, {**schema, "properties": shown})
 
 
 def example_records() -> dict[str, list[dict[str, Any]]]:
@@ -708,14 +564,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "common-keys": common_keys,
     "inbox-records": lambda: record_tables(records.InboxRecord),
     "outbox-records": lambda: record_tables(records.OutboxRecord),
-    "broadcast-records": lambda: keys(records.BroadcastRecord.model_json_schema()),
+    "broadcast-records": partial(keys, records.BroadcastRecord),
     "inbox-example": example("inbox"),
     "outbox-example": example("outbox"),
     "broadcast-example": example("broadcast"),
-    "meta-keys": model("meta"),
-    "run-keys": model("run"),
-    "launch-keys": model("launch"),
-    "squad-keys": model("squad"),
+    "meta-keys": partial(keys, file_models.Meta),
+    "run-keys": partial(keys, file_models.RunFile),
+    "launch-keys": partial(keys, file_models.LaunchFile),
+    "squad-keys": partial(keys, file_models.SquadFile),
     "request-limits": limits_of_requests,
     "errors": errors,
     "config": config,

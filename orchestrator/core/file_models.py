@@ -38,23 +38,41 @@ class Meta(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     agent_id: str
+    """The agent."""
     name: str
+    """As given to agent_create."""
     role: str
+    """As given to agent_create."""
     engine: str
+    """Which CLI runs in the pane."""
     run_id: str
+    """The team run."""
     cwd: str
+    """Where the CLI works."""
     status: str
+    """One of the statuses of lifecycle.md."""
     reason: str
+    """Why it has this status."""
     epoch: int
+    """Number of the agent's current life."""
     tmux_pane_id: str | None
+    """The agent's pane."""
     queue_depth: int
+    """Tasks that wait behind the running one."""
     running_task_id: str | None
+    """The task it holds."""
     cancel_requested: bool
+    """Whether a cancel of its running task was requested."""
     last_event_seq: int
+    """Seq of its last outbox record."""
     finished: dict[str, int]
+    """How many tasks ended, by outcome."""
     paths: PathsOf
+    """Absolute paths: meta, inbox, outbox, artifacts."""
     created_at: str | None
+    """When the agent was created."""
     policies: dict[str, Any]
+    """Restart, max_restarts, on_lost, max_attempts."""
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do without asking: ask, edits, all")] = "ask"
@@ -68,6 +86,22 @@ class Meta(BaseModel):
         list[str], Field(description="toolsets that its role gives it besides its own two tools")
     ] = []
     engine_version: Annotated[str | None, Field(description="as the CLI reported it to our server")] = None
+    evidence: list[dict[str, Any]] = []
+    """The records that prove the status: file, seq, type, at."""
+    tasks: list[dict[str, Any]] = []
+    """Unfinished tasks, at most 50: task_id, state, position, attempt, cancel_requested, timeout_s."""
+    tasks_not_shown: int = 0
+    """How many more unfinished tasks there are."""
+    ready_at: str | None = None
+    """Its last ready."""
+    env_names: list[str] = []
+    """Names of the added variables, without their values."""
+    window_id: str | None = None
+    """Tmux window of its run."""
+    pid: int | None = None
+    """Process id of its CLI."""
+    last_call_at: str | None = None
+    """When it last called a tool of the running daemon."""
 
 
 class MasterProcess(BaseModel):
@@ -84,20 +118,27 @@ class RunFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     v: Literal[1]
+    """Version of the file's form."""
     run_id: str
+    """The team run."""
     created_at: At
     tmux_socket: Annotated[str | None, Field(description="path of the server's socket")]
     tmux_name: Annotated[str | None, Field(description="-L name, when we were outside tmux")] = None
     server_pid: int
+    """Process id of the tmux server."""
     server_start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
     window_id: str
+    """Tmux window of the master."""
     master_pane: str
+    """Tmux pane of the master."""
     master: Annotated[MasterProcess | None, Field(description="none: the run was made from the command line")] = None
     session: str
+    """Tmux session of the master's window."""
     detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
     changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None
     agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
     ended_at: At | None = None
+    """When the team run ended; null while it lives."""
     mac: Mac = None
 
 
@@ -131,10 +172,15 @@ class LaunchFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     epoch: int
+    """Number of the agent's life."""
     argv: list[str]
+    """The command line; no shell reads it."""
     env: dict[str, str]
+    """The whole environment of the CLI."""
     cwd: str
+    """Where the CLI works."""
     secret: str
+    """Proves the agent's calls; new for every epoch."""
     base_env: Annotated[
         dict[str, str], Field(description="env before the engine and our identity: for the next")
     ] = {}
@@ -158,19 +204,26 @@ class MemberFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     member_id: str
+    """The squad's id and the member's position in the call."""
     role_id: str
+    """The role, as the caller gave it."""
     cwd: Annotated[str | None, Field(description="as the caller gave it; null: not given")]
     state: Literal["planned", "running", "completed", "error", "timeout"]
+    """Planned, running, or how it ended."""
     chat_id: Annotated[str | None, Field(description="of a stateful squad; empty: no chat came about")] = None
     step: Annotated[Literal["create", "run"], Field(description="the command that runs, or ran last")] = "run"
     pid: Annotated[int | None, Field(description="of its process, which leads a process group and session")] = None
     start: Annotated[int | None, Field(description="clock ticks since boot, from /proc/<pid>/stat")] = None
     boot_id: str | None = None
+    """Tells one boot of the machine from another."""
     started_at: At | None = None
+    """When its first command began."""
     ended_at: At | None = None
+    """When its last command ended."""
     exit_code: int | None = None
+    """Of its last command."""
     signal: Annotated[str | None, Field(description="the signal that ended it")] = None
-    reason: Annotated[str, Field(description="why it has no more output; precedes the text of rawStderr")] = ""
+    reason: Annotated[str, Field(description="why it has no more output; follows the text of rawStderr")] = ""
 
 
 class SquadFile(BaseModel):
@@ -178,13 +231,19 @@ class SquadFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     v: Literal[1]
+    """Version of the file's form."""
     squad_id: str
+    """The squad."""
     req: Annotated[str, Field(description="the call that asked for it: a re-sent one is answered from here")]
     created_at: At
     stateful: bool
+    """Whether the members' chats are kept."""
     members: list[MemberFile]
+    """One entry per member, in the order of the call."""
     canceled: bool = False
+    """Whether the client has canceled it."""
     ended_at: At | None = None
+    """When its last member ended; null before."""
     read_at: Annotated[At | None, Field(description="when all its results were last answered")] = None
     mac: Mac = None
 

@@ -63,6 +63,7 @@ Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     v: Literal[1]
+    """Version of the record's form."""
     seq: Annotated[int, Field(ge=1, description="from 1 without gaps in each log; a gap means a lost write")]
     at: At
     epoch: Annotated[int, Field(ge=0, description="the launch of the agent that the record belongs to")]
@@ -76,7 +77,9 @@ class TaskAsked(_Record):
 
     type: Literal["task"]
     task_id: TaskId
+    """The task."""
     payload: Any = None
+    """What the caller gave."""
     position: Annotated[int, Field(ge=1, description="1: head of the agent's unfinished tasks at that time")]
     timeout_s: Annotated[float | None, Field(gt=0, description="time limit of one attempt, in seconds")] = None
     lost: Annotated[
@@ -89,6 +92,7 @@ class CancelAsked(_Record):
 
     type: Literal["cancel"]
     task_id: TaskId
+    """The task."""
     reason: Annotated[
         str | None, Field(description="timed_out: it exceeded its time limit; no caller canceled it")
     ] = None
@@ -106,6 +110,7 @@ class StopAsked(_Record):
 
     type: Literal["stop"]
     force: bool = False
+    """Skip the grace period."""
     reason: Annotated[str | None, Field(description="the cause, if no call requested it")] = None
 
 
@@ -118,6 +123,7 @@ class AskedAndLost(_Record):
 
 class _Happened(_Record):
     by: Literal["agent", "orchestrator"]
+    """`agent`: the agent reported it; `orchestrator`: the daemon decided it."""
 
 
 class Worktree(BaseModel):
@@ -137,14 +143,23 @@ class Starting(_Happened):
 
     type: Literal["starting"]
     name: str
+    """As given to agent_create."""
     role: str
+    """As given to agent_create."""
     engine: str
+    """Which CLI runs in the pane."""
     run_id: str
+    """The team run."""
     cwd: str
+    """Where the CLI works."""
     policies: dict[str, Any]
+    """Restart, max_restarts, on_lost, max_attempts."""
     env_names: list[str] = []
+    """Names of the added variables, without their values."""
     model: str | None = None
+    """The model asked for; null: the CLI's own choice."""
     approval: Literal["ask", "edits", "all"] = "ask"
+    """What its CLI may do without asking: ask, edits, all."""
     command: Annotated[list[str] | None, Field(description="argv template of engine `command`")] = None
     worktree: Annotated[Worktree | None, Field(description="its own working tree, if it has one")] = None
     toolsets: Annotated[
@@ -156,6 +171,7 @@ class Ready(_Happened):
     """The agent's first wait of this epoch; exactly one per epoch."""
 
     type: Literal["ready"]
+    """What happened."""
     session: Annotated[str | None, Field(description="the CLI's own session id, for a resume")] = None
     wakes: Annotated[bool, Field(description="its hook or plugin has called, so it may be parked")] = False
 
@@ -165,8 +181,11 @@ class Delivered(_Happened):
 
     type: Literal["delivered"]
     task_id: TaskId
+    """The task."""
     attempt: Annotated[int, Field(ge=1)]
+    """How many lives of the agent have been given the task, this one included."""
     redelivered: bool = False
+    """Handed out again after its ack."""
     assumed: Annotated[
         bool, Field(description="recorded together with the task's end, because the log had no delivery of it")
     ] = False
@@ -177,7 +196,9 @@ class Ack(_Happened):
 
     type: Literal["ack"]
     task_id: TaskId
+    """The task."""
     payload: Any = None
+    """What the agent gave with it."""
 
 
 class Progress(_Happened):
@@ -185,7 +206,9 @@ class Progress(_Happened):
 
     type: Literal["progress"]
     task_id: TaskId
+    """The task."""
     payload: Any = None
+    """What the agent gave with it."""
 
 
 class CancelRequested(_Happened):
@@ -193,6 +216,7 @@ class CancelRequested(_Happened):
 
     type: Literal["cancel_requested"]
     task_id: TaskId
+    """The task."""
 
 
 class Ended(_Happened):
@@ -200,8 +224,11 @@ class Ended(_Happened):
 
     type: Literal["result", "error", "canceled"]
     task_id: TaskId
+    """The task."""
     attempt: Annotated[int, Field(ge=1)]
+    """How many lives of the agent have been given the task."""
     payload: Any = None
+    """What the agent gave with it."""
     timed_out: Annotated[bool, Field(description="it exceeded its time limit; the agent is launched again")] = False
 
 
@@ -210,8 +237,10 @@ class Requeued(_Happened):
 
     type: Literal["requeued"]
     task_id: TaskId
+    """The task."""
     attempt: Annotated[int, Field(ge=2, description="the attempt that comes next")]
     reason: str
+    """Why, in words."""
 
 
 class Parked(_Happened):
@@ -219,6 +248,7 @@ class Parked(_Happened):
 
     type: Literal["parked", "woken"]
     reason: str = ""
+    """Why, in words."""
 
 
 class Judged(_Happened):
@@ -226,9 +256,11 @@ class Judged(_Happened):
 
     type: Literal["stalled", "recovered", "blocked", "unblocked"]
     reason: str = ""
+    """Why, in words."""
     kind: Annotated[str | None, Field(description="what blocks: permission, login, rate_limit, …")] = None
     until: Annotated[str | None, Field(description="when it ends, as the CLI shows it")] = None
     task_id: TaskId | None = None
+    """The task."""
 
 
 EXITS = {
@@ -249,15 +281,20 @@ class Exited(_Happened):
 
     type: Literal["exited"]
     reason: str
+    """Why the process ended."""
     how: Annotated[
         Literal["exit", "signal", "pane_closed", "vanished", "tmux_gone", "pid_reused", "restart", "timed_out"]
         | None,
         Field(description="what ended it; absent in records of before 2026-12"),
     ] = None
     pid: int | None = None
+    """Process id."""
     code: int | None = None
+    """Exit code of the process."""
     signal: int | None = None
+    """Number of the signal that ended the process."""
     last_lines: list[str] = []
+    """What the pane showed at the end."""
 
 
 class Restarted(_Happened):
@@ -265,6 +302,7 @@ class Restarted(_Happened):
 
     type: Literal["restarted"]
     reason: str
+    """Why, in words."""
     resume: Annotated[str | None, Field(description="the CLI session that the new launch resumes")] = None
     asked: Annotated[
         int | None,
@@ -279,9 +317,12 @@ class Failed(_Happened):
 
     type: Literal["failed"]
     reason: str
+    """Why it failed."""
     code: str = "launch_failed"
+    """Error code."""
     cause: Annotated[str | None, Field(description="the likely cause, if a CLI was not ready in time")] = None
     last_lines: list[str] = []
+    """What the pane showed at the end."""
 
 
 class Rung(BaseModel):
@@ -297,6 +338,7 @@ class Stopped(_Happened):
 
     type: Literal["stopped"]
     how: str
+    """Stopped by itself, quit by its own command, SIGTERM, SIGKILL, or gone already."""
     rungs: Annotated[list[Rung], Field(description="what was tried, in order: stop, quit, SIGTERM, SIGKILL")] = []
 
 
@@ -342,17 +384,27 @@ class BroadcastRecord(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     v: Literal[1]
+    """Version of the record's form."""
     seq: Annotated[int, Field(ge=1)]
+    """Position in this log, from 1 and without gaps."""
     at: At
     type: str
+    """As in the outbox record."""
     agent_id: str
+    """The agent."""
     ref: Annotated[int, Field(ge=1)]
+    """Seq of the outbox record that it repeats."""
     epoch: Annotated[int, Field(ge=0)]
+    """Number of the agent's life."""
     task_id: TaskId | None = None
+    """The task."""
     by: Literal["agent", "orchestrator"]
+    """`agent`: the agent reported it; `orchestrator`: the daemon decided it."""
     payload: Any = None
+    """As in the outbox record."""
     payload_bytes: Annotated[int | None, Field(description="size of a payload too large to repeat here")] = None
     reason: str | None = None
+    """As in the outbox record."""
     kind: Annotated[str | None, Field(description="of blocked and unblocked: what blocks")] = None
     until: Annotated[str | None, Field(description="of blocked: when it ends, as the CLI shows it")] = None
     mac: Mac = None

@@ -371,7 +371,7 @@ class Daemon:
             )
             return
         offers = client.role == "master" and "smartspawn" in client.toolsets
-        events = partial(self.spawn.events, client) if offers else None
+        events = partial(self.spawn.runs.events, client.env) if offers else None
         questions = self.gsd.questions(client) if self.gsd.offered(client) else None
         admin = self._admin(client) if client.kind == "cli" else {}
         server, resources = build(client, self.roster, self._tools(client), admin, events=events, questions=questions)

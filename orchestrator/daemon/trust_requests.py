@@ -128,7 +128,7 @@ class TrustRequests:
             if any(one["kind"] != SPAWN_RUN for one in items):
                 await self._team.adopt([one for one in items if one["kind"] != SPAWN_RUN])
             if any(one["kind"] == SPAWN_RUN for one in items):
-                await self._spawn.adopt(client.env, {one["digest"] for one in items if one["kind"] == SPAWN_RUN})
+                await self._spawn.runs.adopt(client.env, {one["digest"] for one in items if one["kind"] == SPAWN_RUN})
             self._changed()
         log.info("trust was given", files=sorted(files), data=len(items), by_digest=bool(expect))
         return {"ok": True, "allowed": sorted(files), "adopted": len(items), "left": found.left}
@@ -184,7 +184,9 @@ class TrustRequests:
         found = await self._settings(templates, teams, only)
         if only is not None:
             return found, []
-        runs = [{"kind": SPAWN_RUN, "name": run.pop("id"), **run} for run in await self._spawn.foreign(client.env)]
+        runs = [
+            {"kind": SPAWN_RUN, "name": run.pop("id"), **run} for run in await self._spawn.runs.foreign(client.env)
+        ]
         return found, [*await self._team.preview(), *runs]
 
     async def _settings(

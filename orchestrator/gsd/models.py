@@ -28,10 +28,14 @@ Rows = list[dict[str, Any]]
 class QueryArguments(Arguments):
     query: Annotated[Text, Field(description="Keywords or natural language query")]
     include_purposes: bool = True
+    """Also what each is for."""
     include_blast_radius: bool = False
+    """Also how much depends on each."""
     include_exports: bool = False
+    """Also what each exports."""
     max_results: Annotated[int, Field(ge=1, le=100, description="1 to 100")] = 10
     type_filter: TypeFilter = "all"
+    """Only files of this type."""
     project_root: Root = ""
 
 
@@ -39,37 +43,45 @@ class BlastArguments(Arguments):
     file: File
     max_depth: Annotated[int, Field(ge=1, le=10, description="How many levels of dependents to trace, 1 to 10")] = 3
     change_type: ChangeType = "any"
+    """What is to be changed of it."""
     project_root: Root = ""
 
 
 class RelevantArguments(Arguments):
     phase_goal: Annotated[Text, Field(description="The goal in words, or a phase's number")]
     include_purposes: bool = True
+    """Also what each is for."""
     include_blast_radius: bool = True
+    """Also how much depends on each."""
     project_root: Root = ""
 
 
 class PatternsArguments(Arguments):
     query: Annotated[Text, Field(description='What is to be built, e.g. "middleware patterns"')]
     include_examples: bool = True
+    """Also code that shows it."""
     project_root: Root = ""
 
 
 class PastArguments(Arguments):
     current_goal: Text
+    """What is to be done."""
     include_summaries: bool = False
+    """Also the text of the phases' summaries."""
     project_root: Root = ""
 
 
 class BehaviorArguments(Arguments):
     must_have: Annotated[Text, Field(description="What must be true, as a plan's must_haves say it")]
     check_type: CheckType = "behavior"
+    """What kind of thing is looked for."""
     project_root: Root = ""
 
 
 class ArtifactArguments(Arguments):
     must_exist: Annotated[Text, Field(description='"POST /api/login endpoint", "src/db.ts exports query", …')]
     check_type: CheckType = "any"
+    """What kind of thing is looked for."""
     project_root: Root = ""
 
 
@@ -86,7 +98,9 @@ class PhaseArguments(Arguments):
 class EditArguments(Arguments):
     file: File
     planned_change: Annotated[str, Field(max_length=TEXT_MAX)] = ""
+    """In words."""
     change_type: ChangeType = "any"
+    """What is to be changed of it."""
     project_root: Root = ""
 
 
@@ -124,66 +138,96 @@ class QueryAnswer(_Answer):
 
 class BlastAnswer(_Answer):
     file: str = ""
+    """The file."""
     directDependents: int = 0  # noqa: N815  (the document's name)
+    """How many files depend on it."""
     transitiveDependents: int = 0  # noqa: N815  (the document's name)
+    """How many more depend on those, within max_depth."""
     totalAffected: int = 0  # noqa: N815  (the document's name)
+    """The sum of both."""
     criticalFiles: list[str] = []  # noqa: N815  (the document's name)
+    """Those with service or api in their path, of both."""
     testFiles: list[str] = []  # noqa: N815  (the document's name)
+    """Those that are tests, of both."""
     recommendation: str = ""
+    """What to do, by what was found."""
     details: dict[str, Any] = {}
+    """Each with id, path, purpose, depth."""
 
 
 class RelevantAnswer(_Answer):
     relevant_files: Rows = []
+    """Path, purpose, blast_radius, recommendation; the best first."""
     suggested_approach: str = ""
+    """How to go about it."""
     patterns_from_codebase: list[Any] = []
+    """How the code does such things."""
 
 
 class PatternsAnswer(_Answer):
     patterns: Rows = []
+    """Name, frequency, example."""
     recommendation: str = ""
+    """What to do, by what was found."""
 
 
 class PastAnswer(_Answer):
     similar_phases: Rows = []
+    """Phase, goal, approach, lessons, files_created; the most similar first."""
     recommendation: str = ""
+    """What to do, by what was found."""
 
 
 class BehaviorAnswer(_Answer):
     verified: Annotated[Flag, Field(description="null: the files cannot decide it")] = None
     evidence: Annotated[Rows, Field(description="file, line, code; or test, description")] = []
     confidence: Word = None
+    """High, medium or low."""
 
 
 class ArtifactAnswer(_Answer):
     exists: Annotated[Flag, Field(description="null: the files cannot decide it")] = None
     location: Annotated[Word, Field(description="file:line")] = None
     method: Word = None
+    """Of an endpoint."""
     middleware: list[Any] = []
+    """Of an endpoint, as far as it can be read."""
 
 
 class RequirementAnswer(_Answer):
     requirement: Any = None
+    """As it is written."""
     status: Annotated[Word, Field(description="pending, in_progress, completed, blocked or deferred")] = None
     traced_to: Rows = []
+    """Phase, plan, task."""
     verification: Part = None
+    """Its status, and the must-haves."""
 
 
 class PhaseAnswer(_Answer):
     current_phase: Annotated[Word, Field(description="null between milestones")] = None
     phase_name: Word = None
+    """The phase's name."""
     plans: Rows = []
+    """Id, status, tasks; current_task where it is known."""
     verification_status: Word = None
+    """As VERIFICATION.md has it."""
     blockers: list[Any] = []
+    """As STATE.md has them."""
     next_phase: Part = None
+    """Number, name, dependencies."""
 
 
 class EditAnswer(_Answer):
     safe: Annotated[Flag, Field(description="null: nothing is known of the file")] = None
     blast_radius: Any = None
+    """As gsd_blast_radius has it."""
     breaking_files: list[Any] = []
+    """What the change would break."""
     recommendation: str = ""
+    """What to do, by what was found."""
     example: Any = None
+    """How such a change is made here."""
 
 
 class UntraceableAnswer(_Answer):

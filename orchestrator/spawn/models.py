@@ -26,16 +26,22 @@ class SpawnRole(Arguments):
 
     persona: Annotated[str | None, Field(max_length=2000, description="A role's id (.agents/roles), or words")] = None
     stack: Words | None = None
+    """Technologies it knows."""
     domain: Word | None = None
+    """Its field."""
     format: Word | None = None
+    """The form of the answer; the gate of a cascade looks for the sections that it names."""
     guardrails: Words | None = None
+    """What it must keep to."""
 
 
 class Merge(Arguments):
     """How answers are merged."""
 
     style: Literal["concise", "detailed", "decision"] | None = None
+    """Default: decision for cascade, else detailed."""
     model: Annotated[str | None, Field(max_length=200)] = None
+    """The model that merges."""
 
 
 class RunCreateArguments(Arguments):
@@ -89,6 +95,7 @@ class RunCancelArguments(Arguments):
 
 class RunListArguments(Arguments):
     status: RunStatus | None = None
+    """List only runs with this status."""
     limit: Annotated[int | None, Field(ge=1, le=LISTED_MAX, description="Default 20")] = None
 
 
@@ -113,8 +120,11 @@ class _RunAnswer(BaseModel):
 class RunCreateAnswer(BaseModel):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Literal["queued"]
+    """Of the run."""
     created_at: str
+    """When the run was created."""
     estimated_steps: int
+    """How many nodes the local planner would make."""
     untrusted: Untrusted = None
 
 
@@ -144,42 +154,67 @@ class Cost(_RunAnswer):
 
 class NodeAnswer(_RunAnswer):
     node_id: str
+    """The node; or merged, or plan."""
     kind: str
+    """Task, evaluate or merge."""
     wave: int
+    """From 0; a node's wave comes after those of all that it needs."""
     needs: list[str]
+    """The nodes whose answers it gets."""
     model: Annotated[str, Field(description="who answered, or will")]
     status: Annotated[str, Field(description="of the node; of merged and plan: of the run")]
     attempts: int
+    """How many there were."""
     reruns: int
+    """Attempts made again because a daemon died during one."""
     usd: Dollars = None
+    """Dollars; null: its model has no price."""
     cost_source: str = ""
+    """Where the cost is from: usage, prices, table, reserved, or none."""
     error: Annotated[str, Field(description="why it failed, or is tried again")] = ""
 
 
 class ModelAnswer(_RunAnswer):
     model: Annotated[str, Field(description="who answered, or will")]
     nodes: int
+    """How many nodes it answered."""
     usd: Dollars = None
+    """Dollars; null: it has no price."""
     prompt_tokens: int
+    """As its answers report them."""
     completion_tokens: int
+    """As its answers report them."""
 
 
 class RunStatusAnswer(_RunAnswer):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Annotated[RunStatus, Field(description="of the run")]
     progress: RunProgress
+    """How many nodes are done."""
     current_wave: int = 0
+    """The wave that is running."""
     last_event: str = ""
+    """Message of the last event."""
     updated_at: str
+    """When the run last changed."""
     mode: Mode
+    """As given to run_create."""
     elapsed_s: float
+    """How long it has been running, without the time it waited for a key."""
     eta_s: float = 0.0
+    """About how much longer it takes; known once a node has ended."""
     cost: Cost
+    """What it has cost; dollars are null where a caller has no price."""
     nodes: list[NodeAnswer]
+    """One entry per node, in the order of the plan."""
     models: list[ModelAnswer]
+    """One entry per model."""
     planner: str
+    """Smart-spawn-api or local; empty: not planned yet."""
     waiting_for_key: bool = False
+    """No running daemon has its API key."""
     canceling: bool = False
+    """Its cancel was requested."""
     failure: Annotated[str, Field(description="why it failed")] = ""
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
@@ -193,50 +228,69 @@ class ResultCost(_RunAnswer):
 
 class ArtifactListed(BaseModel):
     node_id: str
+    """The node; or merged, or plan."""
     path: str
+    """Path of the file."""
     model: Annotated[str, Field(description="who answered, or will")]
     status: Annotated[str, Field(description="of the node; of merged and plan: of the run")]
     type: str
+    """Raw, merged or plan."""
 
 
 class Raw(BaseModel):
     node_id: str
+    """The node."""
     output: str
+    """The first 12,000 characters of its answer."""
     truncated: bool
+    """Whether there is more."""
 
 
 class RunResultAnswer(_RunAnswer):
     run_id: Annotated[str, Field(description="the spawn run")]
     status: Annotated[RunStatus, Field(description="of the run")]
     merged_output: str
+    """The final answer; of a failed run, what there is."""
     summary: str
+    """How it came about: which nodes failed, what was cut, whether the budget ended it."""
     failure: Annotated[str, Field(description="why it failed: which node and model, and what to do")] = ""
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
     dissent: Annotated[str, Field(description="where the answers disagree")] = ""
     artifacts: list[ArtifactListed]
+    """The run's files."""
     cost: ResultCost
+    """What it has cost; dollars are null where a caller has no price."""
     planner: str
+    """Smart-spawn-api or local; empty: not planned yet."""
     raw_outputs: list[Raw] = []
+    """The answer of each node."""
     more: Annotated[bool, Field(description="merged_output is cut; smartspawn_artifact_get has the rest")] = False
     next_offset: int = 0
+    """Where to read on."""
 
 
 class RunCancelAnswer(BaseModel):
     status: Literal["canceling", "canceled"]
+    """Canceling: attempts are still being ended."""
 
 
 class RunSummary(BaseModel):
     run_id: Annotated[str, Field(description="the spawn run")]
     task: str
+    """The first 200 characters of its task."""
     status: Annotated[RunStatus, Field(description="of the run")]
     mode: Mode
+    """As given to run_create."""
     created_at: str
+    """When the run was created."""
     updated_at: str
+    """When the run last changed."""
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
 
 class RunListAnswer(BaseModel):
     runs: list[RunSummary]
+    """The newest first."""
 
 
 class Metadata(BaseModel):
@@ -249,17 +303,28 @@ class Metadata(BaseModel):
 
 class RunArtifactAnswer(BaseModel):
     artifact_type: Literal["raw", "merged", "plan", "log"]
+    """Raw, merged or plan."""
     content: str
+    """At most 60,000 characters of the file."""
     metadata: Metadata
+    """Of the whole file."""
     next_offset: Annotated[int, Field(description="content continues at this offset")] = 0
 
 
 class HealthAnswer(_RunAnswer):
     openrouter_configured: bool
+    """There is an API key."""
     smart_spawn_api_reachable: bool
+    """Whether that API answers; if not, the local planner plans."""
     db_writable: bool
+    """The home's database can be written."""
     artifact_storage_writable: bool
+    """The home's files can be written."""
     worker_alive: bool
+    """This daemon executes runs."""
     planner: str = ""
+    """Who would plan a run: smart-spawn-api or local."""
     home: str = ""
+    """The spawn home of this connection."""
     reasons: dict[str, str] = {}
+    """Why one of these is false."""

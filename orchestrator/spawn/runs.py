@@ -266,8 +266,10 @@ class SpawnRuns:
         """The five booleans of B4.25, and why one is false."""
         return await health.look(env, lambda: self._of(env), self._client(), self._project)
 
-    async def events(self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None) -> list[Event]:
-        """The events of a run after ``since_seq``: the last ``tail``, or without it the first 200.
+    async def events(
+        self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None
+    ) -> list[dict[str, Any]]:
+        """The events of a run after ``since_seq`` as its resource shows them: the last ``tail``, or the first 200.
 
         BadRequest ``unknown_spawn_run``.
         """
@@ -276,7 +278,7 @@ class SpawnRuns:
         found: list[Event] = await home.db.read(
             queries.events, run_id, since_seq, tail, run_results.EVENTS_MAX if tail else LISTED_MAX
         )
-        return found
+        return [views.event(one) for one in found]
 
     # -- trust ------------------------------------------------------------------------------------------------------
 

@@ -6,13 +6,12 @@ The only place where spawn runs meet squads and the team: both are given to a ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from orchestrator.protocol.tool_calls import Client, Tool
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn import tools as spawn_tools
-from orchestrator.spawn import views
 from orchestrator.spawn.callers import Caller, kind_of, name_of
 from orchestrator.spawn.runs import SpawnRuns
 from orchestrator.spawn.squad_and_agent_callers import AgentCaller, EngineCaller, MemberStart, kept_of
@@ -31,21 +30,13 @@ class SpawnService:
         self._listeners = listeners
         callers: dict[str, Caller] = {"engine": self._engines, "agent": self._agents}
         self.runs = SpawnRuns(roster.root, roster.clock, callers, self._notify_listeners, self._ended)
-        self._tools = spawn_tools.build(spawn_tools.SpawnToolDeps(self.runs, library, self._check, roster.withheld))
+        self.tools = spawn_tools.build(spawn_tools.SpawnToolDeps(self.runs, library, self._check, roster.withheld))
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def active(self) -> int:
         """How many runs need this daemon."""
         return self.runs.active
-
-    def tools(self) -> dict[str, Tool]:
-        """The toolset."""
-        return self._tools
-
-    async def resume(self, env: Mapping[str, str]) -> None:
-        """Continue the runs of an earlier daemon in the home that these variables name."""
-        await self.runs.resume(env)
 
     def welcome(self, client: Client) -> None:
         """A connection with the toolset has come: its home may hold runs, its key may be the one they wait for."""
@@ -61,15 +52,6 @@ class SpawnService:
         for task in self._tasks:
             task.cancel()
         await self.runs.close()
-
-    async def whole(self, client: Client, run_id: str) -> dict[str, Any]:
-        """All that is known of a run, as the command line shows it."""
-        return await self.runs.whole(client.env, run_id)
-
-    async def events(self, client: Client, run_id: str, since_seq: int, tail: int | None) -> list[dict[str, Any]]:
-        """The events of a run as its resource shows them."""
-        found = await self.runs.events(client.env, run_id, since_seq, tail)
-        return [views.event(one) for one in found]
 
     async def _welcome(self, client: Client) -> None:
         await self._engines.offer(client)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.clock import call_off
@@ -19,6 +19,7 @@ from orchestrator.squad.squads import Squads
 from orchestrator.team.roster.roster import Roster
 
 if TYPE_CHECKING:
+    from orchestrator.spawn.runs import SpawnRuns
     from orchestrator.spawn.service import SpawnService
 
 Told = Callable[[str], None]
@@ -38,9 +39,14 @@ class SpawnWiring:
         """How many runs need this daemon."""
         return self._service.active if self._service is not None else 0
 
+    @property
+    def runs(self) -> SpawnRuns:
+        """The runs themselves; loads them."""
+        return self._loaded().runs
+
     def tools(self) -> dict[str, Tool]:
         """The toolset."""
-        return self._loaded().tools()
+        return self._loaded().tools
 
     def begin(self) -> None:
         """Continue the runs of an earlier daemon, in the background."""
@@ -67,25 +73,13 @@ class SpawnWiring:
         """Requests that only the command line makes."""
 
         async def spawn_run(*, run_id: str) -> dict[str, Any]:
-            return await self._loaded().whole(client, str(run_id))
+            return await self.runs.whole(client.env, str(run_id))
 
         return {"spawn_run": spawn_run}
 
-    async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The spawn runs of the home in these variables that would continue if the user trusted them."""
-        return await self._loaded().runs.foreign(env)
-
-    async def adopt(self, env: Mapping[str, str], shown: Collection[str] | None = None) -> int:
-        """Trust those runs, or those of them whose digests were shown; how many."""
-        return await self._loaded().runs.adopt(env, shown)
-
-    async def events(self, client: Client, run_id: str, since_seq: int, tail: int | None) -> list[dict[str, Any]]:
-        """The events of a run as its resource shows them."""
-        return await self._loaded().events(client, run_id, since_seq, tail)
-
     async def _resume(self, env: Mapping[str, str]) -> None:
         if await asyncio.to_thread(_has_work, env):
-            await self._loaded().resume(env)
+            await self.runs.resume(env)
 
     def _loaded(self) -> SpawnService:
         if self._service is None:

@@ -112,22 +112,29 @@ class RoleRow(BaseModel):
     """A role that a member can have."""
 
     id: str
+    """The role's id."""
     name: str
+    """As its file gives it."""
     description: str
+    """What the role is for."""
 
 
 class BrokenRow(BaseModel):
     """A role file that cannot be used."""
 
     file: str
+    """Path of the file."""
     reason: str
+    """Why it cannot be used."""
 
 
 class RolesAnswer(BaseModel):
     """The usable roles; ``broken`` is given only if a role file cannot be used."""
 
     roles: list[RoleRow]
+    """One entry per role."""
     broken: list[BrokenRow] = []
+    """Files that cannot be used; absent when there are none."""
     untrusted: Untrusted = None
 
 
@@ -136,11 +143,17 @@ class MemberAnswer(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel)
     member_id: str
+    """The squad's id and the member's position in the call."""
     role_id: str
+    """The role, as the caller gave it."""
     cwd: str = ""
+    """Where its commands ran."""
     status: Literal["completed", "error", "timeout", "running"]
+    """How it ended."""
     raw_stdout: str
+    """Its standard output, verbatim; bytes that are not UTF-8 replaced."""
     raw_stderr: str
+    """The same of its standard error; its end says why the member did not start or was ended."""
     raw_stdout_file: Annotated[str, Field(description="file with all of it, if rawStdout was cut")] = ""
     raw_stderr_file: Annotated[str, Field(description="file with all of it, if rawStderr was cut")] = ""
     exit_code: Annotated[int, Field(description="given if the member did not complete")] = 0
@@ -159,7 +172,9 @@ class SquadAnswer(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel)
     squad_id: str
+    """The squad."""
     members: list[MemberAnswer]
+    """One entry per member, in the order of the call."""
     note: Annotated[str, Field(description="what to do while members still run")] = ""
     untrusted: Untrusted = None
 
@@ -168,6 +183,7 @@ class ChatSquadAnswer(SquadAnswer):
     """The squad, in stateful mode."""
 
     members: list[ChatAnswer]  # type: ignore[assignment]  # the same rows with one key more
+    """One entry per member, in the order of the call."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class EmitArguments(Arguments):
 
     agent_id: AgentId
     type: Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"]
+    """What happened."""
     task_id: Annotated[str | None, Field(max_length=128, description="Default: the task you hold.")] = None
     payload: Annotated[Any, Field(description="Any JSON; write large output to a file in artifacts/.")] = None
     done: bool | None = None  # implied by result, error and canceled
@@ -45,6 +46,7 @@ class WaitAnswer(_AgentAnswer):
     """Answer of wait_for_command."""
 
     status: Literal["command", "timeout"]
+    """Whether there is a command."""
     command: Annotated[
         dict[str, Any] | None,
         Field(
@@ -52,20 +54,26 @@ class WaitAnswer(_AgentAnswer):
         ),
     ] = None
     cursor: str
+    """Pass it with the next call."""
     park: Annotated[bool | None, Field(description="true: end your turn; a message wakes you.")] = None
     reminder: str
+    """Who you are, which task you hold, what to call next."""
 
 
 class EmitAnswer(_AgentAnswer):
     """Answer of emit_event."""
 
     ok: bool
+    """Always true; a failure is an error."""
     cancel_requested: Annotated[
         bool, Field(description="true: stop the task at the next safe point, then emit canceled.")
     ]
     seq: int | None = None
+    """Of the stored record."""
     duplicate: bool | None = None
+    """True: already stored, nothing was added."""
     reminder: str
+    """Who you are, which task you hold, what to call next."""
 
 
 def _caller(roster: Roster, call: Call, agent_id: str) -> AgentEntry:

@@ -176,6 +176,7 @@ class CancelArguments(Arguments):
 
     agent_id: AgentId
     task_id: Annotated[str, Field(min_length=1, max_length=128)]
+    """The task."""
 
 
 class EventsArguments(Arguments):
@@ -209,13 +210,20 @@ class CreateAnswer(_ToolAnswer):
     """Answer of agent_create."""
 
     agent_id: str
+    """The agent."""
     tmux_pane_id: str | None
+    """The agent's pane."""
     paths: dict[str, str]
+    """Absolute paths: meta, inbox, outbox, artifacts."""
     ready: Annotated[bool, Field(description="false: still starting; wait with agent_get(wait_ms).")]
     status: str
+    """One of the statuses of lifecycle.md."""
     run_id: str
+    """The team run."""
     epoch: int
+    """Number of the agent's life."""
     engine: str
+    """Which CLI runs in the pane."""
     untrusted: Untrusted = None
 
 
@@ -223,7 +231,9 @@ class CreateManyAnswer(_ToolAnswer):
     """Answer of agents_create, in the order of the request; the row of a failed entry has `error`."""
 
     agents: list[dict[str, Any]]
+    """One entry per agent."""
     ready: int
+    """How many are ready for tasks."""
     untrusted: Untrusted = None
 
 
@@ -231,6 +241,7 @@ class GetAnswer(_ToolAnswer):
     """Answer of agent_get."""
 
     meta: dict[str, Any]
+    """See the table below."""
     cursor: Annotated[str | None, Field(description=_NEXT)] = None
 
 
@@ -238,25 +249,34 @@ class ListAnswer(_ToolAnswer):
     """Answer of agent_list."""
 
     agents: list[dict[str, Any]]
+    """One entry per agent."""
 
 
 class DeleteAnswer(_ToolAnswer):
     """Answer of agent_delete."""
 
     ok: bool
+    """Always true; a failure is an error."""
     agent_id: str
+    """The agent."""
     status: str
+    """One of the statuses of lifecycle.md."""
     canceled_tasks: list[str]
+    """The tasks that this call ended."""
 
 
 class RestartAnswer(_ToolAnswer):
     """Answer of agent_restart."""
 
     agent_id: str
+    """The agent."""
     epoch: int
+    """Number of the agent's new life."""
     ready: Annotated[bool, Field(description="false: still starting or failed; see status and reason.")]
     status: str
+    """One of the statuses of lifecycle.md."""
     reason: str
+    """Why it has this status."""
 
 
 class EnqueueAnswer(_ToolAnswer):
@@ -264,22 +284,30 @@ class EnqueueAnswer(_ToolAnswer):
 
     position: Annotated[int, Field(description="1 = first of the agent's unfinished tasks.")]
     task_id: str
+    """The task."""
     state: str
+    """The task's state."""
     duplicate: bool | None = None
+    """True: already stored, nothing was added."""
 
 
 class CancelAnswer(_ToolAnswer):
     """Answer of task_cancel."""
 
     ok: bool
+    """Always true; a failure is an error."""
     state: Literal["cancel_requested"]
+    """That the cancel is stored."""
     task_state: str
+    """The task's state after the call."""
 
 
 class PageAnswer(_ToolAnswer):
     """Answer of events_read and broadcast_read."""
 
     events: list[dict[str, Any]]
+    """The records, without v, crc and req."""
     last_seq: Annotated[int, Field(description="Pass it as since_seq to the next call.")]
     more: bool
+    """True: there is more, read on at once."""
     cursor: Annotated[str | None, Field(description=_NEXT)] = None
