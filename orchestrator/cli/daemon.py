@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base import lazy_imports
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import START_S, DaemonClient, marker, project_here
@@ -51,6 +52,7 @@ def run(
     options.refuse_agents(changes=False)  # a restarted service has neither a terminal nor its old parent
     place = project_location.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
+    lazy_imports.lighten_sdk()
     from orchestrator.daemon import process  # noqa: PLC0415  (loads the MCP SDK)
 
     inherited = lock_fd >= 0 and socket_fd >= 0

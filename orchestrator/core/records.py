@@ -411,6 +411,7 @@ class BroadcastRecord(BaseModel):
     crc: Crc
 
 
-INBOX: TypeAdapter[Any] = TypeAdapter(InboxRecord)
-OUTBOX: TypeAdapter[Any] = TypeAdapter(OutboxRecord)
+_AT_FIRST_USE = ConfigDict(defer_build=True)  # only verification and tests use them
+INBOX: TypeAdapter[Any] = TypeAdapter(InboxRecord, config=_AT_FIRST_USE)
+OUTBOX: TypeAdapter[Any] = TypeAdapter(OutboxRecord, config=_AT_FIRST_USE)
 BROADCAST: TypeAdapter[Any] = TypeAdapter(BroadcastRecord)

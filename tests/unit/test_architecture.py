@@ -51,7 +51,7 @@ PACKAGES = {
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
     "hook": set(),
-    "__main__": {"edge", "worker", "gsd", "daemon", "cli", "hook"},
+    "__main__": {"base", "edge", "worker", "gsd", "daemon", "cli", "hook"},
 }  # fmt: skip
 
 # Inside the team: who a run belongs to and what the files say; above it what acts on it.

@@ -31,12 +31,12 @@ def lock(paths):
 
 
 def test_the_word_is_there_as_long_as_the_lock_is_held(paths, lock):
-    assert (lock_word.said(lock), lock_word.held(lock)) == ("", False)
+    assert (lock_word.lock_text(lock), lock_word.held(lock)) == ("", False)
     held = claim(paths, lock_word.STATE)
-    assert (lock_word.said(lock), lock_word.held(lock)) == ("state", True)
+    assert (lock_word.lock_text(lock), lock_word.held(lock)) == ("state", True)
     assert lock_word.token(lock) == held.token != ""
     held.release()
-    assert (lock_word.said(lock), lock_word.held(lock)) == ("", False)
+    assert (lock_word.lock_text(lock), lock_word.held(lock)) == ("", False)
     assert lock_word.token(lock) == held.token, "it outlives its daemon"
 
 
@@ -50,13 +50,13 @@ def test_the_word_goes_with_a_process_that_is_killed(paths, lock):
         [sys.executable, "-c", program, str(paths.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"held\n"
-        assert lock_word.said(lock) == "state"
+        assert lock_word.lock_text(lock) == "state"
         with pytest.raises(Conflict) as refused:
             claim(paths, lock_word.TMP)
         assert refused.value.code == "daemon_running"
-        assert lock_word.said(lock) == "state", "who is refused writes nothing"
+        assert lock_word.lock_text(lock) == "state", "who is refused writes nothing"
         other.kill()
-    assert lock_word.said(lock) == ""
+    assert lock_word.lock_text(lock) == ""
     claim(paths, lock_word.TMP).release()
 
 
@@ -79,7 +79,7 @@ def test_a_program_that_looks_at_the_lock_does_not_keep_a_daemon_from_it(paths, 
     assert refused.wait(BOUND_S)
     os.close(looking)
     claims.join(BOUND_S)
-    assert lock_word.said(lock) == "tmp"
+    assert lock_word.lock_text(lock) == "tmp"
     found[0].release()
 
 
@@ -97,7 +97,7 @@ def test_many_looks_and_many_claims_at_once_end_with_one_holder(paths, lock):
 
     def look():
         while not over.is_set():
-            lock_word.said(lock)
+            lock_word.lock_text(lock)
 
     def take():
         go.wait()
@@ -158,7 +158,7 @@ def test_a_disk_that_takes_no_word_leaves_none(paths, lock, monkeypatch):
 
     monkeypatch.setattr(lock_word.os, "pwrite", full)
     held = claim(paths, lock_word.TMP)
-    assert (held.token, lock.read_text(), lock_word.said(lock)) == ("", "", "")
+    assert (held.token, lock.read_text(), lock_word.lock_text(lock)) == ("", "", "")
     assert lock_word.held(lock)
     held.release()
 
@@ -190,10 +190,10 @@ def test_a_lock_that_is_replaced_while_it_is_claimed_is_claimed_anew(paths, lock
     held = claim(paths, lock_word.STATE)
     assert len(replaced) == 3
     assert held.in_place()
-    assert lock_word.said(lock) == "state"
+    assert lock_word.lock_text(lock) == "state"
     held.release()
 
 
 def test_nothing_is_made_by_looking(tmp_path):
-    assert lock_word.said(tmp_path / "lock") == lock_word.token(tmp_path / "lock") == ""
+    assert lock_word.lock_text(tmp_path / "lock") == lock_word.token(tmp_path / "lock") == ""
     assert list(Path(tmp_path).iterdir()) == []
