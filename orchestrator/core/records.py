@@ -60,8 +60,12 @@ Mac = Annotated[
 Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the line before this key")]
 
 
+_STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
+"""Models are built at their first use: only verification and tests use them, and every command imports this file."""
+
+
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
     v: Literal[1]
     """Version of the record's form."""
     seq: Annotated[int, Field(ge=1, description="from 1 without gaps in each log; a gap means a lost write")]
@@ -129,7 +133,7 @@ class _Happened(_Record):
 class Worktree(BaseModel):
     """The git worktree that was made for an agent."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
     path: str
     branch: str
     base: Annotated[str, Field(description="the commit that it was made from")]
@@ -328,7 +332,7 @@ class Failed(_Happened):
 class Rung(BaseModel):
     """One step of the sequence that ends a CLI."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
     rung: Literal["stop", "quit", "SIGTERM", "SIGKILL"]
     seconds: Annotated[float, Field(ge=0, description="how long it was given")]
 
@@ -382,7 +386,7 @@ OutboxRecord = Annotated[
 class BroadcastRecord(BaseModel):
     """One line of a run's digest; ``ref`` is the seq of the outbox record it repeats."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = _STRICT
     v: Literal[1]
     """Version of the record's form."""
     seq: Annotated[int, Field(ge=1)]
@@ -411,7 +415,6 @@ class BroadcastRecord(BaseModel):
     crc: Crc
 
 
-_AT_FIRST_USE = ConfigDict(defer_build=True)  # only verification and tests use them
-INBOX: TypeAdapter[Any] = TypeAdapter(InboxRecord, config=_AT_FIRST_USE)
-OUTBOX: TypeAdapter[Any] = TypeAdapter(OutboxRecord, config=_AT_FIRST_USE)
+INBOX: TypeAdapter[Any] = TypeAdapter(InboxRecord, config=ConfigDict(defer_build=True))
+OUTBOX: TypeAdapter[Any] = TypeAdapter(OutboxRecord, config=ConfigDict(defer_build=True))
 BROADCAST: TypeAdapter[Any] = TypeAdapter(BroadcastRecord)

@@ -27,7 +27,6 @@ from orchestrator.edge.project_location import (
     PER_CONNECTION,
     SOCKET,
     STARTS,
-    STOPPED,
     VERSION,
     RunDirUnsafe,
     run_dir,
@@ -175,22 +174,6 @@ def write_failed(directory: Path, error: Mapping[str, Any]) -> None:
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         json.dump(dict(error), file, default=str)
     half.replace(directory / FAILED)
-
-
-def set_stopped(directory: Path) -> None:
-    """Make relays hold instead of starting a daemon, until ``clear_stopped``."""
-    (directory / STOPPED).touch(mode=0o600)
-
-
-def clear_stopped(directory: Path) -> None:
-    """Let relays start a daemon again; failed starts are forgotten with it, so that the next one comes at once."""
-    for name in (STOPPED, FAILED, STARTS):
-        (directory / name).unlink(missing_ok=True)
-
-
-def is_stopped(directory: Path) -> bool:
-    """Whether the daemon was stopped by hand."""
-    return (directory / STOPPED).exists()
 
 
 class HasOptions(Protocol):

@@ -26,8 +26,7 @@ from orchestrator.gsd import resource_texts
 from orchestrator.gsd.wiring import Questions
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.agent_views import artifact, artifacts, meta_of
-from orchestrator.team.roster.delivery import PAGE_BYTES, shown
+from orchestrator.team.roster.agent_views import PAGE_BYTES, artifact, artifacts, meta_of, record_view
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -290,7 +289,7 @@ def _parts(uri: str) -> tuple[str, str, list[str], int]:
 
 
 def _lines(records: list[dict[str, Any]]) -> str:
-    return "".join(orjson.dumps(shown(record)).decode() + "\n" for record in records)
+    return "".join(orjson.dumps(record_view(record)).decode() + "\n" for record in records)
 
 
 def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:

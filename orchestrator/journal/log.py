@@ -134,11 +134,6 @@ class Journal:
         """Records up to this seq are on the disk (with ``durability="os"``: were written)."""
         return self.mark().seq
 
-    @property
-    def size_visible(self) -> int:
-        """The byte offset, in its file, after the last visible record."""
-        return self._shown.offset
-
     def in_place(self) -> bool:
         """Whether the log is still in its place; False after it was removed, moved or replaced."""
         return self._closed or self._live.in_place()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -52,32 +52,17 @@ def spent(attempts: Iterable[AttemptRow]) -> Decimal:
 
 def total(attempts: Iterable[AttemptRow]) -> Spent:
     """The sum over all of them."""
-    return _by(attempts, lambda _: "").get("", Spent())
-
-
-def by_node(attempts: Iterable[AttemptRow]) -> dict[str, Spent]:
-    """The sum of each node, in the order of their first attempts."""
-    return _by(attempts, lambda one: one.node_id)
-
-
-def by_model(attempts: Iterable[AttemptRow]) -> dict[str, Spent]:
-    """The sum of each model, in the order of their first attempts."""
-    return _by(attempts, lambda one: one.model)
+    found = Spent()
+    for one in attempts:
+        priced = one.cost is not None or one.cost_source != "none"
+        found = Spent(
+            (found.usd or ZERO) + one.spent if priced else found.usd,
+            found.prompt_tokens + one.prompt_tokens,
+            found.completion_tokens + one.completion_tokens,
+        )
+    return found
 
 
 def shown(usd: Decimal) -> float:
     """Dollars as JSON shows them: a number of eight decimals. For display only, never summed."""
     return round(float(usd), 8)
-
-
-def _by(attempts: Iterable[AttemptRow], key: Callable[[AttemptRow], str]) -> dict[str, Spent]:
-    sums: dict[str, Spent] = {}
-    for one in attempts:
-        old = sums.get(key(one), Spent())
-        priced = one.cost is not None or one.cost_source != "none"
-        sums[key(one)] = Spent(
-            (old.usd or ZERO) + one.spent if priced else old.usd,
-            old.prompt_tokens + one.prompt_tokens,
-            old.completion_tokens + one.completion_tokens,
-        )
-    return sums

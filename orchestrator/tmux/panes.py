@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
-from orchestrator.base.platform.processes import start_time
 from orchestrator.tmux.command_words import literal, source, start_words
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
@@ -143,13 +142,6 @@ def parse_info(line: str) -> PaneInfo | None:
     pane_id, window_id, session_id, pid, width, height, zoomed, tty, name, title = found.groups()
     size = int(width), int(height)
     return PaneInfo(pane_id, window_id, session_id, name, int(pid), tty, *size, zoomed == "1", title)
-
-
-def pane_process(socket: TmuxSocket, pane_id: str) -> tuple[int, int] | None:
-    """Pid and start time of the pane's process, None if the pane or the process is gone."""
-    info = pane(socket, pane_id)
-    started = start_time(info.pid) if info else None
-    return (info.pid, started) if info and started is not None else None
 
 
 def tag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:

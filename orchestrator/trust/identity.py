@@ -89,11 +89,6 @@ def establish(directory: Path, *, anew: bool = False) -> DirectoryIdentity:
     return DirectoryIdentity(made, key, place)
 
 
-def claimed_id(directory: Path) -> str | None:
-    """The id that the directory names, whether or not it is true."""
-    return _claimed(directory)
-
-
 def key_of(identity: str) -> bytes | None:
     """The key of an identity made here; None when there is none."""
     if not _ID.fullmatch(identity):

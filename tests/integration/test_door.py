@@ -151,24 +151,19 @@ def test_a_torn_failure_marker_says_nothing(opened, torn):
     assert daemon_connection.held_by(opened.directory) is None
 
 
-def test_the_stop_marker_is_set_seen_and_cleared_with_the_failure(opened):
-    assert not door.is_stopped(opened.directory)
-    door.set_stopped(opened.directory)
+def test_a_stop_by_hand_holds_before_a_failure_does(opened):
+    (opened.directory / "stopped").touch()
     opened.write_failed({})
-    assert door.is_stopped(opened.directory)
     assert daemon_connection.held_by(opened.directory)["code"] == "daemon_stopped"
-    door.clear_stopped(opened.directory)
-    assert not door.is_stopped(opened.directory)
-    assert not (opened.directory / "failed").exists()
 
 
 def test_a_relay_starts_nothing_while_stopped_or_just_failed(root, opened, monkeypatch):
     place = project_location.find_project(root)
     monkeypatch.setattr(daemon_connection, "_spawn", lambda *_: pytest.fail("a daemon was started"))
     assert not daemon_connection.try_start(place, opened.directory)  # the lock is held
-    door.set_stopped(opened.directory)
+    (opened.directory / "stopped").touch()
     assert not daemon_connection.try_start(place, opened.directory)
-    door.clear_stopped(opened.directory)
+    (opened.directory / "stopped").unlink()
     opened.write_failed({})
     assert not daemon_connection.try_start(place, opened.directory)
 

@@ -234,15 +234,6 @@ def test_a_pane_split_but_not_yet_tagged_is_found_by_its_launch_words(private_se
     assert panes.find_stub(private_server.socket, words) is None
 
 
-def test_the_pane_process_is_known_by_pid_and_start_time(private_server: PrivateServer) -> None:
-    pane = private_server.start()
-    found = panes.pane_process(private_server.socket, pane)
-    assert found is not None
-    assert found[0] == int(private_server.show(pane, "#{pane_pid}"))
-    assert found[1] == tmux_server.start_time(found[0])
-    assert panes.pane_process(private_server.socket, "%44") is None
-
-
 # --- the detached session ---------------------------------------------------------------------------------
 
 

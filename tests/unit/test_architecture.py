@@ -1,6 +1,7 @@
 """Who may import whom (design §12), read from the import graph; and a few rules about files."""
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -130,9 +131,21 @@ def imports_of(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-GRAPH = {name: set(imports_of(path)) for name, path in modules()}
-OURS = {name: {i for i in found if i in GRAPH} for name, found in GRAPH.items()}
-FOLDERS = {name for name, path in modules() if path.stem == "__init__"}
+@functools.cache  # read by the tests, not by each process that collects them
+def graph():
+    return {name: set(imports_of(path)) for name, path in modules()}
+
+
+@functools.cache
+def ours():
+    return {name: {i for i in found if i in graph()} for name, found in graph().items()}
+
+
+@functools.cache
+def said_pure():
+    """The modules whose head says "Pure"; they are held to it."""
+    heads = {name: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for name, path in modules()}
+    return {name for name, head in heads.items() if re.search(r"\bPure\b", head.partition("\n\n")[0])}
 
 
 def layer(module):
@@ -145,16 +158,16 @@ def test_a_package_imports_only_what_stands_above_it():
     for package, row in PACKAGES.items():
         assert row <= seen, f"{package} may not import {sorted(row - seen)}: they stand below it"
         seen.add(package)
-    assert seen == {layer(module) for module in GRAPH} - {""}
+    assert seen == {layer(module) for module in graph()} - {""}
 
 
 @pytest.mark.parametrize("package", list(PACKAGES))
 def test_every_import_is_in_the_row_of_its_package(package):
     wrong = {
         (module, found)
-        for module in GRAPH
+        for module in graph()
         if layer(module) == package
-        for found in OURS[module]
+        for found in ours()[module]
         if layer(found) not in PACKAGES[package] | {package, ""} and (module, layer(found)) not in EXCEPTIONS
     }
     assert not wrong
@@ -170,16 +183,17 @@ def test_the_team_imports_in_one_direction():
     for package, row in INNER.items():
         assert row <= seen
         seen.add(package)
-    assert seen == {inner(module) for module in GRAPH} - {""}
-    for module in filter(inner, GRAPH):
-        ours = {found for found in OURS[module] if layer(found) == "team" and inner(found) != inner(module)} - FOLDERS
-        assert {inner(found) for found in ours} <= INNER[inner(module)], f"{module} imports {ours}"
+    assert seen == {inner(module) for module in graph()} - {""}
+    folders = {name for name, path in modules() if path.stem == "__init__"}
+    for module in filter(inner, graph()):
+        crossed = {i for i in ours()[module] if layer(i) == "team" and inner(i) != inner(module)} - folders
+        assert {inner(found) for found in crossed} <= INNER[inner(module)], f"{module} imports {crossed}"
 
 
 @pytest.mark.parametrize("feature", list(JOINTS))
 def test_the_rules_of_a_feature_do_not_know_another_one(feature):
     others = {"team", "squad", "spawn", "gsd"} - {feature}
-    users = {m for m in GRAPH if layer(m) == feature and {layer(i) for i in OURS[m]} & others}
+    users = {m for m in graph() if layer(m) == feature and {layer(i) for i in ours()[m]} & others}
     assert users == JOINTS[feature]
 
 
@@ -198,12 +212,6 @@ def test_no_file_name_is_there_twice():
     assert {name for name, times in names.items() if times > 1} - AGREED == set()
 
 
-# A module whose head says "Pure" is held to it.
-SAID_PURE = {
-    name
-    for name, path in modules()
-    if re.search(r"\bPure\b", (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0])
-}
 # Inside gsd: a package may import itself, what stands in its row, and the words all of them share.
 SHARED_IN_GSD = {"model", "shown"}
 PACKAGES_OF_GSD = {
@@ -220,22 +228,23 @@ PACKAGES_OF_GSD = {
 }
 
 
-@pytest.mark.parametrize("module", [m for m in GRAPH if layer(m) in PURE or m in SAID_PURE])
-def test_pure_modules_import_no_io_clock_or_randomness(module):
-    # A moment or a path may be handed in as a value; none of them asks for the time.
-    given = set() if module in PURE else {"datetime", "pathlib"}
-    assert not {i.split(".")[0] for i in GRAPH[module]} & (IMPURE - given)
-    assert ".now(" not in dict(modules())[module].read_text(encoding="utf-8")
+def test_pure_modules_import_no_io_clock_or_randomness():
+    for module, path in modules():
+        if layer(module) in PURE or module in said_pure():
+            # A moment or a path may be handed in as a value; none of them asks for the time.
+            given = set() if module in PURE else {"datetime", "pathlib"}
+            assert not {i.split(".")[0] for i in graph()[module]} & (IMPURE - given), module
+            assert ".now(" not in path.read_text(encoding="utf-8"), module
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES_OF_GSD))
 def test_the_packages_of_gsd_import_in_one_direction(package):
-    below = {m for m in GRAPH if f"{m}.".startswith(f"orchestrator.gsd.{package}.")}
+    below = {m for m in graph() if f"{m}.".startswith(f"orchestrator.gsd.{package}.")}
     allowed = PACKAGES_OF_GSD[package] | SHARED_IN_GSD | {package}
     wrong = {
         i
         for m in below
-        for i in OURS[m]
+        for i in ours()[m]
         if layer(i) == "gsd" and i.split(".")[2:3] and i.split(".")[2] not in allowed
     }
     assert below
@@ -252,7 +261,7 @@ def test_the_packages_of_gsd_import_in_one_direction(package):
 def test_what_a_cli_starts_imports_the_standard_library_only(module):
     foreign = {
         i
-        for i in GRAPH[module]
+        for i in graph()[module]
         if i.split(".")[0] not in {*sys.stdlib_module_names, "_sha2"} and not i.startswith("orchestrator")
     }
     assert not foreign
@@ -260,7 +269,7 @@ def test_what_a_cli_starts_imports_the_standard_library_only(module):
 
 @pytest.mark.parametrize("package", sorted(OWNERS))
 def test_each_outside_library_has_its_owners(package):
-    users = {layer(m) for m, found in GRAPH.items() if any(i.split(".")[0] == package for i in found)}
+    users = {layer(m) for m, found in graph().items() if any(i.split(".")[0] == package for i in found)}
     assert users <= OWNERS[package]
 
 
@@ -270,7 +279,7 @@ def reach(module):
         one = todo.pop()
         if one not in seen:
             seen.add(one)
-            todo += OURS.get(one, ())
+            todo += ours().get(one, ())
     return seen
 
 
@@ -292,12 +301,12 @@ def test_the_import_graph_has_no_cycle():
             return
         assert module not in active, " -> ".join([*active[active.index(module) :], module])
         active.append(module)
-        for other in sorted(OURS[module] - {module, "orchestrator"}):
+        for other in sorted(ours()[module] - {module, "orchestrator"}):
             visit(other)
         active.pop()
         done.add(module)
 
-    for module in GRAPH:
+    for module in graph():
         visit(module)
 
 
@@ -306,10 +315,9 @@ def test_package_inits_are_empty_so_that_a_relay_starts_fast():
         assert path.read_text() == "", path
 
 
-@pytest.mark.parametrize("module", list(GRAPH))
-def test_no_file_is_over_600_lines(module):
-    path = dict(modules())[module]
-    assert len(path.read_text().splitlines()) <= 600
+def test_no_file_is_over_600_lines():
+    lengths = {name: len(path.read_text().splitlines()) for name, path in modules()}
+    assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
 
 
 def test_names_are_those_of_the_glossary():

@@ -14,7 +14,7 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
@@ -80,14 +80,6 @@ def parent_of(pid: int) -> int | None:
         return psutil.Process(pid).ppid()
     except UNREADABLE:
         return None
-
-
-def of_this_user() -> Iterator[psutil.Process]:
-    """Every process of this user but the calling one."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(*UNREADABLE):
-            if process.pid != os.getpid() and process.uids().real == os.geteuid():
-                yield process
 
 
 def tree_of(pid: int) -> list[tuple[int, int]]:

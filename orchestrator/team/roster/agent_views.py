@@ -1,9 +1,11 @@
-"""Views of an agent: the rows of agent_list and the meta of agent_get. Reads only."""
+"""Views of an agent: the rows of agent_list, the meta of agent_get, its records as models see them. Reads only."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import OrchestratorError
@@ -14,9 +16,13 @@ from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
 from orchestrator.journal.segments import sealed
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.roster import Roster
+
+if TYPE_CHECKING:
+    from orchestrator.team.roster.roster import Roster  # the command line shows files without it: 0.1 s sooner
 
 SHOWN_TASKS = 50
+PAGE_BYTES = 10_000
+"""Answers to models are paged at 10 KB (design §4)."""
 
 
 def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int) -> dict[str, Any]:
@@ -159,3 +165,13 @@ def artifacts(roster: Roster, entry: AgentEntry) -> list[dict[str, Any]]:
 def artifact(roster: Roster, entry: AgentEntry, name: str, limit: int) -> bytes:
     """The first ``limit`` bytes of an artifact; BadRequest ``path_escape`` for any path outside."""
     return read_artifact(roster.paths.artifacts(entry.agent_id), name, limit)
+
+
+def record_view(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as models see it: without keys that only the file needs, large payloads cut."""
+    out = {key: value for key, value in record.items() if key not in ("v", "mac", "crc", "req")}
+    payload = out.get("payload")
+    if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
+        text = orjson.dumps(payload).decode()
+        out["payload"] = {"cut": True, "bytes": len(text), "begins": text[: PAGE_BYTES // 2]}
+    return out

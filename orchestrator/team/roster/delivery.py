@@ -11,7 +11,6 @@ import itertools
 import secrets
 from typing import Any
 
-import orjson
 import structlog
 
 from orchestrator.base.clock import rfc3339, wait_until
@@ -22,6 +21,7 @@ from orchestrator.core.records import TERMINAL, Draft
 from orchestrator.journal.log import Journal
 from orchestrator.journal.project_files import check_id, list_artifacts
 from orchestrator.team.roster.agent_entry import AgentEntry, WaitUnderWay
+from orchestrator.team.roster.agent_views import PAGE_BYTES, record_view
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster, payload_bytes
 
@@ -33,9 +33,6 @@ LEFT_FILES = 20
 # CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer returns a new cursor to pass.
 _NONCE = secrets.token_hex(4)
 _COUNT = itertools.count(secrets.randbelow(1 << 20))
-
-PAGE_BYTES = 10_000
-"""Answers to models are paged at 10 KB (design §4)."""
 
 
 def fresh_cursor() -> str:
@@ -131,17 +128,7 @@ async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: in
         await journal.wait_for(since_seq, roster.clock.monotonic() + wait_s, roster.clock)
     records, more = journal.since(since_seq, max_events, PAGE_BYTES)
     last = records[-1]["seq"] if records else since_seq
-    return {"events": [shown(record) for record in records], "last_seq": last, "more": more}
-
-
-def shown(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as models see it: without keys that only the file needs, large payloads cut."""
-    out = {key: value for key, value in record.items() if key not in ("v", "mac", "crc", "req")}
-    payload = out.get("payload")
-    if payload is not None and len(orjson.dumps(payload)) > PAGE_BYTES:
-        text = orjson.dumps(payload).decode()
-        out["payload"] = {"cut": True, "bytes": len(text), "begins": text[: PAGE_BYTES // 2]}
-    return out
+    return {"events": [record_view(record) for record in records], "last_seq": last, "more": more}
 
 
 # -- the agent's side -------------------------------------------------------------------------------------------

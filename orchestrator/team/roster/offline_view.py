@@ -16,9 +16,8 @@ from orchestrator.journal.log_reader import page, read_all
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.journal.segments import log_exists
 from orchestrator.team.roster.agent_fold import folded, must_be_there
-from orchestrator.team.roster.agent_views import full_of, row_of
+from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_view, row_of
 from orchestrator.team.roster.broadcast import run_file
-from orchestrator.team.roster.delivery import PAGE_BYTES, shown
 from orchestrator.team.worktrees.inspection import look
 
 FINAL = ("deleted", "failed")
@@ -136,4 +135,4 @@ def _page(path: Path, types: frozenset[str], since_seq: int, max_events: int) ->
     more = len(found) > max_events or (bool(found) and bool(page(path, types, found[-1]["seq"], (1, 1))))
     found = found[:max_events]
     last = found[-1]["seq"] if found else since_seq
-    return {"events": [shown(record) for record in found], "last_seq": last, "more": more}
+    return {"events": [record_view(record) for record in found], "last_seq": last, "more": more}
