@@ -601,7 +601,7 @@ def reachable(root):
 
 
 async def test_memory_does_not_grow_with_finished_tasks(tmp_path):
-    page, kept = 500, {"durability": "os", "segment_bytes": 1 << 20}
+    page, kept = 300, {"durability": "os", "segment_bytes": 1 << 20}
     team = Team(tmp_path, **kept)
     entry = await team.agent()
     sizes, count = [], 0
