@@ -329,7 +329,7 @@ class Failed(_Happened):
     """What the pane showed at the end."""
 
 
-class Rung(BaseModel):
+class TriedStep(BaseModel):
     """One step of the sequence that ends a CLI."""
 
     model_config = _STRICT
@@ -343,7 +343,9 @@ class Stopped(_Happened):
     type: Literal["stopped"]
     how: str
     """Stopped by itself, quit by its own command, SIGTERM, SIGKILL, or gone already."""
-    rungs: Annotated[list[Rung], Field(description="what was tried, in order: stop, quit, SIGTERM, SIGKILL")] = []
+    rungs: Annotated[
+        list[TriedStep], Field(description="what was tried, in order: stop, quit, SIGTERM, SIGKILL")
+    ] = []
 
 
 class Deleted(_Happened):
