@@ -1,6 +1,7 @@
 """Another local user, who may make any name in a sticky directory: nobody is kept out, and nobody meets in it."""
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from orchestrator.trust import lock_word
 from tests.support.stage import BOUND_S, MARK, alive, until
 
 STRANGER = 12345
+RENAME_EXCHANGE = 2
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second local user")
 STATE = "ORCHESTRATOR_STATE_DIR"
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +65,14 @@ class Town:
 
     def squat(self):
         self.stranger("os.mkdir('o', 0o755)")
+
+    def take(self):
+        """Our directory is moved away, and the other user's is there in the same moment: nobody finds the name free."""
+        self.stranger("os.mkdir('other', 0o755)")
+        libc = ctypes.CDLL(None, use_errno=True)
+        names = os.fsencode(self.tmp / "o"), os.fsencode(self.tmp / "other")
+        assert libc.renameat2(-100, names[0], -100, names[1], RENAME_EXCHANGE) == 0, os.strerror(ctypes.get_errno())
+        (self.tmp / "other").rename(self.stage.base / "cleaned")
 
     def leave(self):
         self.stranger("os.rmdir('o')")
@@ -203,8 +213,7 @@ def test_a_daemon_whose_directory_is_taken_gives_way_to_one_in_the_other(town):
     wire = town.stage.begun()
     assert wire.tool("agent_create", {"name": "a", "role": "r"})["ready"]
     first = town.all_meet(town.first)
-    town.first.parent.rename(town.stage.base / "cleaned")
-    town.squat()
+    town.take()
     until(lambda: not alive(first))
     assert work(wire, "a", "t1", "echo hello") == 1
     assert town.word() == "state"
