@@ -27,8 +27,8 @@ check: venv       ## format, lint, types, spelling, generated files
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
 
-e2e: setup        ## the real CLIs against scripted models, three at once; needs node, installs the CLIs into the user's cache once
-	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
+e2e: setup        ## the real CLIs against scripted models, two at once; needs node, installs the CLIs into the user's cache once
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
 
 demo: setup       ## a team of three agents on a sample project
 	@$(PY) -P -m orchestrator demo $(ARGS)
