@@ -71,9 +71,10 @@ def test_only_what_a_demo_started_is_ended(demos, said):
     """A folder may come with a clone: no file in it names a tmux server of the user's to end."""
     home = demos / "20260101-000000-1"
     (home / "project").mkdir(parents=True)
-    waits = [sys.executable, "-c", "input()", str(home / "project")]
-    with subprocess.Popen(waits, stdin=subprocess.PIPE) as lives:
+    waits = [sys.executable, "-c", "print(flush=True); input()", str(home / "project")]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lives:
         try:
+            assert lives.stdout.read(1)  # until it runs, the system may show it without its command line
             (home / "demo.json").write_text(said)
             assert demo_project.kept(demos) == []
             (home / "demo.json").write_text(json.dumps({"tmux_socket": "orchestrator-demo-1"}))
