@@ -72,7 +72,7 @@ class Meta(BaseModel):
     created_at: str | None
     """When the agent was created."""
     policies: dict[str, Any]
-    """Restart, max_restarts, on_lost, max_attempts."""
+    """The policies: restart, max_restarts, on_lost, max_attempts."""
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do without asking: ask, edits, all")] = "ask"

@@ -157,7 +157,7 @@ class Starting(_Happened):
     cwd: str
     """Where the CLI works."""
     policies: dict[str, Any]
-    """Restart, max_restarts, on_lost, max_attempts."""
+    """The policies: restart, max_restarts, on_lost, max_attempts."""
     env_names: list[str] = []
     """Names of the added variables, without their values."""
     model: str | None = None
