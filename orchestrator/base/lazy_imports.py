@@ -7,6 +7,8 @@ high-level server and HTTP clients, 125 modules; and the SDK defines some 400 mo
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -22,6 +24,21 @@ def lighten_sdk() -> None:
 
     BaseModel.model_config["defer_build"] = True
     make_lazy("mcp", "mcp.client", "mcp.server", "mcp.shared")
+
+
+@contextmanager
+def missing(*names: str) -> Iterator[None]:
+    """Let what is imported here find that these packages, which it can do without, are not installed.
+
+    A package that is already imported is left alone. Afterwards each can be imported as before.
+    """
+    absent = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # None: "not there", says the import system
+    try:
+        yield
+    finally:
+        for name in absent:
+            sys.modules.pop(name, None)
 
 
 def make_lazy(*names: str) -> None:

@@ -30,7 +30,6 @@ from orchestrator.edge import daemon_connection, project_location
 from orchestrator.edge.project_location import Project
 
 PROTOCOL = "2025-06-18"
-TOOLSETS = ("team", "squad", "smartspawn")
 START_S = 45.0  # a daemon over a million records needs 5 s; on a busy machine ten times that
 RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
 ANSWER_S = 60.0  # beyond what the request itself may wait
@@ -84,13 +83,23 @@ def failed_start(place: Project) -> OrchestratorError | None:
 class DaemonClient:
     """One connection to the project's daemon; a context manager.
 
-    ``start`` also starts a daemon where none runs. ``daemon`` is the daemon's hello (pid, version, install,
-    proto, boot). ``return_s`` bounds the waiting for a daemon that is to come (back) and greet. Every method raises
+    ``start`` also starts a daemon where none runs. ``toolsets`` are those whose tools are called: a daemon loads one
+    when a connection first names it. ``daemon`` is the daemon's hello (pid, version, install, proto, boot).
+    ``return_s`` bounds the waiting for a daemon that is to come (back) and greet. Every method raises
     OrchestratorError: what the daemon answered, or NotReady ``daemon_down``.
     """
 
-    def __init__(self, place: Project, *, start: bool, survive: bool = True, return_s: float | None = None) -> None:
+    def __init__(
+        self,
+        place: Project,
+        *,
+        start: bool,
+        survive: bool = True,
+        return_s: float | None = None,
+        toolsets: Sequence[str] = ("team", "squad"),
+    ) -> None:
         self.place = place
+        self._toolsets = toolsets
         self.daemon: dict[str, Any] = {}
         self._start = start
         self._survive = survive
@@ -199,7 +208,7 @@ class DaemonClient:
 
     def _hello(self, pending: Sequence[tuple[int, int]]) -> bytes:
         return daemon_connection.handshake_line(
-            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=TOOLSETS, pending=pending
+            self.place, kind="cli", conn=self._conn, boot=self._boot, toolsets=self._toolsets, pending=pending
         )
 
     def _welcomed(self, deadline: float) -> dict[str, Any]:

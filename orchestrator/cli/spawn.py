@@ -96,7 +96,7 @@ def create(
         "engine": engine,
         "agent": agent,
     }
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         made = _tool_answer(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
         trust.note(made.get("untrusted"))
         run_id = str(made["run_id"])
@@ -125,7 +125,7 @@ def status(
 
     With --follow exit 0 if it completed, 1 if it failed or was canceled.
     """
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         run_id = _resolved(link, run)
         answer = _follow(link, run_id) if follow else link.tool("smartspawn_run_status", {"run_id": run_id})
     if as_json:
@@ -147,7 +147,7 @@ def result(
 
     Exit 0 if it completed, 1 if it failed or was canceled, 4 if it has not ended.
     """
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
         answer = link.tool("smartspawn_run_result", asked)
         while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
@@ -164,7 +164,7 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """List the runs of all projects of this home, newest first."""
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         found = _tool_answer(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
         output.print_json(found)
@@ -185,7 +185,7 @@ def list_runs(
 def cancel(run: Run, as_json: Json = False) -> None:
     """Cancel a run; answers of its nodes are kept."""
     options.refuse_agents()
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         run_id = _resolved(link, run)
         answer = link.tool("smartspawn_run_cancel", {"run_id": run_id})
     if as_json:
@@ -205,7 +205,7 @@ def artifact(
     as_json: Json = False,
 ) -> None:
     """Print a whole artifact of a run, verified by its SHA-256."""
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         found = _artifact(link, _resolved(link, run), node)
     if file is not None:
         data = _bytes(found["content"])
@@ -226,7 +226,7 @@ def health(as_json: Json = False) -> None:
 
     Exit 1 if something that the model API needs is missing; the Smart Spawn API is optional.
     """
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         found = link.tool("smartspawn_health", {})
     if as_json:
         output.print_json(found)
@@ -258,7 +258,7 @@ def graph(
     kind = form or ("svg" if file is not None and file.suffix == ".svg" else "html")
     if kind not in ("html", "svg"):
         raise BadRequest("bad_argument", f"--format {kind!r} is neither html nor svg")
-    with DaemonClient(project_here(), start=True) as link:
+    with _spawn_client() as link:
         picture = link.ask("orchestrator/spawn_run", {"run_id": _resolved(link, run)})
     from orchestrator.spawn import run_page, run_picture  # noqa: PLC0415  (no other command draws)
 
@@ -277,6 +277,10 @@ def graph(
 
 
 # -- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _spawn_client() -> DaemonClient:
+    return DaemonClient(project_here(), start=True, toolsets=("smartspawn",))
 
 
 def _given(**told: Any) -> dict[str, Any]:

@@ -20,6 +20,22 @@ def test_a_daemon_loads_neither_the_sdks_client_nor_its_high_level_server():
     assert not {"mcp.client.session", "mcp.server.mcpserver", "httpx2"} & set(loaded)
 
 
+def test_a_daemon_does_not_load_what_colours_a_log_or_serves_over_http_or_runs_models_for_somebody():
+    code = "import sys; sys.argv = ['orchestrator', 'daemon', 'run', '--lock-fd', 'x']\n"
+    code += "from orchestrator.__main__ import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
+    loaded = python(code)
+    assert "orchestrator.daemon.process" in loaded
+    assert not {"rich", "uvicorn", "python_multipart", "orchestrator.spawn.service"} & set(loaded)
+
+
+def test_what_was_missing_for_a_while_can_be_imported_afterwards_and_what_was_there_stays():
+    code = "import this, sys; from orchestrator.base.lazy_imports import missing\n"
+    code += "with missing('this', 'colorsys'):\n  import this\n  try: import colorsys\n"
+    code += "  except ImportError as error: print(type(error).__name__)\n"
+    code += "import colorsys; print(colorsys.__name__, 'this' in sys.modules)"
+    assert python(code)[-3:] == ["ModuleNotFoundError", "colorsys", "True"]
+
+
 def test_a_name_that_only_an_init_defines_is_still_found_and_no_other():
     code = "import mcp.server.session, mcp; print(mcp.Client.__module__)\n"
     code += "from mcp.server import *; print(MCPServer.__name__)\n"
