@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -184,8 +185,27 @@ def test_an_outbox_written_over_makes_that_agent_foreign_and_no_other(stage, mar
 # -- records in another place -------------------------------------------------------------------------------------
 
 
+def put_back(place, kept):
+    """Make the entries below a directory what ``tree`` has told of them; directories are not made anew."""
+    for name, entry in sorted(tree(place).items(), reverse=True):
+        if entry != kept.get(name):
+            path = place / name
+            if not stat.S_ISDIR(entry[0]):
+                path.unlink()
+            elif name not in kept:
+                path.rmdir()
+    for name, (mode, content) in kept.items():
+        path = place / name
+        if stat.S_ISDIR(mode):
+            path.mkdir(exist_ok=True)
+        elif stat.S_ISREG(mode) and not path.exists():
+            path.write_bytes(content)
+        path.chmod(stat.S_IMODE(mode))
+    assert tree(place) == kept
+
+
 class Made:
-    """A project with two agents of this machine, and no daemon."""
+    """A project with two agents of this machine, and no daemon. Each test finds it as it was made."""
 
     def __init__(self, stage):
         self.stage, self.paths = stage, Paths(stage.root)
@@ -197,6 +217,25 @@ class Made:
         stage.end_tmux()
         boss.close()
         stage.stop_daemon()
+        stage.end()
+        self._kept = {place: tree(place) for place in self._places()}
+        self._known = {path.name for path in stage.base.iterdir()}
+
+    def _places(self):
+        return self.stage.root, self.stage.base / "state", self.stage.run_base
+
+    def put_back(self):
+        """End what a test has started; every file is again as it was, and each directory the same one."""
+        try:
+            self.stage.end()
+        finally:
+            self.stage.wires.clear()
+            self.stage.sound = True
+            for place, kept in self._kept.items():
+                put_back(place, kept)
+            for path in self.stage.base.iterdir():
+                if path.name not in self._known:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def log(self, agent, name):
         return self.paths.agent_dir(agent) / f"{name}.jsonl"
@@ -213,9 +252,16 @@ class Made:
         return None
 
 
+@pytest.fixture(scope="module")
+def history(shared_stage):
+    return Made(shared_stage)
+
+
 @pytest.fixture
-def made(stage):
-    return Made(stage)
+def made(history, monkeypatch):
+    monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", history.stage.env["ORCHESTRATOR_STATE_DIR"])
+    yield history
+    history.put_back()
 
 
 def test_no_record_serves_in_another_log_of_another_agent_or_at_another_place(made):
@@ -271,9 +317,11 @@ def test_a_copied_project_asks_and_a_moved_one_goes_on(made):
 def test_a_restored_backup_asks(made):
     home = made.stage.root / ".agents"
     subprocess.run(["cp", "-r", home, made.stage.base / "backup"], check=True)
-    shutil.rmtree(home)
+    home.rename(made.stage.base / "lost")
     subprocess.run(["cp", "-r", made.stage.base / "backup", home], check=True)
     assert {row["name"] for row in preview(Paths(made.stage.root))} >= {"a", "b"}
+    shutil.rmtree(home)
+    (made.stage.base / "lost").rename(home)
 
 
 def test_a_bind_mount_is_the_same_project(made):

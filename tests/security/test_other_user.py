@@ -89,8 +89,8 @@ class Town:
     def all_meet(self, place):
         """One daemon, in that directory; relay, command line and hook find it there."""
         pid = until(self.stage.daemon)
-        assert self.status()["pid"] == pid
-        assert self.status()["socket"] == str(place / "socket")
+        status = self.status()
+        assert (status["pid"], status["socket"]) == (pid, str(place / "socket"))
         wire = self.stage.begun()
         assert "agents" in wire.tool("agent_list", {})
         told = hook.connect(str(self.stage.root), "")

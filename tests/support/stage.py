@@ -488,6 +488,11 @@ class Stage:
 
     def close(self) -> None:
         """End all; fails when the product left something running, or wrote what its schemas do not allow."""
+        self.end()
+        shutil.rmtree(self.base)
+
+    def end(self) -> None:
+        """As ``close``, but the files stay."""
         try:
             for pid in self.stopped:
                 with contextlib.suppress(ProcessLookupError):
@@ -508,7 +513,6 @@ class Stage:
         assert not left, f"left running: {left}"
         if self.sound:
             self.check_files()
-        shutil.rmtree(self.base)
 
     def _panes_ended(self) -> bool:
         """End the tmux server again each time: of a detached run, the daemon starts the agents anew on another."""
