@@ -126,7 +126,7 @@ def test_the_hello_says_who_and_where_we_are(place, daemon, monkeypatch) -> None
     (hello,) = fake.hellos
     assert (hello["kind"], hello["toolsets"], hello["proto"]) == (
         "cli",
-        ["team", "squad", "smartspawn"],
+        ["team", "squad"],
         project_location.PROTO,
     )
     assert (hello["tmux"], hello["tmux_pane"], hello["project"]) == ("/tmp/x,1,0", "%7", str(place.root))
