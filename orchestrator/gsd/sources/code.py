@@ -38,7 +38,9 @@ _REGEX = r"(?<=[=(,:;!&|?{}\[+~>]) ?/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\
 _SCANNERS: dict[Family, re.Pattern[str]] = {
     "c": re.compile(rf"{_BLOCK}|(?P<line>(?<!:)//[^\n]*)|{_DOUBLE}|{_SINGLE}|{_BACK}|{_REGEX}"),
     "python": re.compile(
-        rf'(?P<triple>"""(?:[^"\\]|\\[\s\S]|"(?!""))*+(?:"""|\Z)|\'\'\'(?:[^\'\\]|\\[\s\S]|\'(?!\'\'))*+(?:\'\'\'|\Z))'
+        # Not possessive: before Python 3.11.4 such a repetition around a lookahead may end too early.
+        rf'(?P<triple>"""[^"\\]*(?:(?:\\[\s\S]|"(?!""))[^"\\]*)*(?:"""|\Z)'
+        rf"|\'\'\'[^\'\\]*(?:(?:\\[\s\S]|\'(?!\'\'))[^\'\\]*)*(?:\'\'\'|\Z))"
         rf"|(?P<line>\#[^\n]*)|{_DOUBLE}|{_SINGLE}"
     ),
     "hash": re.compile(
