@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from orchestrator.base.errors import BadRequest
 from orchestrator.edge.project_location import Project
 
 
 def choose_run(place: Project, wanted: str) -> str:
-    """The run to read: the wanted one, else the only live one, else the newest; BadRequest if several are live."""
+    """The run to read: the wanted one, else a live one of this pane, else the only live one, else the newest.
+
+    Raises BadRequest if it is not there, or several are live.
+    """
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
     runs = offline_view.runs(place.root)
@@ -19,7 +25,16 @@ def choose_run(place: Project, wanted: str) -> str:
         return wanted
     if not runs:
         raise BadRequest("unknown_run", f"{place.root} has no team run yet", "create an agent first")
-    live = [str(run["run_id"]) for run in runs if not run["ended_at"]]
+    live = [run for run in runs if not run["ended_at"]]
+    live = [run for run in live if _is_of_this_pane(run)] or live
     if len(live) > 1:
-        raise BadRequest("bad_argument", "several team runs are live", f"add --run with one of: {', '.join(live)}")
-    return live[0] if live else str(max(runs, key=lambda run: str(run["created_at"]))["run_id"])
+        ids = ", ".join(str(run["run_id"]) for run in live)
+        raise BadRequest("bad_argument", "several team runs are live", f"add --run with one of: {ids}")
+    return str((live or runs)[-1]["run_id"])  # they come oldest first
+
+
+def _is_of_this_pane(run: dict[str, Any]) -> bool:
+    """Whether this runs in the pane that leads the run, or shows it outside tmux."""
+    socket, _, more = os.environ.get("TMUX", "").partition(",")
+    here = socket, more.partition(",")[0], os.environ.get("TMUX_PANE")
+    return here == (run["tmux_socket"], str(run["server_pid"]), run["master_pane"])

@@ -122,6 +122,21 @@ def test_outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_la
     assert run["ended_at"] is not None
 
 
+def test_the_session_outside_tmux_shows_its_own_team_beside_another(stage):
+    inside = stage.begun(stage.inside(stage.server.start()))
+    assert inside.tool("agent_create", {"name": "in-window", "role": "r"})["ready"]
+    made = stage.begun().tool("agent_create", {"name": "outside", "role": "r"})
+    assert made["ready"]
+    (run,) = [run for run in stage.run_files() if run["run_id"] == made["run_id"]]
+
+    def screen():
+        return stage.server.run("capture-pane", "-p", "-t", run["master_pane"])
+
+    until(lambda: "outside" in screen())
+    assert "in-window" not in screen()
+    assert stage.server.show(run["master_pane"], "#{pane_dead}") == "0"
+
+
 def test_two_masters_in_two_windows_of_one_project_lead_two_teams_apart(stage):
     first = stage.server.start()
     second = stage.server.run("new-window", "-d", "-t", "user", "-P", "-F", "#{pane_id}", "--", "env", "cat")

@@ -156,7 +156,10 @@ PROMISES: dict[str, Promise] = {
     ),
     "B1.15": Promise(
         "Outside tmux a session is made exactly once and used as the target.",
-        (f"{AC1}outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_last_agent",),
+        (
+            f"{AC1}outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_last_agent",
+            f"{AC1}the_session_outside_tmux_shows_its_own_team_beside_another",
+        ),
     ),
     "B1.16": Promise(
         "The user's panes are never killed, moved, renamed or given focus.",

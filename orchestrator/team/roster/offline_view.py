@@ -103,7 +103,7 @@ def verify_broadcast(root: Path, run_id: str) -> int:
 
 
 def runs(root: Path) -> list[dict[str, Any]]:
-    """Every run, oldest first: ``{run_id, created_at, window_id, tmux_socket, agents, ended_at}``."""
+    """Every run, oldest first: its id, agents, times, and where in tmux it is, by the keys of run.json."""
     paths = Paths(root)
     if not paths.runs.is_dir():
         return []
@@ -115,7 +115,7 @@ def runs(root: Path) -> list[dict[str, Any]]:
             file = run_file(paths, directory.name)
         except OrchestratorError:
             continue
-        keys = ("run_id", "created_at", "window_id", "tmux_socket", "ended_at")
+        keys = ("run_id", "created_at", "window_id", "tmux_socket", "server_pid", "master_pane", "ended_at")
         found.append({**{key: file.get(key) for key in keys}, "agents": sorted(file["agents"])})
     return sorted(found, key=lambda run: str(run["created_at"]))
 
