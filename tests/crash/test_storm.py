@@ -13,7 +13,7 @@ import pytest
 from tests.crash.storm import CONFIG, storm
 
 SEED = 20261122
-TASKS, KILLS = 200, 40
+TASKS, KILLS = 300, 60
 LONG_S = 30 * 60.0
 
 

@@ -267,8 +267,7 @@ COMMANDS = [
 @pytest.mark.parametrize("name", WAYS)
 def test_the_command_line_changes_nothing_from_inside_an_agent(scene, name):
     left = {}
-    # Every command as an agent's process and as one of unknown origin; of the other ways to look so, some of each kind.
-    for args in COMMANDS if name in ("as it is", "no parent, twice") else COMMANDS[::4]:
+    for args in COMMANDS:
         if name in UNKNOWN and args[:2] == ("daemon", "run"):
             continue  # a service may be started anew at any time; a second daemon is refused in any case
         command, answer = scene.line(*args)
