@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.core.screens import Composer, Screen, ScreenPattern
 
@@ -101,19 +101,29 @@ class HeadlessCommand:
     stdin: str | None = None
 
 
+class ChatRecord(NamedTuple):
+    """Where a CLI records one chat: ``files`` is a glob pattern below ``folder``, ``message`` a regex for them."""
+
+    folder: str
+    files: str
+    message: str
+
+
 @dataclass(frozen=True)
 class Headless:
     """How a CLI answers one prompt without a screen, and how its chats are continued.
 
     ``run`` raises BadRequest ``bad_argument`` for an impossible chat id. ``chats``: a new chat's id is ``chosen``
     by us (`HeadlessRun.session`), printed by the command ``create`` (``created``), or ``printed`` by the first run,
-    where ``printed_chat_id(stdout, stderr)`` finds it (empty: not found).
+    where ``printed_chat_id(stdout, stderr)`` finds it (empty: not found). ``record(env, chat)`` is for a CLI whose
+    start deletes the chats that have no message yet.
     """
 
     run: Callable[[HeadlessRun], HeadlessCommand]
     chats: Literal["chosen", "created", "printed"]
     create: tuple[str, ...] = ()
     printed_chat_id: Callable[[str, str], str] | None = None
+    record: Callable[[Mapping[str, str], str], ChatRecord] | None = None
     long_prompt: Literal["stdin", "no"] = "no"  # how to pass a prompt too long for an argument
     sequential: bool = False  # parallel runs disturb each other
     models: str = ""  # the folder whose roles name models of this CLI

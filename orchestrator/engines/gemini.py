@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.engines.definition import (
+    ChatRecord,
     Engine,
     Headless,
     HeadlessCommand,
@@ -148,6 +149,12 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
     return HeadlessCommand(
         (*argv, *(() if once.stdin else (f"--prompt={prompt}",))), env, prompt if once.stdin else None
     )
+
+
+def _record(env: Mapping[str, str], chat: str) -> ChatRecord:
+    # Source: cleanupExpiredSessions in Gemini CLI 0.61; a context of its own comes before the first message.
+    message = r'(?m)^\{"id":.*"type":"user"'
+    return ChatRecord(f"{_base(env)}/.gemini/tmp", f"*/chats/session-*-{chat[:8]}.json*", message)
 
 
 def _base(env: Mapping[str, str]) -> str:
@@ -301,7 +308,7 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=600.0,
-    headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".gemini/agents"),
+    headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin", models=".gemini/agents"),
     limits=(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
@@ -312,6 +319,7 @@ ROW = Engine(
         "Where the user has switched its hooks off, an idle agent polls.",
         "In a git repository its read_file refuses files below .agents, also artifacts; its shell reads them.",
         "A chat of a squad continues only in the folder where it began.",
+        "Its start deletes the folder's chats without a message, so members with chats start one after the other.",
         "If a squad's prompt has `@path` of an existing file, it appends the file and changes other @ words.",
         "As a squad's member it ends at once, with an error message, in an untrusted folder.",
     ),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment, untrusted
-from orchestrator.engines.definition import Headless, HeadlessRun
+from orchestrator.engines.definition import ChatRecord, Headless, HeadlessRun
 from orchestrator.journal.project_files import confine
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import member_command, member_prompt, squad_files
@@ -138,6 +138,13 @@ class MemberPlan:
         if headless is None or headless.printed_chat_id is None:
             return ""
         return headless.printed_chat_id(stdout, stderr)
+
+    def chat_record(self) -> ChatRecord | None:
+        """Where the chat is recorded if its beginning must be undisturbed; see `Headless.record`."""
+        settings, headless = self.around.settings, self._headless()
+        if not settings.stateful or settings.run is not None or headless is None or headless.record is None:
+            return None
+        return headless.record(self.around.env, self.asked.chat_id or self.uuid)
 
     def _headless(self) -> Headless | None:
         row = self.around.settings.row

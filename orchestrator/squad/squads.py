@@ -27,6 +27,7 @@ from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths, failure
 from orchestrator.roles.catalogue import RoleListing
 from orchestrator.squad import member_process, results, squad_files, squad_plan
+from orchestrator.squad.chat_beginnings import ChatBeginnings
 from orchestrator.squad.member_process import CommandOutcome, StopRequest
 from orchestrator.squad.member_turns import MemberTurns
 from orchestrator.squad.member_watch import Show, WatchedProcess, hidden, shown_as
@@ -86,6 +87,7 @@ class Squads:
         self._squads: dict[str, Squad] = {}
         self._by_req: dict[str, str] = {}
         self._chats = MemberTurns()
+        self._beginnings = ChatBeginnings(clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = StopRequest()
 
@@ -267,10 +269,12 @@ class Squads:
         async def one(at: int) -> None:
             member = squad.file.members[at]
             # A CLI keeps a chat in one place: two members of one take turns.
-            chat = plans[at].asked.chat_id and (plans[at].program, plans[at].asked.chat_id)
+            plan = plans[at]
+            chat = plan.asked.chat_id and (plan.program, plan.asked.chat_id)
+            beginning = self._beginnings.of((plan.program, plan.cwd), plan.chat_record(), squad.stop)
             try:
-                async with room, self._chats.of(chat, squad.stop):
-                    await self._member(squad, plans[at], member, show if plans[at].asked.visible else None)
+                async with room, self._chats.of(chat, squad.stop), beginning:
+                    await self._member(squad, plan, member, show if plan.asked.visible else None)
             except Exception:
                 log.exception("bug in a squad", member=member.member_id)
                 _end(

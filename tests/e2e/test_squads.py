@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.engines.table import engine
 from tests.e2e.models.oneshot import prompts
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import START_S, World
@@ -64,6 +67,10 @@ def test_two_members_at_once_without_chats_and_with_chats_that_go_on(
     assert [(row["status"], row["rawStdout"]) for row in rows] == [("completed", f"{name}\n") for name in names], rows
     chats = [row["chatId"] for row in rows]
     assert len({*chats, ""}) == 3
+    if record := engine(kind).headless.record:  # how the product sees that a chat has begun
+        for place in (record(world.env, chat) for chat in chats):
+            (file,) = Path(place.folder).glob(place.files)
+            assert re.search(place.message, file.read_text())
     going = [{"task": f"Again. {script(hold='three', say='yes')}", "chatId": chat} for chat in chats]
     rows = both(world, wire, going, "three")
     assert [(row["status"], row["rawStdout"], row["chatId"]) for row in rows] == [
