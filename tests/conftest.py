@@ -30,7 +30,8 @@ FIRST = (
     "test_matrix_many", "test_worker", "test_engine_command", "test_blocked", "test_squad_hostile",
     "test_spawn_daemon", "test_spawn_limits", "test_spawn_cli", "test_spawn",
 )  # fmt: skip
-OURS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
+# What a developer's shell may have set; programs of users buffer what they print.
+OURS = ("PYTHONUNBUFFERED", "TMUX", "TMUX_PANE", "TMUX_TMPDIR", "XDG_CONFIG_HOME")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -168,10 +168,21 @@ def _command() -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: this process's) and return its exit status; never raises or shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in args
+    code = 0
+    try:
+        code = _run(args, as_json="--json" in args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+    except OSError as error:  # no room for what was printed
+        _close_stdout()
+        return code or _report(_io_failed(error), as_json=False)
+    return code
+
+
+def _run(args: list[str], *, as_json: bool) -> int:
     try:
         code = _command()(args or ["--help"], prog_name="orchestrator", standalone_mode=False)
-        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except OrchestratorError as error:
         return _report(error, as_json=as_json)
@@ -182,13 +193,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        _close_stdout()
-        return 0
+        raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _report(Environment("io_failed", f"{where}{error.strerror or error}"), as_json=as_json)
+        return _report(_io_failed(error), as_json=as_json)
     except Exception as error:  # noqa: BLE001  (the boundary: what is left is a bug of ours)
         return _bug(error, as_json=as_json)
+
+
+def _io_failed(error: OSError) -> Environment:
+    where = f"{error.filename}: " if error.filename else ""
+    return Environment("io_failed", f"{where}{error.strerror or error}")
 
 
 def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None) -> int:
@@ -231,6 +245,6 @@ def _bug(error: Exception, *, as_json: bool) -> int:
 
 
 def _close_stdout() -> None:
-    """The reader of the pipe has left; without this the interpreter's last flush would complain."""
+    """Nobody gets what was printed; without this the interpreter's last flush would complain."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

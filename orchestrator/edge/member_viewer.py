@@ -165,8 +165,8 @@ def main(arguments: Sequence[str]) -> int:
         pane.begin()
         follow(given.pid, given.start, files, pane)
         pane.say(f"[ended; its output is in {' '.join(quoted(path) for path in given.files)}]")
-    except OSError:
-        return 0  # the terminal is gone
+    except OSError:  # the terminal is gone; the interpreter must not meet it again when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 

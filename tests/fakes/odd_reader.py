@@ -42,7 +42,7 @@ def acted(do):
             while True:
                 pass
         case "print":
-            print("printed")
+            print("printed", flush=True)
             os.write(1, b"written\n")
             os.system("echo said by a child")
         case "bug":

@@ -189,6 +189,19 @@ def test_a_reader_that_leaves_the_pipe_is_no_error(shell: Shell) -> None:
     assert done.stdout.splitlines()[-1] in {"0", "1", "141"}
 
 
+@pytest.mark.parametrize(
+    "words", [["--help"], ["status"], ["status", "--json"], ["agent", "get", "nobody", "--json"]]
+)
+def test_output_that_finds_no_room_is_one_error_of_the_environment(shell: Shell, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "orchestrator", *words],
+            cwd=shell.root, env=shell.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (5, "orchestrator: No space left on device")
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_doctor_is_content_with_good_logs_and_changes_nothing(shell: Shell) -> None:
     before = snapshot(shell.root)
     assert shell.json("doctor")["ok"] is True
