@@ -17,7 +17,7 @@ import structlog
 
 from orchestrator.base.clock import call_off
 from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
-from orchestrator.protocol.traffic import BUFFER
+from orchestrator.protocol.traffic import listen
 from orchestrator.team.roster.agent_entry import AgentEntry
 
 log = structlog.get_logger()
@@ -129,9 +129,7 @@ class AgentSockets:
         opened.agents = ids
 
     async def _listen(self, name: str, opened: _Open) -> None:
-        opened.server = await asyncio.start_unix_server(
-            partial(self._serve, name), sock=opened.sock, limit=BUFFER, backlog=BACKLOG
-        )
+        opened.server = await listen(partial(self._serve, name), opened.sock, BACKLOG)
 
 
 def _listening(path: Path) -> socket.socket:

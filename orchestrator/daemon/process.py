@@ -42,7 +42,7 @@ from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
 from orchestrator.protocol.daemon_log import configure_log
 from orchestrator.protocol.tool_calls import Client, Tool, only_reading
-from orchestrator.protocol.traffic import BUFFER, MAX_LINE, Incoming, Stalled, TooLong, waiting
+from orchestrator.protocol.traffic import MAX_LINE, Incoming, Stalled, TooLong, listen, waiting
 from orchestrator.protocol.wait_turns import WaitTurns
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad.wiring import SquadWiring
@@ -146,9 +146,7 @@ class Daemon:
         self.masters.begin()
         await self.squads.begin()
         self.spawn.begin()
-        listener = await asyncio.start_unix_server(
-            self._accept, sock=self.door.listener, limit=BUFFER, backlog=BACKLOG
-        )
+        listener = await listen(self._accept, self.door.listener, BACKLOG)
         self.door.clear_failed()
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()

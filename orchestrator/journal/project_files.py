@@ -271,7 +271,8 @@ def confine(root: Path, candidate: str, *, what: str) -> Path:
         base = root.resolve()
         found = (base / candidate).resolve()
         # A link loop or a name too long resolves to itself; only asking the system for it tells.
-        found.exists()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found.stat()
     except (OSError, RuntimeError, ValueError) as error:
         raise BadRequest("path_escape", f"{what} {candidate!r} cannot be resolved: {error}") from None
     if not found.is_relative_to(base):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,19 @@ MAX_OPEN = 256
 """Unanswered requests of one connection, behind which it is not read: with the largest answers, 64 MiB."""
 ENDLESS = frozenset({"subscriptions/listen"})
 """Requests that stay unanswered as long as they work; the SDK bounds them."""
+
+
+Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def listen(accept: Accept, sock: socket.socket, backlog: int) -> asyncio.Server:
+    """Accept connections on a bound Unix socket. Closing the server leaves the socket's path in place.
+
+    From Python 3.13 on, asyncio would remove the path, by which a daemon recognizes until its last step that it is
+    still the project's.
+    """
+    keep_path: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+    return await asyncio.start_unix_server(accept, sock=sock, limit=BUFFER, backlog=backlog, **keep_path)
 
 
 class TooLong(Exception):

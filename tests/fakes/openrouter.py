@@ -192,7 +192,11 @@ class Fake:
         return [one for one in found if all(getattr(one, key) == value for key, value in facts.items())]
 
     def charged(self) -> Decimal:
-        """What all answers told their clients that they cost: a check on what the client counted."""
+        """What all answers told their clients that they cost: a check on what the client counted.
+
+        A client may have read its answer before this server's thread has noted that it was sent.
+        """
+        asyncio.run_coroutine_threadsafe(self._noted(), self._loop).result(10)
         return sum((one.cost or Decimal(0) for one in self.calls(how="answered")), Decimal(0))
 
     def close(self) -> None:
@@ -210,6 +214,10 @@ class Fake:
         self._loop.run_forever()
         self._loop.run_until_complete(self._settle(server))
         self._loop.close()
+
+    async def _noted(self) -> None:
+        while any(call.cost is not None and not call.how for call in self.requests):
+            await self._moved.wait()
 
     def _wake(self) -> None:
         self._moved.set()
@@ -253,6 +261,7 @@ class Fake:
             self.busy -= chat
             call.how = call.how or "closed"
             call.ended = time.monotonic()
+            self._wake()
 
     async def _told(self, call: Call, wire: "Connection") -> None:
         self.rules += call.body.get("rules", ())
