@@ -1,4 +1,4 @@
-"""The hook: what a CLI runs at the turns of its life; it tells the daemon and, at the end of a turn, awaits its word.
+"""The hook: a CLI runs it at certain events, reports them to the daemon and, at the end of a turn, awaits its word.
 
 Started as a script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing, our own
 package included. It reads stdin and /proc, speaks to a daemon that runs already, and prints one JSON object. Whatever
@@ -32,7 +32,7 @@ except ImportError:
     except ImportError:
         from hashlib import sha256
 
-PROTO = 1  # project.PROTO, and the names below are project's too; a test compares
+PROTO = 1  # as in edge.project_location, like the names below; a test compares
 TURN_ENDS = ("Stop", "AfterAgent")  # the events at which a daemon that has just died is waited for
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
 TOLD = (  # small facts of an event that the daemon may need; never a prompt or a transcript
@@ -121,7 +121,7 @@ def event_line(facts: Facts) -> bytes:
 
 
 def run_dirs(root: str) -> list[str]:
-    """Those run directories of a project (`project.run_dir`) that are there and safe, the one in use first.
+    """Those run directories of a project (`project_location.run_dir`) that are there and safe, the one in use first.
 
     Whether somebody holds `.agents/lock` is not asked: in a directory that a stranger's word names nobody listens,
     and then the other one is tried.
@@ -184,7 +184,7 @@ def project_of(cwd: str) -> str | None:
 
 
 def main_tree(at: str) -> str | None:
-    """The main tree of the git worktree at ``at``, a real path; None when it is none (`project.worktree_at`)."""
+    """The main tree of the git worktree at ``at``, a real path; else None (`project_location.worktree_at`)."""
     named = text_of(f"{at}/.git")
     if not named.startswith("gitdir:"):
         return None
@@ -238,7 +238,7 @@ def ancestors() -> list[int]:
 
 
 def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
-    """The first line of every connection, in the shape of `reach.hello`."""
+    """The first line of every connection, in the shape of `daemon_connection.handshake_line`."""
     said = {
         "proto": PROTO,
         "project": root,
@@ -307,7 +307,7 @@ def connect(root: str, agent_id: str) -> socket.socket | None:
 
 
 def agent_socket(agent_id: str) -> str:
-    """The name of an agent's own socket, as `project.agent_socket` has it."""
+    """The name of an agent's own socket, as `project_location.agent_socket` has it."""
     return f"a{sha256(os.fsencode(agent_id)).hexdigest()[:5]}"
 
 

@@ -52,8 +52,8 @@ class SystemClock:
 class Rounds:
     """Rounds that follow each other every few seconds, and notice when this process has stood still in between.
 
-    Who was stopped, or ran on a machine that was, has not seen what others did meanwhile, and finds what they said
-    unread: by that time nobody may be judged.
+    After this process or the machine was suspended, messages of others may still be unread: nobody may be judged by
+    the time that has passed.
     """
 
     def __init__(self, clock: Clock, every_s: float) -> None:

@@ -78,7 +78,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "an argument is missing, unknown, or has the wrong type or range",
         "read the tool's input schema and call again",
     ),
-    "unknown_agent": (BadRequest, "no agent has this id", "agent_list shows the agents of this window"),
+    "unknown_agent": (BadRequest, "no agent has this id", "agent_list shows the agents"),
     "unknown_task": (
         BadRequest,
         "the agent has no task with this id",
@@ -97,7 +97,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "payload_too_large": (
         BadRequest,
         "a payload is over the limit",
-        "write it to a file in the agent's artifacts/ and pass the path",
+        "write it to a file in the project (an agent: in its artifacts/) and pass the path",
     ),
     "not_your_task": (
         BadRequest,
@@ -155,7 +155,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "unknown_squad": (
         BadRequest,
         "no squad has this id, or its results are no longer kept",
-        "results are kept for an hour after the squad has ended, or for a week if nobody has read them",
+        "start the squad again: results are kept for squad_keep_s after they were last read, unread ones for gc_after_s",
     ),
     "unknown_spawn_run": (
         BadRequest,
@@ -222,7 +222,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "task_exists": (Conflict, "a task with this id and another payload exists", "use a new task_id"),
     "task_finished": (Conflict, "the task has ended already", "read its terminal event with events_read"),
-    "agent_ended": (Conflict, "the agent is stopping, failed or deleted", "create a new agent"),
+    "agent_ended": (
+        Conflict,
+        "the agent is stopping, failed or deleted",
+        "restart a failed agent, or create a new one",
+    ),
     "replaced": (Conflict, "a newer launch of this agent has replaced this process", "stop"),
     "window_taken": (
         Conflict,
@@ -283,7 +287,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "pane_unknown": (
         Environment,
         "the master's pane cannot be determined: its CLI shares one background process among several panes",
-        "start Codex with --no-daemon, or set features.daemon_auto_start = false and end the running one",
+        "start Codex with --no-daemon, or set features.daemon_auto_start = false in its config.toml and end its background process",
     ),
     "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
     "disk_full": (Environment, "the disk is full; nothing was stored", "free space, then repeat the call"),

@@ -1,4 +1,4 @@
-"""Imports the MCP SDK for a daemon without what a daemon never uses: a quarter of its start, and 15 MB.
+"""Imports the MCP SDK for a daemon without what a daemon never uses, which would be a third of its imports.
 
 `import mcp.server.session` runs the `__init__` of `mcp` and of `mcp.server`, which load the SDK's client, its
 high-level server and HTTP clients, 125 modules; and the SDK defines some 400 models, of which a session uses 30.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.gsd.intelligence import Intelligence
     from orchestrator.gsd.place import Asking
 
-# As the tools have them (`server.gsd_models`, which loads MCP: a test compares).
+# As the tools have them (`gsd.models`, which loads MCP: a test compares).
 TYPES = (
     "all", "service", "api", "util", "component", "model", "config", "module", "hook", "test", "controller",
     "feature", "binary", "library", "unknown",

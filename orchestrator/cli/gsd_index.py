@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from orchestrator.gsd.place import Asking
 
 STEP_S = 0.1
-"""The line of progress changes so often at most."""
+"""Minimum seconds between updates of the progress line."""
 SHOWN = 20
-"""So many files that were not understood are named; all of them in --json."""
+"""Maximum number of files that are named as not understood; --json has all of them."""
 STEPS = {"walk": "looking", "parse": "parsing", "resolve": "following imports", "save": "saving"}
 
 

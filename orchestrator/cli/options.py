@@ -77,7 +77,7 @@ def refuse_agents(*, changes: bool = True) -> None:
         message = "this runs inside a squad member, which may not change the team"
         raise BadRequest("not_for_agents", message, "finish your own task and return its result")
     if origin.kind == "unknown" and changes:
-        raise BadRequest("origin_unknown", "it cannot be ruled out that an agent runs this command")
+        raise BadRequest("origin_unknown", "an agent may have started this command, so it may only read")
 
 
 def words(line: str, option: str) -> list[str]:

@@ -224,7 +224,8 @@ class Config(BaseModel):
     )  # fmt: skip
     squad_keep_s: float = _key(
         "harmless", 3600.0,
-        "How long a squad's results are kept after it has ended, and after they were last read.", "s",
+        "How long a squad's results are kept after they were last read. Results that nobody has read are kept for "
+        "gc_after_s, if that is longer.", "s",
         ge=0, le=31_536_000,
     )  # fmt: skip
     squad_output_bytes: int = _key(

@@ -1,6 +1,6 @@
 """The status of an agent, derived from its records and from what the daemon sees of it. Pure.
 
-It is never stored (design §6). It is computed on request, with its reason and the records that prove it.
+It is never stored. It is computed on request, with its reason and the records that prove it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Presence(NamedTuple):
 
 
 def status(agent: Agent, seen: Presence) -> tuple[str, str]:
-    """The derived (status, reason); `unknown` is never shown as idle (design §6)."""
+    """The derived (status, reason); `unknown` is never shown as idle."""
     life = agent.life
     if life in ("deleted", "failed"):
         return life, str((agent.failure or {}).get("reason", ""))

@@ -134,7 +134,7 @@ def must_live(agent: Agent) -> None:
 
 
 def check_epoch(agent: Agent, epoch: int) -> None:
-    """Refuse a call of an earlier launch (design §5, Epochs)."""
+    """Refuse a call of an earlier launch."""
     if epoch != agent.epoch or agent.life == "exited":
         raise Conflict("replaced", f"this is launch {epoch} of {agent.agent_id}; launch {agent.epoch} has taken over")
     if agent.life in ENDED_LIVES:
@@ -165,7 +165,7 @@ class CommandOffer(NamedTuple):
 def next_command(
     agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: QueueLimits, at: str, req: str
 ) -> CommandOffer:
-    """The command that answers a wait, in the order stop, cancel, task (design §5).
+    """The command that answers a wait, in the order stop, cancel, task.
 
     ``visible_inbox``: the last inbox seq that is durable; nothing later may be delivered. ``waited_s``: how long this
     call has waited. ``told``: how often this launch was given the cancel or the un-acknowledged task of its lease.

@@ -54,7 +54,7 @@ class Meta(BaseModel):
     reason: str
     """Why it has this status."""
     epoch: int
-    """Number of the agent's current life."""
+    """Number of the agent's current launch."""
     tmux_pane_id: str | None
     """The agent's pane."""
     queue_depth: int
@@ -72,7 +72,7 @@ class Meta(BaseModel):
     created_at: str | None
     """When the agent was created."""
     policies: dict[str, Any]
-    """The policies: restart, max_restarts, on_lost, max_attempts."""
+    """restart, max_restarts, restart_window_s, on_lost, max_attempts, stall_after_s."""
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do without asking: ask, edits, all")] = "ask"
@@ -131,7 +131,9 @@ class RunFile(BaseModel):
     """Tmux window of the master."""
     master_pane: str
     """Tmux pane of the master."""
-    master: Annotated[MasterProcess | None, Field(description="none: the run was made from the command line")] = None
+    master: Annotated[MasterProcess | None, Field(description="null: the run was created from the command line")] = (
+        None
+    )
     session: str
     """Tmux session of the master's window."""
     detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
@@ -172,7 +174,7 @@ class LaunchFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     epoch: int
-    """Number of the agent's life."""
+    """Number of the agent's launch."""
     argv: list[str]
     """The command line; no shell reads it."""
     env: dict[str, str]
@@ -182,7 +184,8 @@ class LaunchFile(BaseModel):
     secret: str
     """Proves the agent's calls; new for every epoch."""
     base_env: Annotated[
-        dict[str, str], Field(description="env before the engine and our identity: for the next")
+        dict[str, str],
+        Field(description="the environment without the engine's and our own variables, for the next launch"),
     ] = {}
     session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
     mac: Mac = None
@@ -223,7 +226,9 @@ class MemberFile(BaseModel):
     exit_code: int | None = None
     """Of its last command."""
     signal: Annotated[str | None, Field(description="the signal that ended it")] = None
-    reason: Annotated[str, Field(description="why it has no more output; follows the text of rawStderr")] = ""
+    reason: Annotated[
+        str, Field(description="why it did not complete; with state `error` also at the end of rawStderr")
+    ] = ""
 
 
 class SquadFile(BaseModel):

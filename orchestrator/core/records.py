@@ -20,7 +20,7 @@ TERMINAL = frozenset({"result", "error", "canceled"})
 """Exactly one of these ends a task (R-Q2)."""
 
 UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
-"""May be lost by a power cut: redelivery covers them (design §4). All others are durable before they are seen."""
+"""May be lost by a power cut: redelivery covers them. All others are durable before they are seen."""
 
 INBOX_TYPES = frozenset({"task", "cancel", "restart", "stop", "lost"})
 OUTBOX_TYPES = frozenset(
@@ -157,7 +157,7 @@ class Starting(_Happened):
     cwd: str
     """Where the CLI works."""
     policies: dict[str, Any]
-    """The policies: restart, max_restarts, on_lost, max_attempts."""
+    """restart, max_restarts, restart_window_s, on_lost, max_attempts, stall_after_s."""
     env_names: list[str] = []
     """Names of the added variables, without their values."""
     model: str | None = None
@@ -187,7 +187,7 @@ class Delivered(_Happened):
     task_id: TaskId
     """The task."""
     attempt: Annotated[int, Field(ge=1)]
-    """How many lives of the agent have been given the task, this one included."""
+    """How many launches of the agent have been given the task, this one included."""
     redelivered: bool = False
     """Handed out again after its ack."""
     assumed: Annotated[
@@ -230,7 +230,7 @@ class Ended(_Happened):
     task_id: TaskId
     """The task."""
     attempt: Annotated[int, Field(ge=1)]
-    """How many lives of the agent have been given the task."""
+    """How many launches of the agent have been given the task."""
     payload: Any = None
     """What the agent gave with it."""
     timed_out: Annotated[bool, Field(description="it exceeded its time limit; the agent is launched again")] = False
@@ -277,7 +277,7 @@ EXITS = {
     "restart": "it was ended because a restart was asked for",
     "timed_out": "it was ended because its task ran out of time",
 }
-"""How the life of a CLI can end: ``how`` of `exited`."""
+"""How a launch of a CLI can end: ``how`` of `exited`."""
 
 
 class Exited(_Happened):
@@ -401,7 +401,7 @@ class BroadcastRecord(BaseModel):
     ref: Annotated[int, Field(ge=1)]
     """Seq of the outbox record that it repeats."""
     epoch: Annotated[int, Field(ge=0)]
-    """Number of the agent's life."""
+    """Number of the agent's launch."""
     task_id: TaskId | None = None
     """The task."""
     by: Literal["agent", "orchestrator"]

@@ -1,6 +1,6 @@
 """What an agent's screen shows: why the agent is silent, whether its input line is empty. Pure; patterns are data.
 
-The screen never decides whether an agent is idle or busy (design §1); it only explains silence.
+The screen never decides whether an agent is idle or busy; it only explains silence.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ REMEMBERED_RESTARTS = 200
 """More than any budget (`max_restarts`) allows."""
 
 REMEMBERED_CALLS = 1000
-"""Per agent: the least number of answered calls that a re-sent call is matched with (relay.md §3)."""
+"""Per agent: the least number of answered calls that a re-sent call is matched with."""
 
 
 class Answered(NamedTuple):

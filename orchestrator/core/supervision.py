@@ -151,7 +151,7 @@ def after_exit(
     session: str | None = None,
     cause: str = "",
 ) -> list[Draft]:
-    """`restarted` or `failed`, by policy and by what was tried already according to the outbox (design §6).
+    """`restarted` or `failed`, by policy and by what was tried already according to the outbox.
 
     ``nowhere`` is the reason why no pane can be launched into; "" if one can. ``session`` is the CLI's newest
     session, if its engine can resume one. ``cause`` is the likely cause of an exit before the first `ready`.

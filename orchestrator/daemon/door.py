@@ -1,7 +1,7 @@
 """The daemon's door: its lock, its socket, its markers, and who may come in with which hello.
 
 It touches the run directory only. The lock and the listening socket come from whoever started the daemon
-(``reach.try_start``), or are taken here for a daemon in the foreground.
+(``daemon_connection.try_start``), or are taken here for a daemon in the foreground.
 """
 
 from __future__ import annotations
@@ -204,14 +204,14 @@ def read_hello(line: bytes) -> Hello:
     Only ``proto``, ``conn`` and ``project`` must be there; of ``env`` only the per-connection variables count.
     """
     if len(line) > HELLO_MAX:
-        raise BadRequest("bad_argument", f"a hello may have {HELLO_MAX} bytes")
+        raise BadRequest("bad_argument", f"a handshake may have at most {HELLO_MAX} bytes")
     try:
         said = json.loads(line.decode())["hello"]
         proto, conn, project = said["proto"], said["conn"], said["project"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise BadRequest("bad_argument", "the first line of a connection is a hello") from error
+        raise BadRequest("bad_argument", "the first line of a connection must be a handshake") from error
     if not _count(proto) or not isinstance(conn, str) or not 0 < len(conn) <= 64 or not isinstance(project, str):
-        raise BadRequest("bad_argument", "a hello names proto, conn and project")
+        raise BadRequest("bad_argument", "a handshake must name proto, conn and project")
     return Hello(
         proto=proto,
         version=_text(said, "version") or "?",
@@ -245,7 +245,7 @@ def negotiate(hello: Hello, own_proto: int, idle: bool) -> Literal["serve", "yie
     return Conflict(
         "proto_mismatch",
         f"the daemon ({VERSION}, proto {own_proto}, {INSTALL}) and this relay "
-        f"({hello.version}, proto {hello.proto}, {hello.install}) are of installations that do not fit",
+        f"({hello.version}, proto {hello.proto}, {hello.install}) use incompatible versions of the protocol",
     )
 
 

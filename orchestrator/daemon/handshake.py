@@ -1,4 +1,4 @@
-"""The first words of a connection: its hello, ours or a refusal, and the client that it is from then on.
+"""The handshake of a connection: reads it, answers or refuses it, and builds the client that it is from then on.
 
 Carries them over the connection's streams. Who may come in at all is the door's to judge, and with which rights
 `peers`.
@@ -30,9 +30,9 @@ async def first_line(incoming: Incoming, writer: asyncio.StreamWriter) -> bytes 
     try:
         return await asyncio.wait_for(incoming.line(), HELLO_S)
     except TooLong as error:
-        await refuse(writer, BadRequest("bad_argument", f"the first line is no hello: {error}"))
+        await refuse(writer, BadRequest("bad_argument", f"the first line is not a handshake: {error}"))
     except TimeoutError:
-        await refuse(writer, BadRequest("bad_argument", f"no hello within {HELLO_S:.0f} s"))
+        await refuse(writer, BadRequest("bad_argument", f"no handshake within {HELLO_S:.0f} s"))
     return None
 
 

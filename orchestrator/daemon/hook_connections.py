@@ -1,7 +1,7 @@
-"""Connections of hooks and plugins: lines of events in, words out.
+"""Connections of hooks and plugins: reads lines with events, writes answers.
 
 A hook sends one event and waits for one word; a plugin keeps its connection and sends many. Only carries: who may
-speak for an agent is proven as for its tools, what an event means is `team.parking`'s and `team.leading`'s.
+speak for an agent is proven as for its tools; `team.wake` (parking, held_masters) decides what an event means.
 """
 
 from __future__ import annotations

@@ -143,12 +143,14 @@ def rights(
         whom = min({*named, *(agent_id for _, agent_id in others)})
         return Rights("refused", BadRequest("not_an_agent", f"this process runs in agent {whom}, not in {claim.id}"))
     if origin.kind == "member" or _names_member(hello.pids):
-        next_step = "do your task and end with its result"
+        next_step = "finish your own task and return its result"
         return Rights("refused", BadRequest("not_for_agents", "this process runs in a squad member", next_step))
     if claim is not None and (own is None or claim.id in own):
         return Rights("agent")
     if "agent" in hello.toolsets:
-        return Rights("refused", BadRequest("not_an_agent", "this relay speaks for an agent, and names none"))
+        return Rights(
+            "refused", BadRequest("not_an_agent", "this relay was started with --agent outside of an agent")
+        )
     if others or named:
         return Rights("refused", BadRequest("not_for_agents", "this process runs in an agent's pane"))
     if own is not None:
@@ -161,13 +163,13 @@ def rights(
 
 def unknown() -> BadRequest:
     """Why a process of unknown origin may not change anything."""
-    return BadRequest("origin_unknown", "nothing shows that this process does not come from an agent")
+    return BadRequest("origin_unknown", "this process may come from an agent, so it can only read")
 
 
 def barring(role: Role | str, why: OrchestratorError | None) -> Callable[..., Awaitable[dict[str, Any]]]:
     """What answers, in the place of a method of the command line, a connection that may not use it."""
     error = why or (
-        unknown() if role == "reader" else BadRequest("not_for_agents", "this connection speaks for an agent")
+        unknown() if role == "reader" else BadRequest("not_for_agents", "agents may not use this command")
     )
 
     async def refuse(**_given: Any) -> dict[str, Any]:

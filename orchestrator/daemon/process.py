@@ -166,7 +166,7 @@ class Daemon:
         await self.leading.close()
         await self.masters.close()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
-        # and the relays would pass it on instead of re-sending (relay.md §2).
+        # and the relays would pass it on instead of re-sending.
         for writer in self.clients.values():
             writer.transport.abort()
         listener.close()

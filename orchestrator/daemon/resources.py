@@ -223,7 +223,7 @@ class Resources:
                     del self._listened[uri]
 
     def _after_restart(self, uri: str) -> None:
-        # Changes during the gap are lost by the protocol, so each subscription hears of one (design §3).
+        # Changes during the gap are lost by the protocol, so each subscription hears of one.
         if self._client.boot > 1:
             self._mark(uri)
 

@@ -1,7 +1,7 @@
 """One connection: socket lines to the SDK's streams, and the SDK server made for that client.
 
 The low-level `Server` is used because the high-level one masks errors, ignores unknown arguments and JSON-parses
-strings (libraries.md §1.2).
+strings.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ INSTRUCTIONS = {
     ),
     "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "reader": (
-        "This connection only reads: nothing shows that its process does not come from an agent. To lead a team, "
+        "This connection can only read, because its process may come from an agent. To lead a team, "
         "start the CLI in a terminal."
     ),
     "refused": "This connection offers no tools.",
@@ -208,7 +208,7 @@ def invalid_params(message: str, error: OrchestratorError | None = None) -> Exce
 
 
 def note_listed(client: Client, roster: Roster, answered: Any) -> None:
-    """Once an agent's CLI has been sent our tools, its first prompt may go (`team.parking`)."""
+    """Once an agent's CLI has been sent our tools, its first prompt may go (`team.wake.parking`)."""
     entry = roster.agents.get(client.agent_id or "")
     if answered in client.listing and entry is not None and client.role == "agent":
         client.listing.discard(answered)
@@ -231,7 +231,7 @@ async def serve(
     ``turns`` is shared by all connections: their waits enter one after another.
 
     Ids of our own requests contain the daemon's boot id, because the SDK counts from 1 at every start: the answer to
-    a request of a dead daemon must not be taken for the answer to a new one (relay.md §2). ``Stalled`` if the client
+    a request of a dead daemon must not be taken for the answer to a new one. ``Stalled`` if the client
     does not read.
     """
     into, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](64)

@@ -43,7 +43,7 @@ def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collecti
     relay, now or earlier (``held``): the shell tool of an AI CLI.
     """
     if not chain or len(chain) >= DEPTH:
-        raise BadRequest("trust_refused", "the processes above this one cannot be known")
+        raise BadRequest("trust_refused", "the ancestors of this process cannot be determined")
     for pid in chain:
         variables = processes.environ_of(pid)
         if pid in inside or AGENT_ENV[0] in variables:
@@ -54,7 +54,9 @@ def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collecti
     holding = holders() | {pid for pid, start in held if processes.start_time(pid) == start}
     for pid in chain:
         if pid in holding:
-            raise BadRequest("trust_refused", f"process {pid} is an AI CLI that uses orchestrator, or carries one")
+            raise BadRequest(
+                "trust_refused", f"process {pid} is an AI CLI that uses orchestrator, or has started one"
+            )
 
 
 def holders() -> set[int]:

@@ -122,7 +122,7 @@ class TrustRequests:
             await self._refuse(client.peer, expect=bool(expect))
             found, items = await self._pending(client, _names(templates), _names(teams), only)
             if _digest(found.files, items) != digest:
-                raise Conflict("trust_changed", "the files of the project are not those that were shown")
+                raise Conflict("trust_changed", "the project's files have changed since they were shown")
             files = {one.name: one.content for one in found.files}
             await asyncio.to_thread(trust_store.allow, self._roster, files)
             if any(one["kind"] != SPAWN_RUN for one in items):
@@ -166,7 +166,7 @@ class TrustRequests:
         def look() -> None:
             trust_authority.refuse(trust_authority.chain_of(peer), inside=inside, held=held)
             if not expect and not trust_authority.has_terminal(peer):
-                raise BadRequest("trust_refused", "nobody can have been asked: the process has no terminal")
+                raise BadRequest("trust_refused", "the process has no terminal, so no human can have agreed")
 
         await asyncio.to_thread(look)
         self._configured.reload()

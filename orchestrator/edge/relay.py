@@ -63,7 +63,7 @@ _HANDSHAKE = ("initialize", "server/discover")
 
 
 class Relay:
-    """Connects one client to one daemon after another. The docs have a table of its states and events."""
+    """Connects one client to one daemon after another."""
 
     def __init__(
         self, project: Project, toolsets: Sequence[str], wire_in: int, wire_out: int, call_limit_s: int | None = None

@@ -319,7 +319,7 @@ ROW = Engine(
         "Where the user has switched its hooks off, an idle agent polls.",
         "In a git repository its read_file refuses files below .agents, also artifacts; its shell reads them.",
         "A chat of a squad continues only in the folder where it began.",
-        "Its start deletes the folder's chats without a message, so members with chats start one after the other.",
+        "Its start deletes the folder's chats that have no message yet: members with chats start one by one.",
         "If a squad's prompt has `@path` of an existing file, it appends the file and changes other @ words.",
         "As a squad's member it ends at once, with an error message, in an untrusted folder.",
     ),

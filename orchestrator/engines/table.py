@@ -60,7 +60,7 @@ def engine(name: str) -> Engine:
 
 
 def default_engine(configured: str, client_name: str) -> str:
-    """Config first, else the kind of the master's client, else ``shell`` (design §8)."""
+    """Config first, else the kind of the master's client, else ``shell``."""
     if configured:
         return engine(configured).name
     for row in ENGINES.values():

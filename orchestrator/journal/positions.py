@@ -18,7 +18,7 @@ class Position(NamedTuple):
     """The position after record ``seq``, which has that ``crc``.
 
     It is at ``offset`` of the file whose first record has the seq ``segment``, whatever that file's name is now.
-    ``Mark(0, 1, 0, "")`` is the beginning of every log.
+    ``Position(0, 1, 0, "")`` is the beginning of every log.
     """
 
     seq: int
@@ -31,10 +31,10 @@ START = Position(0, 1, 0, "")
 
 
 class WrongPosition(Exception):
-    """The log does not hold what the mark says; open it without. ``cut``: it ends before the mark's record."""
+    """The log does not have the record at the stored position; open it without. ``cut``: it ends before that."""
 
     def __init__(self, path: Path, mark: Position, *, cut: bool) -> None:
-        super().__init__(f"{path}: record {mark.seq} is not where the mark says")
+        super().__init__(f"{path}: record {mark.seq} is not at the stored position")
         self.cut = cut
 
 

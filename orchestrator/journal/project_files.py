@@ -41,7 +41,7 @@ _COUNT = itertools.count()  # two replacements of one file at once must not shar
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of all files of one project (design §4), and whether they were made here. Joins names only."""
+    """The paths of all files of one project, and whether they were made here. Joins names only."""
 
     root: Path
 

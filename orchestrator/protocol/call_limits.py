@@ -1,4 +1,4 @@
-"""When a call must be answered, lest its client gives it up: known CLIs bound how long one call may last. Pure."""
+"""When a call must be answered before its client gives up: known CLIs bound how long one call may last. Pure."""
 
 from __future__ import annotations
 

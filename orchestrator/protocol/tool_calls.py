@@ -33,7 +33,7 @@ INJECTED_ARGUMENTS = frozenset({"wait_for_previous"})
 """Arguments that clients add to every tool (Gemini CLI); dropped. Any other unknown argument is refused."""
 
 PROGRESS_EVERY_S = 10.0
-"""Keeps the idle timers of clients that look at progress from ending a long call (other-clis.md §1)."""
+"""Keeps the idle timers of clients that look at progress from ending a long call."""
 
 
 class Arguments(BaseModel):
@@ -135,7 +135,7 @@ class Tool:
 
 
 class _Plain(GenerateJsonSchema):
-    """JSON Schema without null branches and titles: some clients drop or reject ``anyOf`` (gemini-cli.md §4)."""
+    """JSON Schema without null branches and titles: some clients drop or reject ``anyOf`` (Gemini CLI)."""
 
     def nullable_schema(self, schema: Any) -> dict[str, Any]:
         inner: dict[str, Any] = self.generate_inner(schema["schema"])
@@ -226,7 +226,9 @@ def _allowed(tools: Mapping[str, Tool], client: Client, name: str) -> Tool:
     if tool is None:
         raise BadRequest("unknown_tool", f"no tool is called {name!r} here; there are: {', '.join(tools)}")
     if tool.barred:
-        raise BadRequest("origin_unknown", f"{name} changes something, and nothing shows that no agent asks for it")
+        raise BadRequest(
+            "origin_unknown", f"this process may come from an agent, so it can only read; {name} is refused"
+        )
     return tool
 
 

@@ -41,7 +41,8 @@ def findings(found: RoleListing, engines: Iterable[Engine]) -> list[LintFinding]
     for role in found.roles.values():
         out += _of(role)
     out += [
-        LintFinding("shadowed", one.id, one.file, f"does not count: {one.by} is nearer") for one in found.shadowed
+        LintFinding("shadowed", one.id, one.file, f"is hidden by {one.by}, which takes precedence")
+        for one in found.shadowed
     ]
     for role in found.roles.values():
         out += _ignored(role, runs)
@@ -51,7 +52,7 @@ def findings(found: RoleListing, engines: Iterable[Engine]) -> list[LintFinding]
 def _of(role: Role) -> list[LintFinding]:
     out = []
     if role.by_line:
-        why = f"has a frontmatter that is no YAML and was read line by line ({role.by_line})"
+        why = f"has a frontmatter that is not YAML and was read line by line ({role.by_line})"
         out.append(LintFinding("by_line", role.id, role.file, why))
     if not role.body:
         out.append(LintFinding("empty", role.id, role.file, "has no instructions: a member would only get its task"))
@@ -59,24 +60,28 @@ def _of(role: Role) -> list[LintFinding]:
         value = role.keys.get(key)
         wrong = ""
         if value is not None and not isinstance(value, str):
-            wrong = "is no text"
+            wrong = "is not a string"
         elif key == "approval" and value and role.source == OWN and not (role.approval or role.withheld):
-            wrong = f"is none of {', '.join(APPROVALS)}"
+            wrong = f"is not one of {', '.join(APPROVALS)}"
         elif key == "model" and value and value.strip().lower() not in ("", "inherit") and role.model is None:
-            wrong = "is no name of a model"
+            wrong = "is not the name of a model"
         if wrong:
-            out.append(
-                LintFinding("odd", role.id, role.file, f"has a {key} that {wrong}, and so without effect", key)
-            )
+            out.append(LintFinding("odd", role.id, role.file, f"has a {key} that {wrong}, so it has no effect", key))
     out += [
-        LintFinding("untrusted", role.id, role.file, f"says {key}, which does not count: nobody has allowed it", key)
+        LintFinding(
+            "untrusted",
+            role.id,
+            role.file,
+            f"sets {key}, which has no effect until you allow it (orchestrator trust)",
+            key,
+        )
         for key in role.withheld
     ]
     asked = role.keys.get("toolsets")
     others = [name for name in names_of(asked) if name not in READ_ONLY]
     if others or (asked not in (None, "", []) and not names_of(asked)):
         told = ", ".join(map(repr, others)) or "no names"
-        why = f"has toolsets that an agent is not given: {told}; there are: {', '.join(READ_ONLY)}"
+        why = f"names toolsets that no agent gets: {told}; those it can get: {', '.join(READ_ONLY)}"
         out.append(LintFinding("odd", role.id, role.file, why, "toolsets"))
     if role.keys.get("description") in (None, ""):
         why = "has no description: list_roles shows nothing to choose it by"
@@ -98,5 +103,5 @@ def _ignored(role: Role, engines: tuple[Engine, ...]) -> list[LintFinding]:
             whom = "every engine" if len(by) == len(engines) else ", ".join(by)
         else:
             by, whom = tuple(engine.name for engine in engines), "every engine"
-        out.append(LintFinding("ignored", role.id, role.file, f"says {key}, which is ignored by {whom}", key, by))
+        out.append(LintFinding("ignored", role.id, role.file, f"sets {key}, which is ignored by {whom}", key, by))
     return out

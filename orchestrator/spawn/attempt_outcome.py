@@ -41,14 +41,14 @@ KEPT_SHARE = Decimal("0.5")
 """A merge that would need more of the budget than this is not saved up for: the answers are put side by side."""
 BYTES_PER_TOKEN = 4
 NEXT = {
-    "400": "look at the model's id and the task",
+    "400": "check the model's id and the task",
     "401": "check OPENROUTER_API_KEY",
     "402": "add credits to the key's account",
     "403": "the provider refuses this task or key; choose another model",
     "404": "choose another model: this one is not offered",
     "429": "wait, or choose another model",
     "network": "check the network and OPENROUTER_BASE_URL",
-    "storage": "make room, or mend the directory of the home",
+    "storage": "free disk space, or repair the home's directory",
     "timeout": "raise NODE_TIMEOUT_SECONDS, or choose a faster model",
     "refused": "choose another model, or change the task",
     "engine": "look at what its CLI says, or name another engine",
@@ -215,7 +215,7 @@ def _failed(
             retry_at = rfc3339(now + timedelta(seconds=pause))
             waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
             return SettledAttempt(done, waits, "warning", f"{said}; again in {pause:.1f} s")
-        said += f"; the {pause:.0f} s to wait are more than the run has left"
+        said += f"; the pause of {pause:.0f} s exceeds the time that the run has left"
     step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
     return SettledAttempt(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
 

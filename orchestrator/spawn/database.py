@@ -290,7 +290,11 @@ class Database:
 
     def _insist(self, strange: str) -> None:
         if strange:
-            raise Corrupt("corrupt_home", f"{self.path}: {strange} is not of spawn runs", file=str(self.path))
+            raise Corrupt(
+                "corrupt_home",
+                f"{self.path}: {strange} does not belong in a database of spawn runs",
+                file=str(self.path),
+            )
 
     def _prepare(self, con: sqlite3.Connection) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The health check of spawn runs: key, planner API, database, artifacts, worker, each tried alone (B4.25)."""
+"""The health check of spawn runs: key, planner API, database, artifacts, run queue, each tried alone (B4.25)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def look(
 
     async def worker() -> str:
         home = await opened()
-        return "" if home.line.alive else "its loop has ended; restart the daemon"
+        return "" if home.line.alive else "the run queue has stopped; run: orchestrator daemon restart"
 
     for name, work in zip(FIVE, (key, api, database, storage, worker), strict=True):
         await tried(name, work())

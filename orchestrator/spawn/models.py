@@ -1,6 +1,6 @@
 """Arguments and answers of the smartspawn tools, in the form of the Smart Spawn design (B4.19 to B4.25).
 
-Additions to the design are optional; dollars are null if the caller has no price.
+Additions to the design are optional; dollars are null if the node caller has no price.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Merge(Arguments):
     """How answers are merged."""
 
     style: Literal["concise", "detailed", "decision"] | None = None
-    """Default: decision for cascade, else detailed."""
+    """Default: decision for cascade and debate, else detailed."""
     model: Annotated[str | None, Field(max_length=200)] = None
     """The model that merges."""
 
@@ -47,13 +47,16 @@ class Merge(Arguments):
 class RunCreateArguments(Arguments):
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
-    task: Annotated[str, Field(min_length=1, max_length=TASK_MAX, description="What is to be done; all it knows")]
+    task: Annotated[
+        str,
+        Field(min_length=1, max_length=TASK_MAX, description="The task; besides `context`, all that the models know"),
+    ]
     mode: Annotated[
         Mode,
         Field(description="; ".join(f"{name}: {mode_of(name).words}" for name in MODES)),
     ]
     budget: Annotated[
-        Literal["low", "medium", "high", "any"] | None, Field(description="How dear models may be; default medium")
+        Literal["low", "medium", "high", "any"] | None, Field(description="Price class of the models; default medium")
     ] = None
     context: Annotated[str | None, Field(max_length=TASK_MAX, description="What every node should know")] = None
     count: Annotated[
@@ -80,13 +83,13 @@ class RunCreateArguments(Arguments):
 
 class RunStatusArguments(Arguments):
     run_id: RunId
-    wait_ms: Annotated[Wait, Field(description="Answer once something has changed, or by then")] = None
+    wait_ms: Annotated[Wait, Field(description="Longest wait for a change; 0 answers at once")] = None
 
 
 class RunResultArguments(Arguments):
     run_id: RunId
     include_raw: Annotated[bool, Field(description="Also each node's own answer, cut")] = False
-    wait_ms: Annotated[Wait, Field(description="Answer once the run has ended, or by then")] = None
+    wait_ms: Annotated[Wait, Field(description="Longest wait for the end; 0 answers at once")] = None
 
 
 class RunCancelArguments(Arguments):
@@ -142,7 +145,7 @@ Dollars = Annotated[float | None, Field(json_schema_extra={"type": ["number", "n
 
 
 class Cost(_RunAnswer):
-    """Dollars are null where the caller has no price."""
+    """Dollars are null where the node caller has no price."""
 
     usd: Dollars = None
     reserved_usd: Dollars = None
@@ -204,7 +207,7 @@ class RunStatusAnswer(_RunAnswer):
     eta_s: float = 0.0
     """About how much longer it takes; known once a node has ended."""
     cost: Cost
-    """What it has cost; dollars are null where a caller has no price."""
+    """What it has cost; dollars are null where a node caller has no price."""
     nodes: list[NodeAnswer]
     """One entry per node, in the order of the plan."""
     models: list[ModelAnswer]
@@ -259,7 +262,7 @@ class RunResultAnswer(_RunAnswer):
     artifacts: list[ArtifactListed]
     """The run's files."""
     cost: ResultCost
-    """What it has cost; dollars are null where a caller has no price."""
+    """What it has cost; dollars are null where a node caller has no price."""
     planner: str
     """Smart-spawn-api or local; empty: not planned yet."""
     raw_outputs: list[Raw] = []

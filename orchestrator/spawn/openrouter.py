@@ -46,7 +46,7 @@ def origin(base_url: str) -> str:
         parts = urlsplit(base_url)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
-        raise BadRequest("bad_config", "the URL of the server is none") from None
+        raise BadRequest("bad_config", "OPENROUTER_BASE_URL is not a valid URL") from None
     if not base_url.isascii() or not base_url.isprintable() or " " in base_url:
         wrong = "has characters that a URL may not have"
     elif parts.scheme not in {"http", "https"}:
@@ -109,7 +109,7 @@ class ModelApi:
         If it is canceled, it closes its connection, so that the server can stop. An answer over 64 MB is refused.
         """
         if not (ask.key.isascii() and ask.key.isprintable()):
-            return Fault("401", "the key has characters that no key has", retry=False, reached=False)
+            return Fault("401", "the key contains characters that a key cannot have", retry=False, reached=False)
         messages = [{"role": "system", "content": ask.system}] if ask.system else []
         body = {
             "model": wire_model(ask.model),

@@ -230,7 +230,7 @@ class RunRow:
     ``token`` rises with each change of the owner: whoever writes for a run must know the current one. ``active``:
     it holds one of the places of MAX_PARALLEL_RUNS. ``active_s`` is how long it has been executed, waits for a key
     left out. ``waiting``: its owner, if any, has no key for it. ``foreign``: it has not ended, and is not of this
-    machine (only `owned.marked` says so).
+    machine (only `owned_runs.marked` says so).
     """
 
     id: str

@@ -1,6 +1,6 @@
 """One run, executed: plan it, start what may start, until there is an end to write down.
 
-Decides nothing (that is `schedule`) and knows no caller (that is `attempts`). It holds the lease of its run and
+Decides nothing (that is `scheduler`) and knows no caller (that is `attempts`). It holds the lease of its run and
 writes under its token, so that a runner that has been replaced changes nothing any more.
 """
 

@@ -121,7 +121,9 @@ class _Making:
             if named:
                 chosen = next((one for one in peers if named in {one, one.partition(":")[2]}), None)
                 if chosen is None:
-                    self.notes.append(f"merge.model {named[:80]!r} is none of those who answer: {model} merges")
+                    self.notes.append(
+                        f"merge.model {named[:80]!r} does not answer in this run; {model} merges instead"
+                    )
                 else:
                     model, reason = chosen, "as asked"
         elif named:
@@ -130,7 +132,7 @@ class _Making:
             model, reason = workers[-1].model, "the better of the two"
         else:
             model = max((one.model for one in workers), key=self.table.score)
-            reason = "the best of the plan" if self.table.score(model) else "the first worker"
+            reason = "the best of the plan" if self.table.score(model) else "the first model"
         ids = tuple(node.id for node in needs)
         return Node(MERGED, "merge", 0, ids, self.asked.task, model, self.system, reason=reason)
 
@@ -193,7 +195,7 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     renamed: list[Node] = []
     for node, name in zip(work, sanitised([one.id for one in work]), strict=True):
         if node.id in names:
-            told.append(f"the id {node.id[:60]!r} is there twice: the second one is {name}")
+            told.append(f"the id {node.id[:60]!r} occurs twice; the second is renamed to {name}")
         elif name != node.id:
             told.append(f"{name}: its planner calls it {node.id[:60]!r}")
         names.setdefault(node.id, []).append(name)
@@ -201,7 +203,7 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     mended = [replace(node, needs=_needs(node, names, told)) for node in renamed]
     waves = _waves(mended)
     if waves is None:
-        told.append("the planner's needs go in a circle: the nodes follow each other in the order given")
+        told.append("the planner's dependencies form a cycle; the nodes run one after the other, in the order given")
         mended = [replace(node, needs=(mended[at - 1].id,) if at else ()) for at, node in enumerate(mended)]
         waves = {node.id: at for at, node in enumerate(mended)}
     mended = sorted((replace(node, wave=waves[node.id]) for node in mended), key=lambda node: node.wave)
@@ -248,7 +250,7 @@ def _joined(steps: tuple[PlanStep, ...], notes: list[str]) -> tuple[PlanStep, ..
     most = MAX_NODES - 1
     if len(steps) <= most:
         return steps
-    notes.append(f"{len(steps)} steps: those from the {most}th on are one")
+    notes.append(f"{len(steps)} steps: from the {most}th on they are joined into one")
     over = steps[most - 1 :]
     gone = {one.id for one in over}
     needs = dict.fromkeys(need for one in over for need in one.needs if need not in gone)

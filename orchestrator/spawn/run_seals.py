@@ -146,7 +146,7 @@ class Seals:
         if seal is None:
             raise Environment("foreign_data", f"the home of the run {run_id} is not of this machine")
         if body is None:
-            raise Environment("foreign_data", f"the run {run_id} holds what no run holds")
+            raise Environment("foreign_data", f"run {run_id} has a value of an unexpected type")
         con.execute(
             "INSERT OR REPLACE INTO seals (run_id, what, mac) VALUES (?, ?, ?)", (run_id, what, seal.mac(body))
         )

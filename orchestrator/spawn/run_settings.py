@@ -1,4 +1,4 @@
-"""The settings of one connection's spawn runs, read from its environment and checked (design §9, B4.43).
+"""The settings of one connection's spawn runs, read from its environment and checked (B4.43).
 
 Users set these in the `env` block by which their CLI starts our server. Each run keeps the
 values of its creation, so that a later start of a daemon never changes how much a run may cost.

@@ -283,7 +283,7 @@ class SpawnRuns:
     # -- trust ------------------------------------------------------------------------------------------------------
 
     async def foreign(self, env: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The runs of the home that would continue if the user trusted them, as `adoption.foreign` shows them.
+        """The runs of the home that would continue if the user trusted them, as `run_adoption.foreign` shows them.
 
         Changes nothing; empty if there is no readable home.
         """

@@ -1,6 +1,6 @@
 """The running spawn runs of a daemon: their service, the callers of their nodes, the resource of their events.
 
-The only place where spawn runs meet squads and the team: both are given to a run as callers (design §11).
+The only place where spawn runs meet squads and the team: both are given to a run as callers.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ async def make(
 
     Each call may take 5 s, all together 15 s. Every failure of the API (no answer, an error, invalid or empty data)
     leads to the local planner; malformed parts of an answer are repaired, and the API stays the source. BadRequest as
-    `plan.admit`, and ``model_not_allowed`` if no model is left.
+    `run_plan.admit`, and ``model_not_allowed`` if no model is left.
     """
     run_plan.admit(asked, settings)
     found, notes = None, []
@@ -55,7 +55,7 @@ async def make(
         except TimeoutError:
             notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
         except _UnusableReply as why:
-            notes = [f"the Smart Spawn API was of no use ({why}): planned here"]
+            notes = [f"the Smart Spawn API gave no usable plan ({why}); the local planner was used"]
 
     def made() -> RunPlan:
         return run_plan.made(asked, settings, table, found or run_plan.local(asked, notes))
@@ -66,7 +66,7 @@ async def make(
 async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:
     """Whether the Smart Spawn API answers ``GET /status`` within 3 s, and its answer or the reason (B4.25)."""
     if not settings.planner_url:
-        return False, "switched off: SMART_SPAWN_API_URL is empty"
+        return False, "switched off: SMART_SPAWN_API_URL is off"
     try:
         body = await _call(settings, client, "GET", "status", within_s=STATUS_S)
     except _UnusableReply as why:

@@ -38,7 +38,7 @@ from orchestrator.spawn.run_data import MergeAsked, RoleAsked, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 POLL_S = 45.0
-"""Longest wait of a client whose limit for one call is not known (design §5)."""
+"""Longest wait of a client whose limit for one call is not known."""
 PEERS_MAX = 16
 OF_MEMBERS = ("approval", "trust")
 """Settings that say what the squad members who answer a run's nodes may do."""
@@ -98,8 +98,8 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
         Tool(
             "smartspawn_run_create",
             "Start a run of model calls",
-            "Put a run in line and answer at once: a DAG of calls to models (or squad members, or agents), their "
-            "answers merged into one. Follow it with smartspawn_run_result(wait_ms).",
+            "Queue a run and return its id at once: a DAG of calls to models (or squad members, or agents) whose "
+            "answers are merged into one. Follow it with smartspawn_run_result(wait_ms).",
             RunCreateArguments,
             RunCreateAnswer,
             create,
@@ -107,7 +107,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
         ),
         Tool(
             "smartspawn_run_status",
-            "How far a run is",
+            "Show the progress of a run",
             "Progress, cost and nodes of a run. wait_ms waits for a change.",
             RunStatusArguments,
             RunStatusAnswer,
@@ -161,7 +161,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
         Tool(
             "smartspawn_health",
             "Check spawn runs",
-            "Whether runs can work here: key, planner, database, storage, worker; and why not.",
+            "Whether runs can work here: key, planner, database, storage, run queue; and why not.",
             HealthArguments,
             HealthAnswer,
             health,

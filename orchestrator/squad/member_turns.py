@@ -20,7 +20,7 @@ class MemberTurns:
 
     @contextlib.asynccontextmanager
     async def of(self, key: Hashable | None, stop: StopRequest) -> AsyncIterator[None]:
-        """Inside, the thing is the caller's alone; None is no thing. After a ``stop`` nothing is awaited."""
+        """Hold what ``key`` names inside the block; None: nothing is needed. After a ``stop`` nothing is awaited."""
         if key is None:
             yield
             return

@@ -1,7 +1,7 @@
 """Read and check the squad settings of one connection: its variables and the template files they name.
 
 Users set them in the `env` block of our server entry in their CLI, so they hold for that connection, whoever started
-the daemon (design §3). Every error in them is raised here, before any process is spawned.
+the daemon. Every error in them is raised here, before any process is spawned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARALLEL = 4
 PARALLEL_MAX = 64
 TEMPLATE_MAX = 64 * 1024
 SEQUENTIAL = frozenset({"cursor-agent"})
-"""Programs of which several at once disturb each other (seed-systems.md A5)."""
+"""Programs of which several at once disturb each other."""
 OF_A_PROGRAM = (
     "ENGINE_COMMAND", "RUN_TEMPLATE_PATH", "RUN_TEMPLATE", "CREATE_CHAT_TEMPLATE_PATH", "CREATE_CHAT_TEMPLATE"
 )  # fmt: skip

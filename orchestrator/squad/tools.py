@@ -147,9 +147,9 @@ class MemberAnswer(BaseModel):
     role_id: str
     """The role, as the caller gave it."""
     cwd: str = ""
-    """Where its commands ran."""
+    """As the caller gave it; left out if not given."""
     status: Literal["completed", "error", "timeout", "running"]
-    """How it ended."""
+    """running, or how it ended."""
     raw_stdout: str
     """Its standard output, verbatim; bytes that are not UTF-8 replaced."""
     raw_stderr: str
@@ -158,7 +158,7 @@ class MemberAnswer(BaseModel):
     raw_stderr_file: Annotated[str, Field(description="file with all of it, if rawStderr was cut")] = ""
     exit_code: Annotated[int, Field(description="given if the member did not complete")] = 0
     signal: Annotated[str, Field(description="signal that ended the member")] = ""
-    reason: Annotated[str, Field(description="why the member did not complete")] = ""
+    reason: Annotated[str, Field(description="why the member did not complete, or what it is doing")] = ""
 
 
 class ChatAnswer(MemberAnswer):

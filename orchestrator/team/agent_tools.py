@@ -35,7 +35,7 @@ class EmitArguments(Arguments):
     """What happened."""
     task_id: Annotated[str | None, Field(max_length=128, description="Default: the task you hold.")] = None
     payload: Annotated[Any, Field(description="Any JSON; write large output to a file in artifacts/.")] = None
-    done: bool | None = None  # implied by result, error and canceled
+    done: Annotated[bool | None, Field(description="Optional: result, error and canceled imply true.")] = None
 
 
 class _AgentAnswer(BaseModel):

@@ -53,7 +53,9 @@ class AgentPolicies(Arguments):
     ] = None
     stall_after_s: Annotated[
         float | None,
-        Field(ge=1, le=31_536_000, description="Seconds without a call during a task before it counts as stalled."),
+        Field(
+            ge=1, le=31_536_000, description="Seconds of a task without a call or a change on its screen: `stalled`."
+        ),
     ] = None
 
 
@@ -63,7 +65,10 @@ class NewAgent(Arguments):
     name: Annotated[
         str, Field(min_length=1, max_length=80, description="Short name. The `agent_id` is derived from it.")
     ]
-    role: Annotated[str, Field(min_length=1, max_length=80, description="What the agent is for; shown to people.")]
+    role: Annotated[
+        str,
+        Field(min_length=1, max_length=80, description="A label, or the id of a role, whose text joins its rules."),
+    ]
     cwd: Annotated[str | None, Field(max_length=4096, description="Working directory inside the project.")] = None
     env: Annotated[dict[str, str] | None, Field(description="Environment variables to add.")] = None
     engine: Annotated[str | None, Field(max_length=64, description="CLI to run; default: as configured.")] = None
@@ -72,7 +77,10 @@ class NewAgent(Arguments):
     )
     approval: Annotated[
         Literal["ask", "edits", "all"] | None,
-        Field(description="What its CLI may do without asking: ask (default: the user's settings), edits, all."),
+        Field(
+            description="What its CLI may do without asking: ask (what the user's settings allow), edits, all. "
+            "Default: the role's, else as configured."
+        ),
     ] = None
     command: Annotated[
         list[str] | None,
@@ -221,7 +229,7 @@ class CreateAnswer(_ToolAnswer):
     run_id: str
     """The team run."""
     epoch: int
-    """Number of the agent's life."""
+    """Number of the agent's launch."""
     engine: str
     """Which CLI runs in the pane."""
     untrusted: Untrusted = None
@@ -271,7 +279,7 @@ class RestartAnswer(_ToolAnswer):
     agent_id: str
     """The agent."""
     epoch: int
-    """Number of the agent's new life."""
+    """Number of the agent's new launch."""
     ready: Annotated[bool, Field(description="false: still starting or failed; see status and reason.")]
     status: str
     """One of the statuses of lifecycle.md."""

@@ -321,9 +321,9 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         Tool(
             "broadcast_read",
             "Read the team's digest",
-            "Return the team's events after since_seq: every ended task and every change of an agent's status. The "
-            "cheapest way to follow a team. Pass the returned last_seq and cursor to the next call; wait_ms waits "
-            "for new events.",
+            "Return the team's events after since_seq: every ended task, and when an agent gets ready, is blocked, "
+            "stalls, exits, is restarted or fails. The cheapest way to follow a team. Pass the returned last_seq and "
+            "cursor to the next call; wait_ms waits for new events.",
             BroadcastArguments,
             PageAnswer,
             broadcast,

@@ -51,7 +51,7 @@ def set_borders(socket: TmuxSocket, window_id: str) -> Saved:
 
     None as a value means the window had none of its own. A second call changes nothing and returns the same.
     Lines the user has already keep their place and, on the user's panes, their text. Call it before
-    ``panes.create_agents``, so that panes get their final size. Raises as `Tmux.run`.
+    ``splits.create_agents``, so that panes get their final size. Raises as `Tmux.run`.
     """
     with _changing[socket]:
         return _set_borders(socket, window_id)

@@ -1,7 +1,7 @@
 """Paste one line into a pane of ours, and submit it. The last way to reach a CLI; the caller decides when.
 
 Never ``send-keys``: keys go to copy mode where a human has scrolled back, and are lost; a pasted buffer reaches the
-program and leaves the human's place (parking.md §6). Each buffer has a name of its own and is deleted by its paste.
+program and leaves the human's place. Each buffer has a name of its own and is deleted by its paste.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "A record that somebody appends to a log makes that agent foreign.": (
         "tests/security/test_foreign_data.py::test_a_record_appended_by_a_stranger_makes_the_agent_foreign",
     ),
-    "A copied project and a restored backup ask, and a moved project goes on.": (
+    "A copied project and a restored backup ask again, and a moved project keeps its trust.": (
         "tests/security/test_foreign_data.py::test_a_copied_project_asks_and_a_moved_one_goes_on",
         "tests/security/test_foreign_data.py::test_a_restored_backup_asks",
     ),
     "A bind mount of a project is the same project.": (
         "tests/security/test_foreign_data.py::test_a_bind_mount_is_the_same_project",
     ),
-    "The identity of another project, or an invented one, is none.": (
+    "An identity that was copied from another project, or invented, is not accepted.": (
         "tests/security/test_foreign_data.py::test_an_identity_of_a_stranger_or_of_another_project_is_none",
     ),
     "Data of before this version is adopted without loss.": (
@@ -123,7 +123,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "What outlives an agent's CLI stays the agent's.": (
         "tests/security/test_agents_stay_agents.py::test_what_outlives_its_agents_cli_is_no_master",
     ),
-    "An agent with the secret of another does not speak as that one.": (
+    "An agent with the secret of another cannot act as that agent.": (
         "tests/security/test_agents_stay_agents.py::test_an_agent_with_anothers_secret_does_not_speak_as_that_one",
     ),
     "An agent with its own secret changes nothing of another agent, run, squad or spawn run.": (
@@ -132,15 +132,17 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "The socket of an agent serves that agent alone.": (
         "tests/security/test_agents_stay_agents.py::test_an_agents_own_socket_is_for_that_agent_alone",
     ),
-    "Agents of your other projects lead nobody.": (
+    "Agents of your other projects cannot lead a team.": (
         "tests/security/test_agents_stay_agents.py::test_an_agent_of_another_project_of_the_same_user_leads_nobody",
     ),
-    "A squad member leads nobody.": ("tests/security/test_agents_stay_agents.py::test_a_squad_member_leads_nobody",),
+    "A squad member cannot lead a team.": (
+        "tests/security/test_agents_stay_agents.py::test_a_squad_member_leads_nobody",
+    ),
     "A human in a pane leads by the command line, and a CLI in a terminal leads as a master.": (
         "tests/security/test_agents_stay_agents.py::test_a_human_in_a_pane_leads_by_the_command_line",
         "tests/security/test_agents_stay_agents.py::test_the_relay_of_a_cli_in_a_terminal_is_a_masters",
     ),
-    "A directory in `/tmp` that another user made first denies nothing: all meet below your state directory.": (
+    "A directory in `/tmp` that another user made first blocks nothing: all programs use your state directory instead.": (
         "tests/security/test_other_user.py::test_a_directory_that_another_user_made_first_denies_nothing",
     ),
     "A link in its place is not followed.": (
@@ -173,7 +175,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "If two installations do not fit, every waiting request gets that error at once.": (
         "tests/integration/test_relay_start.py::test_a_mismatch_of_protocols_is_told_at_the_first_refusal_to_all_that_wait",
     ),
-    "Instructions in tasks, results, file names, roles and planning files reach no trust, no pane and no shell.": (
+    "Instructions in tasks, results, file names, roles and planning files cannot give trust, type into a pane or run a command.": (
         "tests/security/test_injection.py::test_instructions_in_names_roles_tasks_results_and_file_names_reach_no_shell_no_pane_and_no_trust",
         "tests/security/test_injection.py::test_instructions_in_roles_and_planning_files_are_read_and_nothing_else",
         "tests/security/test_injection.py::test_instructions_in_a_models_answers_are_merged_as_text",

@@ -1,4 +1,4 @@
-"""docs/trust.md claims no more than tests show: each sentence under "What is held" is tied to a test, by its words."""
+"""docs/trust.md claims no more than tests show: each sentence under "What is guaranteed" is tied to a test, by its words."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.security.claims import CLAIMS
 
 ROOT = Path(__file__).resolve().parents[2]
-HELD, TABLE = "\n## What is held\n", "\n## Files that can cause something\n"
+HELD, TABLE = "\n## What is guaranteed\n", "\n## Files that can cause something\n"
 
 
 def sentences():
@@ -28,7 +28,7 @@ def functions(path):
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_sentence_of_what_is_held_names_its_tests_and_no_other_is_named():
+def test_every_sentence_of_what_is_guaranteed_names_its_tests_and_no_other_is_named():
     claimed = sentences()
     assert len(claimed) > 30, "the section was not found"
     assert len(set(claimed)) == len(claimed)

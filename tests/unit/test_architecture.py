@@ -1,4 +1,4 @@
-"""Who may import whom (design §12), read from the import graph; and a few rules about files."""
+"""Who may import whom, read from the import graph; and a few rules about files."""
 
 import ast
 import functools

@@ -37,7 +37,7 @@ function socketPaths() {
   const state = stateDir()
   if (state) ways.push([state, path.join(state, "run"), path.join(state, "run", name)])
   if (word(path.join(root, ".agents", "lock")) === "state") ways.reverse()
-  // The agent's own one first, as project.agent_socket names it; the project's where that is not there.
+  // The agent's own one first, as project_location.agent_socket names it; the project's where that is not there.
   const own = "a" + crypto.createHash("sha256").update(env.ORCHESTRATOR_AGENT_ID).digest("hex").slice(0, 5)
   const safe = ways.filter((steps) => steps.every(isPrivate)).map((steps) => steps.at(-1))
   return safe.flatMap((directory) => [own, "socket"].map((file) => path.join(directory, file)))

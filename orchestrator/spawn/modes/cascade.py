@@ -55,7 +55,7 @@ def _nodes(planning: Planning, steps: Steps) -> list[Node]:
 def _no_call(node: Node, status_of: StatusOf, passed: bool | None) -> NoCall | None:
     if node.kind == "evaluate":
         if passed is False or status_of(node.needs[0]) != "completed":
-            return "skipped", "the cheap answer needs no second opinion"
+            return "skipped", "not called: the cheap answer failed the gate's rules, or there is none"
         return None
     if node.tier == "premium":
         return ("skipped", "the cheap answer passed the gate") if passed else None
@@ -80,7 +80,7 @@ def _summary(outcome: Outcome, counted: str) -> str:
 
 
 MODE = SpawnMode(
-    words="a cheap one, a better one if that will not do",
+    words="a cheap model, then a better one if its answer is not good enough",
     picture=(
         ("cheap", 0, "", "answers the whole task"),
         ("evaluate", 1, "cheap", "only with an evaluator"),

@@ -43,7 +43,7 @@ async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
 def nodes(planning: Planning, steps: Steps) -> list[Node]:
     """A node for each step and a merge of all; one node without a merge if the task does not fall apart."""
     if len(steps) < 2:
-        planning.notes.append("the task does not fall apart into parts: one node does it")
+        planning.notes.append("the task cannot be split into parts; one node does it")
         whole = replace(
             steps[0] if steps else PlanStep("single", ""), id="single", task=planning.asked.task, needs=()
         )

@@ -71,7 +71,7 @@ class Supervisor:
     # -- launching ----------------------------------------------------------------------------------------------
 
     def launch_argv(self, agent_id: str, epoch: int) -> list[str]:
-        """The pane's own command: our stub, which execs the CLI once the pane is ready (design §7)."""
+        """The pane's own command: our stub, which execs the CLI once the pane is ready."""
         named = os.environ.get(state_dir.VARIABLE)
         state = ["--state", named] if named else []
         return project_location.own_command(

@@ -23,10 +23,10 @@ def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
 
 
 def pane_of(socket: TmuxSocket, origin: ConnectionOrigin) -> PaneInfo | None:
-    """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); None if its server is gone.
+    """The master's pane: by ancestry, else $TMUX_PANE, else its tty; None if its server is gone.
 
     Raises Environment ``pane_unknown`` for a CLI's background process that serves several panes: its environment may
-    belong to another pane (Codex, other-clis.md §3.2).
+    belong to another pane (Codex).
     """
     shared = _shared_process(origin)
     if shared is not None:  # even with a pane among its ancestors: only its first CLI was started there

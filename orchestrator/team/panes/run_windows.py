@@ -56,7 +56,7 @@ class RunWindows:
     # -- finding the window -------------------------------------------------------------------------------------
 
     async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> MasterWindow | None:
-        """The master's pane: by ancestry, else $TMUX_PANE, else its tty (design §7); outside tmux our session.
+        """The master's pane: by ancestry, else $TMUX_PANE, else its tty; outside tmux our session.
 
         With ``make`` the detached session is created if there is none; otherwise None is returned.
         """
@@ -260,7 +260,9 @@ class RunWindows:
             assert place is not None
             there = await self.run_at(place)
             if there is not None and there is not run:
-                raise Conflict("window_taken", f"run {there.run_id} works in this window, {run.run_id} had another")
+                raise Conflict(
+                    "window_taken", f"this window belongs to {there.run_id}; {run.run_id} cannot continue here"
+                )
             async with self.lock(run):
                 await self._move(run, place)
 
@@ -294,7 +296,7 @@ class RunWindows:
     async def end_run_of_nobody(self, run: TeamRun) -> None:
         """As `end_if_empty`, for a caller that holds ``placing``.
 
-        Our changes to the window are reverted, and our own session is ended (design §6, §7).
+        Our changes to the window are reverted, and our own session is ended.
         """
         async with self.lock(run):
             agents = self._roster.agents.values()

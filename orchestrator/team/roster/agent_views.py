@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN_TASKS = 50
 PAGE_BYTES = 10_000
-"""Answers to models are paged at 10 KB (design §4)."""
+"""Answers to models are paged at 10 KB."""
 
 
 def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, last_seq: int) -> dict[str, Any]:

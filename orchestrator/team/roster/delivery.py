@@ -1,7 +1,7 @@
 """The queue and the delivery protocol: enqueue, cancel, wait_for_command, emit_event, and reading the logs.
 
 Serves the master's and the agents' tools. It must never import, even transitively, code that creates or kills agents:
-the agents' side of the server loads only this file (design §12).
+the agents' side of the server loads only this file.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ async def wait_for_command(
 
 
 def _check_life(entry: AgentEntry, epoch: int, what: str, task_id: str | None = None) -> None:
-    """Refuse a call of an ended launch; this is logged but not recorded (design §5)."""
+    """Refuse a call of an ended launch; this is logged but not recorded."""
     try:
         decisions.check_epoch(entry.state, epoch)
     except Conflict as refused:

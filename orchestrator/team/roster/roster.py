@@ -138,7 +138,7 @@ class Roster:
         self.adopt(entry)
 
     def publish_missing(self) -> None:
-        """Add to the broadcasts what a crash left out, in order of (`at`, agent, `ref`) (design §4).
+        """Add to the broadcasts what a crash left out, in order of (`at`, agent, `ref`).
 
         If the clock went back, an agent's records keep their order: a later record never counts as earlier.
         """
@@ -341,7 +341,7 @@ class Roster:
         return written
 
     async def durable(self, entry: AgentEntry) -> None:
-        """Wait for the syncs of what was written; nothing is answered before (design §4)."""
+        """Wait for the syncs of what was written; nothing is answered before."""
         due = entry.due
         await entry.inbox.synced(due["inbox"])
         await entry.outbox.synced(due["outbox"])

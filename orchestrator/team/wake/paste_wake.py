@@ -113,7 +113,7 @@ class PasteWake:
         if cause in ("task", "stop"):
             return True
         # An agent with a task may be working on it: it is only pasted to if its turn is known to be over.
-        # The answer with a task it never acknowledged may have been discarded by an Esc (gemini-cli.md §0.7).
+        # The answer with a task it never acknowledged may have been discarded by an Esc (Gemini CLI).
         unheard = agent.lease is not None and agent.lease.state == "delivered"
         over = entry.turn == "ended" or unheard or _in_trouble(entry)
         return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))

@@ -8,9 +8,8 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.cli import app, gsd, gsd_index, gsd_text, output, shell_hints
+from orchestrator.cli import app, gsd, gsd_index, gsd_text, output
 from orchestrator.edge import project_location
-from orchestrator.gsd import intelligence
 from orchestrator.gsd import models as gsd_models
 from orchestrator.gsd.graph.protocol import Located, Node, Reached
 from orchestrator.gsd.graph_snapshot import Snapshot
@@ -163,10 +162,6 @@ def test_a_next_step_names_commands_where_a_tool_cannot_be_called(root, capsys):
     assert told(capsys, "phase", "9", status=2)["error"]["next_step"].startswith("orchestrator gsd phase without")
     said = run(capsys, "requirement", "B-1", status=2)
     assert "orchestrator gsd requirement lists the open ones" in said and "gsd://" not in said
-    assert set(intelligence.ANSWERS) - {"check"} <= set(shell_hints.COMMANDS)
-    assert shell_hints.in_the_shell("see my_gsd_phase_status, gsd_phase_statuses, a/gsd_phase_status") == (
-        "see my_gsd_phase_status, gsd_phase_statuses, a/gsd_phase_status"
-    )
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,10 @@ def test_lint_fails_only_for_files_that_cannot_be_used(root, capsys):
     put(root, "agents/architect.md", "---\ndescription: d\n---\nPlan.")
     assert app.main(["roles", "lint"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("! agents/t.md has a frontmatter that is no YAML and was read line by line (line 2: ")
+    assert lines[0].startswith("! agents/t.md has a frontmatter that is not YAML and was read line by line (line 2: ")
     assert lines[1].startswith("· ")
-    assert lines[1].endswith("roles/architect.md does not count: agents/architect.md is nearer")
-    assert "· agents/t.md says tools, which is ignored by every engine" in lines
+    assert lines[1].endswith("roles/architect.md is hidden by agents/architect.md, which takes precedence")
+    assert "· agents/t.md sets tools, which is ignored by every engine" in lines
     assert lines[-1] == "12 roles can be used, 0 files cannot"
     put(root, "agents/bad.md", "---\n")
     assert app.main(["roles", "lint"]) == 1

@@ -514,7 +514,7 @@ def test_lint_says_of_every_key_which_engines_take_no_notice_of_it(root):
         ("a", "approval", ("claude", "codex")),
     ]  # fmt: skip
     assert [one.message for one in found if one.kind == "ignored"][:2] == [
-        "says model, which is ignored by every engine", "says model, which is ignored by codex",
+        "sets model, which is ignored by every engine", "sets model, which is ignored by codex",
     ]  # fmt: skip
 
 
@@ -552,7 +552,7 @@ def test_lint_tells_of_toolsets_that_no_agent_is_given_and_never_calls_the_key_i
     put(root, f"{folder}/r.md", headed(f"description: d\ntoolsets: {said}"))
     found = lint.findings(catalogue.read(root), [engine("claude", ".claude/agents")])
     assert [(one.kind, one.key) for one in found] == ([("odd", "toolsets")] if odd else [])
-    assert not odd or f"not given: {odd}; there are: gsd" in found[0].message
+    assert not odd or f"no agent gets: {odd}; those it can get: gsd" in found[0].message
 
 
 def test_lint_names_what_is_broken_odd_empty_shadowed_and_read_line_by_line(root):

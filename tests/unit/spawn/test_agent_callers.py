@@ -231,7 +231,12 @@ def test_an_agent_that_fails_ends_the_wait_and_does_not_get_the_task_later(playe
         assert not call.done()  # it may be launched again
         await play.life(supervision.failed(play.entry.state, at=play.at, reason="it crashed", code="exited"))
         fault = await call
-        assert fault == Fault("agent", "agent a1 has failed: it crashed", retry=False, next_step="create a new agent")
+        assert fault == Fault(
+            "agent",
+            "agent a1 has failed: it crashed",
+            retry=False,
+            next_step="restart a failed agent, or create a new one",
+        )
         assert play.types()[-1] == "canceled"
 
     played(body)

@@ -97,7 +97,7 @@ def test_a_task_that_does_not_fall_apart_is_one_node_and_that_is_said(mode, step
     made = make(mode, task="one thing", steps=steps)
     assert shape(made) == [("single", "task", 0, ())]
     assert made.nodes[0].task == "one thing"
-    assert "does not fall apart" in made.notes[0]
+    assert "cannot be split" in made.notes[0]
 
 
 @pytest.mark.parametrize("bad", ["", "engine:claude", "agent:x", "nonsense", "acme/forbidden"])
@@ -206,7 +206,7 @@ def test_a_circle_becomes_a_chain_in_the_given_order_and_that_is_said():
         ("c", "task", 2, ("b",)),
         ("merged", "merge", 3, ("a", "b", "c")),
     ]
-    assert "circle" in made.notes[0]
+    assert "form a cycle" in made.notes[0]
 
 
 def test_a_node_stands_behind_those_it_needs_on_the_longest_way():

@@ -137,7 +137,7 @@ def test_a_task_the_api_does_not_split_is_one_node_with_the_apis_model(mode):
     made = make(api, mode)
     assert [(one.id, one.model) for one in made.nodes] == [("single", "openai/gpt-5")]
     assert made.source == "smart-spawn-api"
-    assert "does not fall apart" in made.notes[0]
+    assert "cannot be split" in made.notes[0]
 
 
 def test_a_get_carries_the_task_on_one_line_of_200_units_and_a_post_all_of_it():
@@ -233,7 +233,7 @@ def test_whatever_is_wrong_with_the_api_the_whole_plan_is_made_here_and_it_is_sa
     here = make(Api(), mode, frozen=RunSettings(planner_url=""))
     assert made.source == "local"
     assert made.nodes == here.nodes
-    assert "planned here" in made.notes[0]
+    assert "the local planner was used" in made.notes[0]
     assert KEY not in made.notes[0]
     assert here.notes == ()
 
@@ -253,7 +253,7 @@ def test_whatever_is_wrong_with_the_api_the_whole_plan_is_made_here_and_it_is_sa
 )
 def test_the_note_names_the_call_and_what_was_wrong_with_it(fault, words):
     made = make(Api(pick=FAULTS[fault]), "single")
-    assert made.notes[0].startswith("the Smart Spawn API was of no use (/pick: ")
+    assert made.notes[0].startswith("the Smart Spawn API gave no usable plan (/pick: ")
     assert words in made.notes[0]
 
 
@@ -290,7 +290,7 @@ def test_what_is_malformed_in_a_good_answer_is_mended_and_the_api_stays_the_sour
     assert all(one.model in TABLE.models for one in made.nodes)
     assert made.nodes[2].task == "three  [0m"
     told = "\n".join(made.notes)
-    for word in ("ghost", "circle", "agent:builder", "no task", "not a list of ids", "named no model"):
+    for word in ("ghost", "form a cycle", "agent:builder", "no task", "not a list of ids", "named no model"):
         assert word in told
 
 
@@ -304,7 +304,7 @@ def test_what_may_not_be_asked_is_refused_before_the_api_is():
 def test_the_apis_health_is_asked_without_doing_anything():
     assert reach(Api()) == (True, "ok, 42 models")
     assert reach(Api(status={"data": {"status": "empty"}})) == (True, "empty")
-    assert reach(Api(), url="") == (False, "switched off: SMART_SPAWN_API_URL is empty")
+    assert reach(Api(), url="") == (False, "switched off: SMART_SPAWN_API_URL is off")
     assert reach(Api(status=refused)) == (False, "/status: ConnectError")
     assert reach(Api(status={"data": 4})) == (False, "the answer does not come from a Smart Spawn API")
     assert reach(Api(), url="http://x:port") == (False, "/status: InvalidURL")
