@@ -35,6 +35,24 @@ def test_a_daemon_killed_while_it_creates_agents_makes_each_once(stage, rows):
     play(stage, rows)
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_an_agent_whose_role_sets_what_nobody_has_allowed_is_made_once_too(stage, many):
+    role = stage.root / ".agents/roles/r.md"
+    role.parent.mkdir(parents=True, exist_ok=True)
+    role.write_text("---\ndescription: d\napproval: all\n---\nYou work.\n")
+    master = stage.master()
+    stage.arm("outbox:starting:after")
+    agent = {"name": "a", "role": "r"}
+    made = master.do("agents_create", agents=[agent]) if many else master.do("agent_create", **agent)
+    stage.spent("outbox:starting:after")
+    assert made["untrusted"]["files"] == [{"file": ".agents/roles/r.md", "keys": ["approval"]}]
+    assert [row["agent_id"] for row in master.do("agent_list")["agents"]] == ["a"]
+    assert master.do("agent_create", name="b", role="r")["agent_id"] == "b"
+    stage.check(broadcast=False)
+    master.close()
+    stage.finish()
+
+
 @pytest.mark.parametrize("rows", batches(sixth(FAIL), 7))
 def test_a_daemon_killed_while_an_agent_is_lost_relaunches_it_once(stage, rows):
     play(stage, rows)

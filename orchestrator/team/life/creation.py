@@ -105,32 +105,33 @@ async def _make(
     roster = supervisor.roster
     made: list[_Made | None] = []
     withheld: dict[str, list[str]] = {}
-    plans: list[tuple[int, str, dict[str, Any], AgentSpec]] = []
+    plans: list[_PlannedAgent] = []
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
-    found = await asyncio.to_thread(catalogue.read, roster.root)
+    roles = (await asyncio.to_thread(catalogue.read, roster.root)).roles
     for at, spec in enumerate(specs):
         key = f"{req}#{at}" if many else req
-        known = roster.by_req.get(key)
-        made.append(roster.agents[known] if known else None)
-        if known is None:
-            try:
-                role = found.roles.get(spec.role)
-                fields = _planned(roster, spec, role, client_name, inherited)
-                for file, key in _withheld(roster, spec, role, fields["engine"], client_name):
-                    keys = withheld.setdefault(file, [])
-                    keys += [key] if key not in keys else []
-                if spec.worktree:
-                    await agent_worktrees.check(roster, fields)
-                plans.append((at, key, fields, spec))
-            except OrchestratorError as error:
-                made[at] = error
+        known = roster.agents[roster.by_req[key]] if key in roster.by_req else None
+        made.append(known)
+        role = roles.get(spec.role)
+        try:
+            fields = known.state.spec if known else _planned(roster, spec, role, client_name, inherited)
+            for file, setting in _withheld(roster, spec, role, fields["engine"], client_name):
+                settings = withheld.setdefault(file, [])
+                settings += [setting] if setting not in settings else []
+            if known:
+                continue
+            if spec.worktree:
+                await agent_worktrees.check(roster, fields)
+            plans.append(_PlannedAgent(at, key, fields, spec))
+        except OrchestratorError as error:
+            made[at] = known or error
     if plans:
         try:
             asked = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
             await _place(supervisor, asked, plans, made)
         except OrchestratorError as error:
-            for at, *_ in plans:
-                made[at] = made[at] or error
+            for plan in plans:
+                made[plan.at] = made[plan.at] or error
     answered = [
         one if one is not None else Environment("internal", "an agent was neither made nor refused") for one in made
     ]
@@ -217,8 +218,18 @@ class _CreationCall:
     only_missing: bool
 
 
+@dataclass(frozen=True)
+class _PlannedAgent:
+    """A checked agent of the call: its position in it, the key that makes it once, and what its spec will be."""
+
+    at: int
+    key: str
+    fields: dict[str, Any]
+    spec: AgentSpec
+
+
 _Made = AgentEntry | _Existing | OrchestratorError
-_Plans = list[tuple[int, str, dict[str, Any], AgentSpec]]
+_Plans = list[_PlannedAgent]
 
 
 async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
@@ -248,10 +259,10 @@ def _missing(roster: Roster, run: TeamRun, plans: _Plans, made: list[_Made | Non
         for entry in roster.agents.values()
         if entry.run_id == run.run_id and entry.live and not entry.state.stop_asked
     }
-    for at, _, fields, _ in plans:
-        if fields["name"] in living:
-            made[at] = _Existing(living[fields["name"]])
-    return [plan for plan in plans if plan[2]["name"] not in living]
+    for plan in plans:
+        if plan.spec.name in living:
+            made[plan.at] = _Existing(living[plan.spec.name])
+    return [plan for plan in plans if plan.spec.name not in living]
 
 
 async def _enter(
@@ -269,27 +280,27 @@ async def _enter(
         raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await windows.run_for(place, asked.master)
     entries: list[AgentEntry] = []
-    for count, (at, key, fields, spec) in enumerate(plans):
+    for count, plan in enumerate(plans):
         if count >= fits:
-            made[at] = Environment("no_room", why)
+            made[plan.at] = Environment("no_room", why)
             continue
-        whole = fields
+        whole = plan.fields
         try:
-            agent_id = roster.new_id(spec.name)
-            if spec.worktree:
-                whole = await agent_worktrees.give(roster, agent_id, fields)
+            agent_id = roster.new_id(plan.spec.name)
+            if plan.spec.worktree:
+                whole = await agent_worktrees.give(roster, agent_id, whole)
             draft = supervision.starting(
-                agent_id, at=rfc3339(roster.clock.now()), req=key, spec={**whole, "run_id": run.run_id}
+                agent_id, at=rfc3339(roster.clock.now()), req=plan.key, spec={**whole, "run_id": run.run_id}
             )
             prepare = partial(
-                launch_files.write, roster, spec=whole, epoch=1, base=table.passed_on(asked.inherited, spec.env)
+                launch_files.write, roster, spec=whole, epoch=1, base=table.passed_on(asked.inherited, plan.spec.env)
             )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:
             await agent_worktrees.take_back(roster, whole)
-            made[at] = error
+            made[plan.at] = error
             continue
-        made[at] = entry
+        made[plan.at] = entry
         entries.append(entry)
     return run, entries
 
