@@ -16,11 +16,11 @@ from orchestrator.core.screens import COUNTING, SCREEN_KINDS, ScreenFinding
 from orchestrator.core.state import Agent
 
 
-def block(agent: Agent, cause: str, reason: str, *, at: str, until: str | None = None) -> list[Draft]:
+def block(agent: Agent, cause: str, reason: str, *, at: str) -> list[Draft]:
     """Record that ``cause`` blocks the agent; empty while that cause is recorded already."""
     if not _lives(agent) or cause in agent.blocks:
         return []
-    return [_blocked(agent, cause, reason, until, at)]
+    return [_blocked(agent, cause, reason, None, at)]
 
 
 def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> list[Draft]:

@@ -62,7 +62,7 @@ NEEDS_ALL = frozenset(
         "life", "open_task",
     }
 )  # fmt: skip
-"""Laws that are left out where lines of a log cannot be used: a lost line may be the answer."""
+"""Invariants that are not checked where lines of a log cannot be used: a lost line may be the answer."""
 
 # What one call of an agent may cause once; a wait that is sent again may be handed the same task again.
 _ONCE = frozenset({"ack", "progress", *TERMINAL, "ready", "starting"})

@@ -4,8 +4,8 @@ Pure. The models define the form; `.agents-schema/*.json` is generated from them
 is validated against them. The daemon itself builds and reads plain dicts, because a million lines must fold in
 seconds; it uses these models at the edges only.
 
-To change a record, add an optional key; never change the meaning of one. Anything else needs a new ``V``, a reader
-for the old version, and a fixture under tests/logs/, which must always fold.
+To change a record, add an optional key; never change the meaning of one. Anything else needs a new
+``journal.log_lines.VERSION``, a reader for the old version, and a fixture under tests/logs/, which must always fold.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-
-V = 1
 
 TERMINAL = frozenset({"result", "error", "canceled"})
 """Exactly one of these ends a task (R-Q2)."""

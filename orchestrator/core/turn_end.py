@@ -73,9 +73,9 @@ def may_park(agent: Agent, *, visible_inbox: int, empty_waits: int, park_after: 
     return bool(park_after) and empty_waits >= park_after and rests and not agent.stop_asked
 
 
-def parked(agent: Agent, *, at: str, reason: str = "") -> list[Draft]:
+def parked(agent: Agent, *, at: str) -> list[Draft]:
     """The record that the agent is parked; empty if it is recorded already."""
-    return [] if agent.parked or agent.life != "ready" else [_happened(agent, "parked", at, reason)]
+    return [] if agent.parked or agent.life != "ready" else [_happened(agent, "parked", at, "")]
 
 
 def woken(agent: Agent, *, at: str, reason: str) -> list[Draft]:

@@ -11,16 +11,6 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.engines import claude, codex, gemini, opencode, others
 from orchestrator.engines.definition import APPROVALS, Engine
 
-OWN_VARIABLES = (
-    "ORCHESTRATOR_AGENT_ID",
-    "ORCHESTRATOR_AGENT_EPOCH",
-    "ORCHESTRATOR_AGENT_SECRET",
-    "ORCHESTRATOR_AGENT_MCP",
-    "ORCHESTRATOR_PROJECT",
-    "ORCHESTRATOR_MEMBER_ID",
-)
-"""Set for every agent; an inherited value is never passed on."""
-
 NOT_PASSED = frozenset(
     {
         # of the terminal the master runs in, not of the agent's pane

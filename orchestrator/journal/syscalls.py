@@ -1,4 +1,4 @@
-"""The system calls the store makes, in one replaceable place; nothing else in the store touches the disk.
+"""The system calls of the journal, in one replaceable place; nothing else in the journal touches the disk.
 
 Tests pass a subclass that records calls or fails the n-th one, so every error path can be reached on demand.
 """

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 def read(line: bytes) -> types.JSONRPCMessage:
-    """The message of a client's line; raises ``Refused`` also for what the SDK would drop or take for another kind.
+    """The message of a client's line; raises ``RefusedLine`` also for what the SDK would drop or misread.
 
     A relay judges its client's lines the same way, and sends none that is refused here; others connect too.
     """

@@ -29,7 +29,7 @@ TIMEOUT_MAX_MS = 7 * 86_400_000
 PARALLEL = 4
 PARALLEL_MAX = 64
 TEMPLATE_MAX = 64 * 1024
-SEQUENTIAL = frozenset({"cursor-agent"})
+SEQUENTIAL = frozenset(row.program for row in ENGINES.values() if row.headless and row.headless.sequential)
 """Programs of which several at once disturb each other."""
 OF_A_PROGRAM = (
     "ENGINE_COMMAND", "RUN_TEMPLATE_PATH", "RUN_TEMPLATE", "CREATE_CHAT_TEMPLATE_PATH", "CREATE_CHAT_TEMPLATE"

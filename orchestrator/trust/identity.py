@@ -70,12 +70,12 @@ def recognize(directory: Path) -> DirectoryIdentity | None:
     return DirectoryIdentity(claimed, key, place) if Birth(inode, born).same(birth) else None
 
 
-def establish(directory: Path, *, anew: bool = False) -> DirectoryIdentity:
-    """The identity of the directory; a new one if it has none from this machine (or with ``anew``).
+def establish(directory: Path) -> DirectoryIdentity:
+    """The identity of the directory; a new one if it has none from this machine.
 
     Raises ``StateDirUnsafe`` and ``OSError``. A crash leaves at most an unused entry.
     """
-    found = None if anew else recognize(directory)
+    found = recognize(directory)
     if found is not None:
         return found
     made = secrets.token_hex(16)
