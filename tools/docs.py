@@ -346,7 +346,7 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
     add(
         list(
             decisions.next_command(
-                agent, visible_inbox=1, waited_s=0, told=0, limits=limits, at=at(), req="c:9"
+                agent, visible_inbox=1, waited_s=0, handed_out=0, limits=limits, at=at(), req="c:9"
             ).drafts
         )
     )

@@ -163,12 +163,12 @@ class CommandOffer(NamedTuple):
 
 
 def next_command(
-    agent: Agent, *, visible_inbox: int, waited_s: float, told: int, limits: QueueLimits, at: str, req: str
+    agent: Agent, *, visible_inbox: int, waited_s: float, handed_out: int, limits: QueueLimits, at: str, req: str
 ) -> CommandOffer:
     """The command that answers a wait, in the order stop, cancel, task.
 
     ``visible_inbox``: the last inbox seq that is durable; nothing later may be delivered. ``waited_s``: how long this
-    call has waited. ``told``: how often this launch was given the cancel or the un-acknowledged task of its lease.
+    call has waited. ``handed_out``: how often this launch got the cancel or the un-acknowledged task of its lease.
     """
     if agent.stop_asked and agent.stop_asked <= visible_inbox:
         return CommandOffer({"kind": "stop"})
@@ -178,13 +178,13 @@ def next_command(
     # CLIs send emit_event and wait_for_command of one turn in parallel: wait a moment for the terminal event.
     patience = limits.redeliver_after_s - waited_s
     if lease.cancel_requested:
-        if told and patience > 0:
+        if handed_out and patience > 0:
             return CommandOffer(look_again_s=patience)
-        if told <= limits.max_redeliveries:
+        if handed_out <= limits.max_redeliveries:
             return CommandOffer({"kind": "cancel", "task_id": lease.task_id})
         return _hold(agent, at)
     if lease.state == "delivered":
-        if told > limits.max_redeliveries and patience > 0:
+        if handed_out > limits.max_redeliveries and patience > 0:
             return CommandOffer(look_again_s=patience)
         return CommandOffer(_task_command(lease))
     if patience > 0:

@@ -98,13 +98,13 @@ class Daemon:
         )
         self.windows = TeamPanes(self.roster)
         self.supervisor = Supervisor(self.roster, self.windows)
-        self.collecting = GarbageCollection(self.supervisor)
-        self.repairing = TeamRepair(self.supervisor)
-        self.waker = PasteWake(self.roster, self.windows)
-        self.parking = Parking(self.roster, self.waker.seen)
-        self.leading = HeldMasters(self.roster, self.windows, self._leaders)
-        self.supervisor.watching.on_human = self.parking.human
-        self.supervisor.watching.on_stale = self.parking.stale
+        self.garbage_collection = GarbageCollection(self.supervisor)
+        self.repair = TeamRepair(self.supervisor)
+        self.paste_wake = PasteWake(self.roster, self.windows)
+        self.parking = Parking(self.roster, self.paste_wake.seen)
+        self.held_masters = HeldMasters(self.roster, self.windows, self._leaders)
+        self.supervisor.screen_watch.on_human = self.parking.human
+        self.supervisor.screen_watch.on_stale = self.parking.stale
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self.masters = Masters(self.roster, self.windows, self._leaders, stop)
         self.agent_tools = agent_tools.build(self.roster)
@@ -117,7 +117,7 @@ class Daemon:
         self.own_sockets = AgentSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = WaitTurns()
-        self.trusting = TrustRequests(
+        self.trust_requests = TrustRequests(
             self.roster, state, lambda: self.clients, (TeamAdoption(self.supervisor), self.spawn)
         )
         self.idle_since = time.monotonic()
@@ -140,9 +140,9 @@ class Daemon:
         self.roster.listeners.append(self.own_sockets.seen)
         self.own_sockets.begin(self.roster.agents.values())
         await self.supervisor.recover(clean=clean)
-        self.roster.listeners.append(self.waker.seen)
+        self.roster.listeners.append(self.paste_wake.seen)
         for entry in self.roster.agents.values():
-            self.waker.seen(entry)
+            self.paste_wake.seen(entry)
         self.masters.begin()
         await self.squads.begin()
         self.spawn.begin()
@@ -162,8 +162,8 @@ class Daemon:
         log.info("ending", why=self.why)
         # Before any connection ends: the hooks shall come back to the next daemon, not take the end for an Esc.
         await self.parking.close()
-        await self.waker.close()
-        await self.leading.close()
+        await self.paste_wake.close()
+        await self.held_masters.close()
         await self.masters.close()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
         # and the relays would pass it on instead of re-sending.
@@ -293,7 +293,7 @@ class Daemon:
             if client is None:
                 return
             self.clients[client] = writer
-            self.trusting.came(client)
+            self.trust_requests.came(client)
             incoming.limit = MAX_LINE
             await self._serve(client, incoming, writer)
         except Stalled:
@@ -365,7 +365,7 @@ class Daemon:
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
             await hook_connections.serve(
-                client, incoming, writer, self.roster, hook_connections.Listeners(self.parking, self.leading)
+                client, incoming, writer, self.roster, hook_connections.Listeners(self.parking, self.held_masters)
             )
             return
         offers = client.role == "master" and "smartspawn" in client.toolsets
@@ -399,10 +399,10 @@ class Daemon:
             "stop": self.stop,
             "worktree": partial(agent_worktrees.remove, self.supervisor),
             "gc": self.gc,
-            "fix": self.repairing.run,
+            "fix": self.repair.run,
             **self.squads.admin(),
             **self.spawn.admin(client),
-            **self.trusting.admin(client),
+            **self.trust_requests.admin(client),
         }
         if client.role == "master":
             return offered
@@ -456,7 +456,7 @@ class Daemon:
     ) -> dict[str, Any]:
         """`orchestrator gc`; ``older_than_s`` None: as configured."""
         age_s = self.configured.current.config.gc_after_s if older_than_s is None else float(older_than_s)
-        return await self.collecting.run(apply=bool(apply), age_s=age_s, artifacts=bool(artifacts))
+        return await self.garbage_collection.run(apply=bool(apply), age_s=age_s, artifacts=bool(artifacts))
 
 
 def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -> int:

@@ -16,7 +16,7 @@ class SysIO:
     """The real calls, one method each; all raise ``OSError`` and return what ``os`` returns."""
 
     _spare: int | None = None
-    _one = threading.Lock()
+    _spare_lock = threading.Lock()
 
     def reserve(self) -> None:
         """Keep a descriptor for the time when there is no other: a failed sync of a directory ends the daemon."""
@@ -71,7 +71,7 @@ class SysIO:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            with self._one:
+            with self._spare_lock:
                 if self._spare is None:
                     raise
                 os.close(self._spare)

@@ -26,7 +26,7 @@ _SETTLED_NS = 2_000_000_000
 class _CachedRoles(NamedTuple):
     looks: object
     settled: bool
-    found: RoleListing
+    listing: RoleListing
 
 
 class RoleLibrary:
@@ -48,7 +48,7 @@ class RoleLibrary:
         self._kept[directory] = kept
         for oldest in list(self._kept)[:-KEPT]:
             self._kept.pop(oldest, None)
-        return kept.found
+        return kept.listing
 
     async def watch(self, on_broken: Callable[[BrokenRole], None]) -> None:
         """Follow the folders in use until canceled; log each file once when it becomes broken.

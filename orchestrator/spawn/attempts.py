@@ -42,7 +42,7 @@ class Attempts:
     def prepared(self, row: NodeRow) -> PreparedAttempt:
         """What a node is asked, and what must be reserved for it."""
         work = self._work
-        return attempt_outcome.prepared(work.around.home, work.run, row, work.rows, work.files, table=work.table)
+        return attempt_outcome.prepared(work.deps.home, work.run, row, work.rows, work.files, table=work.table)
 
     async def resume(self) -> None:
         """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
@@ -52,7 +52,7 @@ class Attempts:
             found = await asyncio.to_thread(self._left_by_the_dead, attempt.node_id)
             if found is not None and found.get("token") == attempt.token:
                 await self._settle_found(row, attempt, found)
-            elif work.around.callers[kind_of(row.node.model)].resumes:
+            elif work.deps.callers[kind_of(row.node.model)].resumes:
                 prepared = await asyncio.to_thread(self.prepared, row)
                 self.begin(row, attempt, prepared, claimed=True)
             else:
@@ -68,7 +68,7 @@ class Attempts:
     def _left_by_the_dead(self, node_id: str) -> dict[str, Any] | None:
         work = self._work
         return artifacts.adopt(
-            work.around.home, work.run.id, node_id, work.seals.seal(work.run.id, f"answer:{node_id}")
+            work.deps.home, work.run.id, node_id, work.seals.seal(work.run.id, f"answer:{node_id}")
         )
 
     async def _settle_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Attempts:
         work = self._work
         if work.stopped:
             return Fault("canceled", "the run was stopped before the call", retry=False, reached=False)
-        caller = work.around.callers[kind_of(ask.model)]
+        caller = work.deps.callers[kind_of(ask.model)]
         call = asyncio.get_running_loop().create_task(caller.call(ask))
         work.calls[ask.node_id] = call
         try:

@@ -68,7 +68,7 @@ async def look(
 
     async def worker() -> str:
         home = await opened()
-        return "" if home.line.alive else "the run queue has stopped; run: orchestrator daemon restart"
+        return "" if home.run_queue.alive else "the run queue has stopped; run: orchestrator daemon restart"
 
     for name, work in zip(FIVE, (key, api, database, storage, worker), strict=True):
         await tried(name, work())

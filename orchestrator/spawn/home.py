@@ -38,7 +38,7 @@ FOREIGN_LOOK_S = 0.25
 class SpawnDeps:
     """The parts that all homes of one daemon share.
 
-    ``told`` is called with the id of each run that was changed, "" if another daemon wrote; ``ended`` with the id of
+    ``changed`` is called with the id of each changed run, "" if another daemon wrote; ``ended`` with the id of
     each run that this daemon no longer executes.
     """
 
@@ -47,42 +47,42 @@ class SpawnDeps:
     api: ModelApi
     http: Callable[[], httpx2.AsyncClient | None]
     callers: Mapping[str, Caller]
-    told: Callable[[str], None]
+    changed: Callable[[str], None]
     ended: Callable[[str], None]
 
 
 class SpawnHome:
     """An open home. ``moved`` is notified of each write to one of its runs, by this daemon or noticed of another."""
 
-    def __init__(self, path: Path, world: SpawnDeps) -> None:
+    def __init__(self, path: Path, deps: SpawnDeps) -> None:
         self.path = path
         self.db = Database(path)
         self.identity = HomeIdentity(path)
         self.moved = Signal()
         self._foreign_changes = 0
         self._changes: Counter[str] = Counter()
-        self._world = world
-        self._clock = world.clock
+        self._deps = deps
+        self._clock = deps.clock
         self._keys: dict[str, str] = {}
         self._tables: dict[str, tuple[float, ModelTable]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
         self._making: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._waiting = 0
         self._foreign: asyncio.Task[None] | None = None
-        callers: dict[str, Caller] = {"model": world.api, **world.callers}
-        around = RunDeps(path, self.db, world.clock, callers, self.table, self._plan, self.changed, self.seals)
-        self.line = RunQueue(around, lease.me(), world.project, self._key, world.ended)
+        callers: dict[str, Caller] = {"model": deps.api, **deps.callers}
+        run_deps = RunDeps(path, self.db, deps.clock, callers, self.table, self._plan, self.changed, self.seals)
+        self.run_queue = RunQueue(run_deps, lease.me(), deps.project, self._key, deps.ended)
 
     async def open(self) -> None:
         """Open or create the database and start its queue; raises an error that says why the home is unusable."""
         await self.db.read(queries.unfinished)
-        self.line.begin()
+        self.run_queue.begin()
 
     async def close(self) -> None:
         """Release the runs and close the database."""
         if self._foreign is not None:
             self._foreign.cancel()
-        await self.line.close()
+        await self.run_queue.close()
         await asyncio.to_thread(self.db.close)
 
     def seals(self) -> Seals:
@@ -94,14 +94,14 @@ class SpawnHome:
         fingerprint = await asyncio.to_thread(api_key.fingerprint, self.path, key)
         if fingerprint not in self._keys:
             self._keys[fingerprint] = key
-            self.line.look()
+            self.run_queue.look()
         return fingerprint
 
     async def _key(self, fingerprint: str) -> str | None:
         """The key with this fingerprint, from a connection or from the home's file; None if neither has it."""
         if fingerprint not in self._keys:
             try:
-                key = await asyncio.to_thread(api_key.key_of, {}, self.path, self._world.project)
+                key = await asyncio.to_thread(api_key.key_of, {}, self.path, self._deps.project)
                 if key:
                     self._keys[await asyncio.to_thread(api_key.fingerprint, self.path, key)] = key
             except OrchestratorError as error:
@@ -115,7 +115,7 @@ class SpawnHome:
             known = self._tables.get(base_url)
             if known is not None and self._clock.monotonic() < known[0]:
                 return known[1]
-            body = await self._world.api.models(base_url)
+            body = await self._deps.api.models(base_url)
             if isinstance(body, Fault):
                 log.warning("no list of models", server=base_url, reason=body.message)
                 found, keep_s = known[1] if known is not None else shipped(), TABLE_AGAIN_S
@@ -125,7 +125,7 @@ class SpawnHome:
             return found
 
     async def _plan(self, asked: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
-        return await smart_spawn_client.make(asked, settings, table, self._world.http())
+        return await smart_spawn_client.make(asked, settings, table, self._deps.http())
 
     def changed(self, run_id: str) -> None:
         """Report a write to that run; an empty id stands for a write of another daemon."""
@@ -133,7 +133,7 @@ class SpawnHome:
             self._changes[run_id] += 1
         else:
             self._foreign_changes += 1
-        self._world.told(run_id)
+        self._deps.changed(run_id)
         self.moved.notify()
 
     def count(self, run_id: str) -> int:

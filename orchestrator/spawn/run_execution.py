@@ -37,26 +37,26 @@ T = TypeVar("T")
 class RunExecution:
     """The execution of one run by the daemon that holds its lease."""
 
-    def __init__(self, around: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
-        self._work = RunState(around, run, key, seals)
-        self._flying = Attempts(self._work)
+    def __init__(self, deps: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
+        self._state = RunState(deps, run, key, seals)
+        self._attempts = Attempts(self._state)
         self._joined = False
         self._passed: bool | None = None
 
     def cancel(self) -> None:
         """Request that the run ends; calls in flight are canceled."""
-        self._work.end_with("canceled")
+        self._state.end_with("canceled")
 
     def active_s(self) -> float:
         """How long the run has been executed, by all daemons."""
-        return self._work.active_s()
+        return self._state.active_s()
 
     async def run(self) -> None:
         """Execute the run to its end; returns also when another daemon has taken it over.
 
         Canceled, it leaves all as it is, for the next holder of the lease.
         """
-        run_id = self._work.run.id
+        run_id = self._state.run.id
         try:
             await self._execute()
         except Fenced:
@@ -67,14 +67,14 @@ class RunExecution:
             log.exception("bug in a spawn run", run=run_id)
             await self._give_up("a bug in orchestrator; see the daemon's log")
         finally:
-            await self._flying.close()
+            await self._attempts.close()
 
     async def _execute(self) -> None:
-        work = self._work
+        work = self._state
         run = work.run
         if run.asked.caller == "model":
-            work.table = await self._unless_over(work.around.table(run.settings.base_url)) or work.table
-        await asyncio.to_thread(artifacts.clear, work.around.home, run.id)
+            work.table = await self._unless_over(work.deps.table(run.settings.base_url)) or work.table
+        await asyncio.to_thread(artifacts.clear, work.deps.home, run.id)
         if not run.planned and not run.cancel_requested:
             await self._lay()
         rows = await work.record.read(partial(owned_runs.nodes, seals=work.seals))
@@ -87,12 +87,12 @@ class RunExecution:
         for file in await work.record.read(partial(owned_runs.answers, seals=work.seals)):
             work.files[file.node_id] = file
         failpoints.passed("spawn:loaded")
-        await self._flying.resume()
+        await self._attempts.resume()
         if run.cancel_requested:
             work.end_with("canceled")
         while True:
-            if self._flying.trouble is not None:
-                raise self._flying.trouble
+            if self._attempts.trouble is not None:
+                raise self._attempts.trouble
             if work.left_s() <= 0:
                 work.end_with("timeout")
             await self._judge()
@@ -106,7 +106,7 @@ class RunExecution:
                 await self._wait()
 
     def _view(self) -> RunView:
-        work = self._work
+        work = self._state
         return RunView(
             mode=work.run.asked.mode,
             rows=tuple(work.rows.values()),
@@ -119,7 +119,7 @@ class RunExecution:
 
     async def _wait(self) -> None:
         """Wait until something has happened, a pause is over, or the run's time limit is reached."""
-        work = self._work
+        work = self._state
         pauses = work.pauses().values()
         seconds = max(0.0, min([work.left_s(), *pauses]))
         if work.stopped and not pauses:
@@ -128,7 +128,7 @@ class RunExecution:
 
     async def _unless_over(self, asking: Awaitable[T]) -> T | None:
         """The requests to other servers before the first node; None: the run was stopped or is out of time."""
-        work = self._work
+        work = self._state
         asked = asyncio.ensure_future(asking)
         asked.add_done_callback(lambda _: work.wake.notify())
         try:
@@ -139,9 +139,9 @@ class RunExecution:
             await call_off([asked])
 
     async def _lay(self) -> None:
-        work = self._work
+        work = self._state
         run = work.run
-        plan = await self._unless_over(work.around.plan(run.asked, run.settings, work.table))
+        plan = await self._unless_over(work.deps.plan(run.asked, run.settings, work.table))
         if plan is None:
             return
         row = await work.record.store(
@@ -158,10 +158,10 @@ class RunExecution:
 
     async def _start(self, node_ids: tuple[str, ...]) -> bool:
         """Start nodes while the budget allows; whether there is something new to decide."""
-        work = self._work
+        work = self._state
         for node_id in node_ids:
             row = work.rows[node_id]
-            prepared = await asyncio.to_thread(self._flying.prepared, row)
+            prepared = await asyncio.to_thread(self._attempts.prepared, row)
             if prepared.reserved and not self._fits(row, prepared.reserved):
                 if any(one.status == "running" for one in work.rows.values()):
                     return False  # those in flight may cost less than was reserved
@@ -177,12 +177,12 @@ class RunExecution:
             attempt = AttemptRow(
                 node_id, number, attempt_outcome.new_token(), "running", prepared.reserved, model=row.node.model
             )
-            self._flying.begin(row, attempt, prepared, claimed=False)
+            self._attempts.begin(row, attempt, prepared, claimed=False)
         return False
 
     def _fits(self, row: NodeRow, reserved: Decimal) -> bool:
         """Whether the budget pays for this attempt and then for the merge."""
-        work = self._work
+        work = self._state
         limit = work.run.settings.max_usd
         kept = Decimal(0)
         if row.node.kind != "merge" and scheduler.merge_is_called(self._view()):
@@ -193,17 +193,17 @@ class RunExecution:
 
     async def _judge(self) -> None:
         """Whether the cheap answer of a cascade passes, once that is known."""
-        work = self._work
+        work = self._state
         if mode_of(work.run.asked.mode).gated and self._passed is None:
             verdict = await asyncio.to_thread(
-                attempt_outcome.verdict, work.around.home, work.run, work.rows, work.files
+                attempt_outcome.verdict, work.deps.home, work.run, work.rows, work.files
             )
             if verdict is not None:
                 self._passed = verdict.passed
                 await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
 
     async def _turn(self, turns: tuple[NodeTurn, ...]) -> None:
-        work = self._work
+        work = self._state
         for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
             those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
             level = "error" if to == "failed" else "info"
@@ -215,12 +215,10 @@ class RunExecution:
             failpoints.passed("spawn:turned")
 
     async def _finish(self, end: scheduler.RunEnd) -> None:
-        work = self._work
+        work = self._state
         final, told = None, ""
         try:
-            final = await asyncio.to_thread(
-                final_answer.final, work.around.home, work.run, work.rows, work.files, end
-            )
+            final = await asyncio.to_thread(final_answer.final, work.deps.home, work.run, work.rows, work.files, end)
         except Corrupt as error:
             if end.status == "completed":
                 raise
@@ -244,8 +242,8 @@ class RunExecution:
 
     async def _give_up(self, why: str) -> None:
         """End a run that cannot continue: nothing of it may stay open."""
-        work = self._work
-        await self._flying.close()
+        work = self._state
+        await self._attempts.close()
         with contextlib.suppress(Fenced):
             status = "canceled" if work.stop == "canceled" else "failed"
             await work.record.write(transitions.abandon, status, masked(why), work.record.at(), work.active_s())

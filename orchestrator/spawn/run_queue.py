@@ -40,13 +40,13 @@ class RunQueue:
 
     def __init__(
         self,
-        around: RunDeps,
+        deps: RunDeps,
         me: RunOwner,
         project: str,
         key: Callable[[str], Awaitable[str | None]],
         ended: Callable[[str], None],
     ) -> None:
-        self._around = around
+        self._deps = deps
         self.me = me
         self._project = project
         self._key = key
@@ -85,18 +85,18 @@ class RunQueue:
             await call_off([self._loop])
         times = {run_id: runner.active_s() for run_id, runner in self._runners.items()}
         await call_off(self._tasks.values())
-        at = rfc3339(self._around.clock.now())
+        at = rfc3339(self._deps.clock.now())
         try:
-            for row in await self._around.db.read(self._unfinished, {**self._own}):
+            for row in await self._deps.db.read(self._unfinished, {**self._own}):
                 if row.owner == self.me:
-                    await self._around.db.write(worked, row.id, times.get(row.id, 0.0))
-                    await self._around.db.write(transitions.release, row.id, row.token, at)
+                    await self._deps.db.write(worked, row.id, times.get(row.id, 0.0))
+                    await self._deps.db.write(transitions.release, row.id, row.token, at)
         except (OrchestratorError, sqlite3.Error) as error:
             # The next daemon finds that this one is dead.
             log.warning("the spawn runs cannot be released", reason=str(error))
 
     async def _work(self) -> None:
-        clock = self._around.clock
+        clock = self._deps.clock
         while True:
             self._news = False
             try:
@@ -109,7 +109,7 @@ class RunQueue:
 
     async def _round(self) -> None:
         # Those that this daemon executes it knows by heart.
-        rows = await self._around.db.read(self._unfinished, {**self._own})
+        rows = await self._deps.db.read(self._unfinished, {**self._own})
         self._own = {row.id: row.token for row in rows}
         queued = ahead = 0
         later = sum(row.active for row in rows)
@@ -130,13 +130,13 @@ class RunQueue:
         self._queued = queued
 
     def _unfinished(self, con: sqlite3.Connection, known: Mapping[str, int]) -> list[RunRow]:
-        return owned_runs.unfinished(con, self._around.seals(), known)
+        return owned_runs.unfinished(con, self._deps.seals(), known)
 
     def _begun(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-        return transitions.begin(con, run_id, token, at, self._around.seals().asked_fits)
+        return transitions.begin(con, run_id, token, at, self._deps.seals().asked_fits)
 
     def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
-        seals = self._around.seals()
+        seals = self._deps.seals()
         return owned_runs.run(con, seals, run_id), seals
 
     async def _tried(self, row: RunRow) -> bool:
@@ -149,14 +149,14 @@ class RunQueue:
             return True
 
     async def _mine(self, run_id: str) -> bool:
-        row = await self._around.db.read(queries.run, run_id)
+        row = await self._deps.db.read(queries.run, run_id)
         return row is not None and row.owner == self.me and not row.waiting and row.status in ("queued", "running")
 
     async def _began(self, row: RunRow) -> bool:
         """Take the run and start it, if it is free and this daemon can; whether it did."""
-        db, at = self._around.db, rfc3339(self._around.clock.now())
+        db, at = self._deps.db, rfc3339(self._deps.clock.now())
         if row.owner is not None and row.owner != self.me:
-            quiet_s = (self._around.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
+            quiet_s = (self._deps.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
             if not lease.dead(row.owner, self.me) and not lease.lapsed(row.owner, self.me, quiet_s, row.settings):
                 return False
             if not await db.write(transitions.release, row.id, row.token, at):
@@ -165,14 +165,14 @@ class RunQueue:
             row = replace(row, owner=None, token=row.token + 1, active=False)
         if row.cancel_requested and row.owner is None:
             await db.write(transitions.cancel, row.id, at)
-            self._around.changed(row.id)
+            self._deps.changed(row.id)
             self._told_end(row.id)
             return False
         key = await self._able(row)
         if key is None:
             if not row.waiting:
                 await db.write(transitions.wait_for, row.id, row.token, self._missing(row), at)
-                self._around.changed(row.id)
+                self._deps.changed(row.id)
             return False
         token = row.token
         if row.owner is None:
@@ -185,7 +185,7 @@ class RunQueue:
         if not await db.write(self._begun, row.id, token, at):
             return False
         failpoints.passed("spawn:begun")
-        self._around.changed(row.id)
+        self._deps.changed(row.id)
         now, seals = await db.read(self._sealed, row.id)
         if now is None or now.token != token:
             return False
@@ -203,7 +203,7 @@ class RunQueue:
         return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
 
     def _start(self, row: RunRow, key: str, seals: Seals) -> None:
-        runner = RunExecution(self._around, row, key, seals)
+        runner = RunExecution(self._deps, row, key, seals)
         self._runners[row.id] = runner
         task = asyncio.get_running_loop().create_task(runner.run())
         self._tasks[row.id] = task
@@ -216,6 +216,6 @@ class RunQueue:
             self._broken.add(run_id)
         self._runners.pop(run_id, None)
         self._tasks.pop(run_id, None)
-        self._around.changed(run_id)
+        self._deps.changed(run_id)
         self._told_end(run_id)
         self.look()

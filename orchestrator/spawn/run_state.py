@@ -52,15 +52,13 @@ class RunDeps:
 class RunState:
     """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written."""
 
-    def __init__(self, around: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
-        self.around = around
+    def __init__(self, deps: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
+        self.deps = deps
         self.run = run
         self.key = key
         self.seals = seals
-        self.clock = around.clock
-        self.record = FencedWrites(
-            around.home, around.db, around.clock, run, changed=around.changed, active_s=self.active_s
-        )
+        self.clock = deps.clock
+        self.record = FencedWrites(deps.home, deps.db, deps.clock, run, changed=deps.changed, active_s=self.active_s)
         self.table = shipped()
         self.rows: dict[str, NodeRow] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}
@@ -70,7 +68,7 @@ class RunState:
         self.stop: Stop = ""
         self.wake = Signal()
         self.news = False
-        self._began = around.clock.monotonic()
+        self._began = deps.clock.monotonic()
 
     def pauses(self) -> dict[str, float]:
         """The nodes that wait for another attempt, and for how many seconds still."""

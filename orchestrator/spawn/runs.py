@@ -63,7 +63,7 @@ class RunCreation:
 class SpawnRuns:
     """The spawn runs that one daemon offers.
 
-    ``told`` is called with the id of each run that was changed, "" if another daemon wrote; ``ended`` with the id of
+    ``changed`` is called with the id of each changed run, "" if another daemon wrote; ``ended`` with the id of
     each run that this daemon no longer executes.
     """
 
@@ -72,13 +72,13 @@ class SpawnRuns:
         project: Path,
         clock: Clock,
         callers: Mapping[str, Caller],
-        told: Callable[[str], None],
+        changed: Callable[[str], None],
         ended: Callable[[str], None] = lambda _run_id: None,
     ) -> None:
         self._project = str(project)
         self._clock = clock
         self._ended = ended
-        self._world = SpawnDeps(self._project, clock, ModelApi(clock), self._client, callers, told, ended)
+        self._deps = SpawnDeps(self._project, clock, ModelApi(clock), self._client, callers, changed, ended)
         self._http: httpx2.AsyncClient | None = None
         self._homes: dict[Path, SpawnHome] = {}
         self._opening: dict[Path, asyncio.Lock] = {}
@@ -86,7 +86,7 @@ class SpawnRuns:
     @property
     def active(self) -> int:
         """How many runs need this daemon."""
-        return sum(home.line.active for home in self._homes.values())
+        return sum(home.run_queue.active for home in self._homes.values())
 
     # -- the life of the daemon ---------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class SpawnRuns:
         """Release every run and close the homes."""
         for home in self._homes.values():
             await home.close()
-        await self._world.api.close()
+        await self._deps.api.close()
         if self._http is not None:
             await self._http.aclose()
 
@@ -122,7 +122,7 @@ class SpawnRuns:
         async with self._opening.setdefault(path, asyncio.Lock()):
             found = self._homes.get(path)
             if found is None:
-                found = SpawnHome(path, self._world)
+                found = SpawnHome(path, self._deps)
                 try:
                     await found.open()
                 except BaseException:
@@ -185,7 +185,7 @@ class SpawnRuns:
             origin=server if key else "",
             key_fp=await home.offer(key) if key else "",
             estimated_steps=await asyncio.to_thread(run_plan.estimated_steps, asked),
-            owner=home.line.me,
+            owner=home.run_queue.me,
         )
         request.made(row.id)
         stored: RunRow | None = None
@@ -196,7 +196,7 @@ class SpawnRuns:
                 self._ended(row.id)
         if stored.id != row.id and stored.status not in RUN_ENDED:
             request.made(stored.id)  # sent again behind a restart: this daemon keeps nothing for it yet
-        home.line.look()
+        home.run_queue.look()
         return {
             "run_id": stored.id,
             "status": "queued",
@@ -245,7 +245,7 @@ class SpawnRuns:
         home.changed(run_id)
         if done == "canceled":
             self._ended(run_id)
-        home.line.look()
+        home.run_queue.look()
         return {"status": done}
 
     async def listed(self, env: Mapping[str, str], status: RunStatus | None, limit: int | None) -> dict[str, Any]:
@@ -301,7 +301,7 @@ class SpawnRuns:
         adopted = await home.db.write(run_adoption.adopt, home.identity, shown)
         for run_id in adopted:
             home.changed(run_id)
-        home.line.look()
+        home.run_queue.look()
         return len(adopted)
 
 

@@ -164,8 +164,8 @@ class EngineCaller:
         config, root = self._config(), self._squads.root
         read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, kept.client_name)
         role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
-        around = PlanInputs(root, read, kept.env, config.approval, config.trust)
-        made = squad_plan.make(around, MemberRequest(ROLE, prompt), role, ROLE, root)
+        inputs = PlanInputs(root, read, kept.env, config.approval, config.trust)
+        made = squad_plan.make(inputs, MemberRequest(ROLE, prompt), role, ROLE, root)
         return read, role, made.program
 
 

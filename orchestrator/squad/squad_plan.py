@@ -70,14 +70,14 @@ class MemberPlan:
     cwd: Path
     prompt: str
     place: Path
-    around: PlanInputs
+    inputs: PlanInputs
     uuid: str
     program: str = ""  # the first word of what it runs
 
     @property
     def new_chat(self) -> bool:
         """Whether a chat begins with this run."""
-        return self.around.settings.stateful and self.asked.chat_id is None
+        return self.inputs.settings.stateful and self.asked.chat_id is None
 
     @property
     def prompt_file(self) -> Path:
@@ -85,7 +85,7 @@ class MemberPlan:
 
     def creation(self) -> tuple[str, MemberCommand | None]:
         """How a new chat gets its id: the id itself, or the command that prints it; neither: the run prints it."""
-        settings, headless = self.around.settings, self._headless()
+        settings, headless = self.inputs.settings, self._headless()
         if settings.create is not None:
             return "", self._rendered(settings.create, "")
         if headless is None:
@@ -103,7 +103,7 @@ class MemberPlan:
 
     def run(self, chat: str) -> MemberCommand:
         """The command that answers the prompt, in the chat with that id if there is one."""
-        settings, row = self.around.settings, self.around.settings.row
+        settings, row = self.inputs.settings, self.inputs.settings.row
         if settings.run is not None:
             return self._rendered(settings.run, chat)
         if row is None or row.headless is None:
@@ -119,10 +119,10 @@ class MemberPlan:
             cwd=str(self.cwd),
             session=(chat or self.uuid) if begins else "",
             chat="" if begins else chat,
-            approval=self.role.approval or self.around.approval,
-            trust=self.around.trust,
+            approval=self.role.approval or self.inputs.approval,
+            trust=self.inputs.trust,
             model=self.role.model_for(row),
-            env=self.around.env,
+            env=self.inputs.env,
         )
         # Some take it as a part of a word.
         room = member_command.MAX_WORD_BYTES - BESIDE_BYTES
@@ -141,27 +141,27 @@ class MemberPlan:
 
     def chat_record(self) -> ChatRecord | None:
         """Where the chat is recorded if its beginning must be undisturbed; see `Headless.record`."""
-        settings, headless = self.around.settings, self._headless()
+        settings, headless = self.inputs.settings, self._headless()
         if not settings.stateful or settings.run is not None or headless is None or headless.record is None:
             return None
-        return headless.record(self.around.env, self.asked.chat_id or self.uuid)
+        return headless.record(self.inputs.env, self.asked.chat_id or self.uuid)
 
     def _headless(self) -> Headless | None:
-        row = self.around.settings.row
+        row = self.inputs.settings.row
         return row.headless if row is not None else None
 
     def _refuse_untrusted(self) -> None:
         """Nothing else says what to run; where the project's template would, it is for the user to allow it."""
-        if self.around.settings.withheld:
-            raise untrusted(dict.fromkeys(self.around.settings.withheld, ("template",)))
+        if self.inputs.settings.withheld:
+            raise untrusted(dict.fromkeys(self.inputs.settings.withheld, ("template",)))
 
     def _own(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A preset's words, with ENGINE_COMMAND in the place of its program."""
-        own = shlex.split(self.around.settings.engine_command)
+        own = shlex.split(self.inputs.settings.engine_command)
         return (*own, *argv[1:]) if own else argv
 
     def _rendered(self, template: Template, chat: str) -> MemberCommand:
-        row = self.around.settings.row
+        row = self.inputs.settings.row
         values = {
             "prompt": self.prompt,
             "chatId": chat,
@@ -177,21 +177,21 @@ class MemberPlan:
         rendered = member_command.render(
             template,
             {name: value for name, value in values.items() if value},
-            engine_command=self.around.settings.engine_command,
-            bash=shutil.which("bash", path=self.around.env.get("PATH")),
+            engine_command=self.inputs.settings.engine_command,
+            bash=shutil.which("bash", path=self.inputs.env.get("PATH")),
         )
         member_command.check_sizes(rendered.argv)
         return MemberCommand(rendered.argv, {}, self.prompt if rendered.stdin else None)
 
 
-def make(around: PlanInputs, asked: MemberRequest, role: Role, member_id: str, place: Path) -> MemberPlan:
+def make(inputs: PlanInputs, asked: MemberRequest, role: Role, member_id: str, place: Path) -> MemberPlan:
     """The plan of one member. BadRequest, or Environment ``engine_missing``: nothing has been spawned then."""
-    cwd = confine(around.root, asked.cwd or ".", what="cwd")
+    cwd = confine(inputs.root, asked.cwd or ".", what="cwd")
     if not cwd.is_dir():
         raise BadRequest("bad_argument", f"cwd {asked.cwd!r} is not a directory")
     if asked.chat_id is not None and not CHAT.fullmatch(asked.chat_id):
         raise BadRequest("bad_id", f"chatId {asked.chat_id[:80]!r} must match {CHAT.pattern}")
-    if not around.settings.stateful:
+    if not inputs.settings.stateful:
         text = member_prompt.stateless(role.body, asked.task)
     elif asked.chat_id is None:
         text = member_prompt.new_chat(role.body, asked.task)
@@ -203,7 +203,7 @@ def make(around: PlanInputs, asked: MemberRequest, role: Role, member_id: str, p
         raise BadRequest("bad_argument", "the task contains a lone surrogate, which is not valid Unicode") from None
     if "\0" in text:
         raise BadRequest("bad_argument", "the task or the role contains a NUL byte")
-    plan = MemberPlan(member_id, asked, role, cwd, text, place, around, str(uuid.uuid4()))
+    plan = MemberPlan(member_id, asked, role, cwd, text, place, inputs, str(uuid.uuid4()))
     chat = asked.chat_id or ""
     if plan.new_chat:
         chat, create = plan.creation()
@@ -220,6 +220,6 @@ def _check_program(found: MemberCommand, plan: MemberPlan) -> None:
     if "/" in program:
         there = os.access(plan.cwd / program, os.X_OK) and not (plan.cwd / program).is_dir()
     else:
-        there = shutil.which(program, path={**plan.around.env, **found.env}.get("PATH", os.defpath)) is not None
+        there = shutil.which(program, path={**plan.inputs.env, **found.env}.get("PATH", os.defpath)) is not None
     if not there:
         raise Environment("engine_missing", f"the squad's program {program} was not found")

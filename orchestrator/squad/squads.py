@@ -240,12 +240,12 @@ class Squads:
 
     def _plans(self, request: SquadRequest, squad_id: str) -> list[MemberPlan]:
         config = self._config()
-        around = PlanInputs(self._paths.root, request.settings, request.env, config.approval, config.trust)
+        inputs = PlanInputs(self._paths.root, request.settings, request.env, config.approval, config.trust)
         plans = []
         for at, asked in enumerate(request.members):
             place = self._paths.squad_dir(squad_id) / f"m{at}"
             role = request.roles.role(asked.role_id)
-            plans.append(squad_plan.make(around, asked, role, f"{squad_id}-m{at}", place))
+            plans.append(squad_plan.make(inputs, asked, role, f"{squad_id}-m{at}", place))
         return plans
 
     async def _run(self, squad: Squad, plans: Sequence[MemberPlan], request: SquadRequest) -> None:
@@ -323,13 +323,13 @@ class Squads:
     async def _execute(  # noqa: PLR0917  (one command, and all that it belongs to)
         self, squad: Squad, one: MemberPlan, member: MemberFile, command: MemberCommand, step: Any, show: Show | None
     ) -> CommandOutcome:
-        config, settings = self._config(), one.around.settings
+        config, settings = self._config(), one.inputs.settings
         prefix = "create." if step == "create" else ""
         given = member_process.CommandToRun(
             member_id=one.member_id,
             argv=command.argv,
             cwd=one.cwd,
-            env={**one.around.env, **command.env},
+            env={**one.inputs.env, **command.env},
             stdin=await asyncio.to_thread(_input, one, command),
             stdout=one.place / f"{prefix}stdout",
             stderr=one.place / f"{prefix}stderr",

@@ -33,7 +33,7 @@ class SquadWiring:
     def __init__(self, roster: Roster, windows: TeamPanes) -> None:
         self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
         self.library = RoleLibrary(roster.root)
-        self._showing = MemberPanes(roster, windows)
+        self._member_panes = MemberPanes(roster, windows)
         offer = squad_tools.SquadToolDeps(self.squads, self.library, roster.config, self._show, roster.withheld)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
@@ -55,7 +55,7 @@ class SquadWiring:
     async def begin(self) -> None:
         """Take over what an earlier daemon left, and follow the files of roles."""
         await self.squads.recover()
-        await self._showing.sweep(())
+        await self._member_panes.sweep(())
         self._begin(self.library.watch(_say_broken))
 
     def look_around(self) -> None:
@@ -81,11 +81,11 @@ class SquadWiring:
         async def show(seen: WatchedProcess) -> Callable[[], Awaitable[None]]:
             words = project_location.own_command("show", "--pid", str(seen.pid), "--start", str(seen.start))
             argv = [*words, *map(str, seen.outputs)]
-            pane = await self._showing.show(client.origin, seen.title, seen.member_id, argv)
+            pane = await self._member_panes.show(client.origin, seen.title, seen.member_id, argv)
 
             async def hide() -> None:
                 if pane is not None:
-                    await self._showing.hide(pane, seen.member_id)
+                    await self._member_panes.hide(pane, seen.member_id)
 
             return hide
 

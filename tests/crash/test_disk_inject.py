@@ -277,7 +277,7 @@ class Story:
             if self.team.failures:
                 await self.exit()
         roster = self.team.roster
-        assert not any(roster.untold(run) for run in roster.runs.values()), "the broadcast has caught up"
+        assert not any(roster.has_unwritten(run) for run in roster.runs.values()), "the broadcast has caught up"
         await self.metas.close()
         metas = {
             name: (json.loads(roster.paths.meta(name).read_text())["last_event_seq"], entry.outbox.last_seq)

@@ -79,11 +79,11 @@ class Team(RuleBasedStateMachine):
             self.asked.append(f"t{self.count}")
 
     @precondition(lambda self: self.works() and len(self.agent.unfinished) > 1)
-    @rule(told=st.integers(0, 5), waited=st.sampled_from([0.0, 1.0, 2.0]))
-    def wait_with_a_choice(self, told, waited):
+    @rule(handed_out=st.integers(0, 5), waited=st.sampled_from([0.0, 1.0, 2.0]))
+    def wait_with_a_choice(self, handed_out, waited):
         reached["wait with a choice"] += 1
         head = self.agent.head().task_id
-        command = self.desk.wait(told=told, waited_s=waited)
+        command = self.desk.wait(handed_out=handed_out, waited_s=waited)
         if command and command["kind"] == "task":
             assert command["task_id"] == head
 

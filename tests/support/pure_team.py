@@ -67,10 +67,10 @@ class Desk:
         self.write(made.drafts)
         return made.answer
 
-    def wait(self, waited_s: float = 0.0, told: int = 0, visible: int | None = None) -> dict[str, Any] | None:
+    def wait(self, waited_s: float = 0.0, handed_out: int = 0, visible: int | None = None) -> dict[str, Any] | None:
         offer = decisions.next_command(
             self.agent, visible_inbox=len(self.logs["inbox"]) if visible is None else visible,
-            waited_s=waited_s, told=told, limits=self.limits, at=self.at(), req="c:w",
+            waited_s=waited_s, handed_out=handed_out, limits=self.limits, at=self.at(), req="c:w",
         )  # fmt: skip
         self.write(list(offer.drafts))
         return offer.command

@@ -50,7 +50,7 @@ class _WatchedLaunch:
     stale: bool = False
     stopped: int | None = None  # its process that was suspended in the previous look
     judged: bool = False  # it is being failed, because it did not get ready
-    told: ScreenFinding | None = (
+    reported: ScreenFinding | None = (
         None  # by a hook, in better words than the screen's; kept while the screen shows the same
     )
 
@@ -212,12 +212,12 @@ class ScreenWatch:
             return
         # The CLI's own hook is believed until the screen shows the same; then the screen shows when it is over.
         if told is not None:
-            life.told = told
+            life.reported = told
             if told.kind == kind:
                 entry.finding = None
-        elif life.told is not None and life.told.kind != kind:
-            life.told = None
-        drafts = blocked.explained(entry.state, life.told or now, at=self._at())
+        elif life.reported is not None and life.reported.kind != kind:
+            life.reported = None
+        drafts = blocked.explained(entry.state, life.reported or now, at=self._at())
         if drafts:
             await self._roster.commit(entry, drafts)
 

@@ -53,17 +53,17 @@ class Supervisor:
         self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the request id of the call
-        self._noticing = ProcessExits(roster, windows, self.tend)
-        self._backoff = RestartPauses(roster, self.tend)
-        self._ending = DeletionLadder(roster, windows)
-        self._metas = MetaFiles(roster)
-        self._painting = BorderLines(roster)
-        self.watching = ScreenWatch(roster, windows, self.tend)
-        self.watching.on_look = self._noticing.look_for_panes
-        self.overdue = Deadlines(roster, windows, self.tend)
-        roster.listeners.append(self._painting.repaint)
-        roster.listeners.append(self._metas.changed)
-        roster.listeners.append(self.overdue.seen)
+        self._process_exits = ProcessExits(roster, windows, self.tend)
+        self._restart_pauses = RestartPauses(roster, self.tend)
+        self._deletion = DeletionLadder(roster, windows)
+        self._meta_files = MetaFiles(roster)
+        self._border_lines = BorderLines(roster)
+        self.screen_watch = ScreenWatch(roster, windows, self.tend)
+        self.screen_watch.on_look = self._process_exits.look_for_panes
+        self.deadlines = Deadlines(roster, windows, self.tend)
+        roster.listeners.append(self._border_lines.repaint)
+        roster.listeners.append(self._meta_files.changed)
+        roster.listeners.append(self.deadlines.seen)
 
     def _at(self) -> str:
         return rfc3339(self.roster.clock.now())
@@ -169,8 +169,8 @@ class Supervisor:
         await self.roster.durable(entry)  # the exit fences the old launch: only then may its remains be ended
         await self._end_remains(entry)
         nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
-        budget = self._backoff.budget(entry)
-        wait_s = 0.0 if nowhere else self._backoff.left(entry, budget)
+        budget = self._restart_pauses.budget(entry)
+        wait_s = 0.0 if nowhere else self._restart_pauses.left(entry, budget)
         if wait_s > 0:
             return False
         cause = await cause_of(self.roster, entry) if supervision.never_ready(agent) else ""
@@ -188,7 +188,7 @@ class Supervisor:
         if left is None or not left.alive():
             return
         log.warning("ending a process that outlived its pane", agent=entry.agent_id, pid=left.pid)
-        await self._ending.at_once(left.pid)
+        await self._deletion.at_once(left.pid)
 
     async def _see(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
         """Check a live agent's pane of this epoch and the process in it."""
@@ -217,8 +217,8 @@ class Supervisor:
             return True
         if agent.life == "starting":
             await self.release(entry)
-        self.watching.begin(entry)
-        await self._noticing.process(entry, run, pane.pid)
+        self.screen_watch.begin(entry)
+        await self._process_exits.process(entry, run, pane.pid)
         return False
 
     async def _without_pane(self, entry: AgentEntry, run: TeamRun) -> bool:
@@ -254,7 +254,7 @@ class Supervisor:
 
     async def _end_life(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane, how: str) -> None:
         """End a CLI whose launch is over by its records, so that the next launch can begin."""
-        rungs = await self._ending.at_once(pane.pid)
+        rungs = await self._deletion.at_once(pane.pid)
         failpoints.passed("restart:ended")
         log.info("ended a launch", agent=entry.agent_id, how=how, by=rungs[-1].rung)
         await self._exited(entry, run, pane)
@@ -318,7 +318,7 @@ class Supervisor:
         """End a CLI that did not get ready in time, so that it cannot start working later, and close its pane."""
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
             if not pane.dead:
-                await self._ending.at_once(pane.pid)
+                await self._deletion.at_once(pane.pid)
             await self.windows.remove(run, entry.agent_id)
             entry.pane_id = None
         entry.process = "gone"
@@ -338,7 +338,7 @@ class Supervisor:
         failpoints.passed("delete:pane-removed")
         await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
         entry.pane_id = None
-        self._noticing.forget(entry)
+        self._process_exits.forget(entry)
         await self.windows.end_if_empty(run)
         entry.changed.notify()
 
@@ -350,10 +350,10 @@ class Supervisor:
             pane = (await self.windows.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
             left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
-            return await self._ending.at_once(left.pid) if left is not None and left.alive() else []
+            return await self._deletion.at_once(left.pid) if left is not None and left.alive() else []
         if entry.state.life == "starting":
             await self.release(entry)
-        return await self._ending.gently(entry, pane.pid)
+        return await self._deletion.gently(entry, pane.pid)
 
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 
@@ -368,9 +368,9 @@ class Supervisor:
                 # Its pane was closed before it was recorded as deleted; only run.json could not be written in time.
                 await self.windows.save(run)
             self.take_over(entry)
-            self.overdue.seen(entry)
-            if not clean and self._metas.behind(entry):
-                self._metas.changed(entry)
+            self.deadlines.seen(entry)
+            if not clean and self._meta_files.behind(entry):
+                self._meta_files.changed(entry)
         for run in self.roster.runs.values():
             await self.windows.end_if_empty(run)
         # A run that cannot be read may be the one that lives in our session.
@@ -400,10 +400,10 @@ class Supervisor:
 
     async def close(self) -> None:
         """Stop supervising; the agents continue, and the next daemon supervises them."""
-        self._backoff.close()
+        self._restart_pauses.close()
         await call_off(self.tending.values())
-        await self._noticing.close()
-        await self.watching.close()
-        await self.overdue.close()
-        await self._metas.close()
-        self._painting.close()
+        await self._process_exits.close()
+        await self.screen_watch.close()
+        await self.deadlines.close()
+        await self._meta_files.close()
+        self._border_lines.close()

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShownMember:
-    """Where a member is shown: the identity of the tmux server, the window, and the pane that it is ``beside``.
+    """Where a member is shown: the identity of the tmux server, the window, and the pane next to it (``neighbor``).
 
     It is written before anything is changed there.
     """
@@ -48,7 +48,7 @@ class ShownMember:
     server_pid: int
     server_start: int
     window_id: str
-    beside: str
+    neighbor: str
 
     @property
     def socket(self) -> TmuxSocket:
@@ -62,7 +62,7 @@ class MemberPanes:
         self._roster = roster
         self._windows = windows
         self._shown: dict[str, ShownMember] = {}
-        self._one = asyncio.Lock()  # one change at a time, as in tmux itself
+        self._changing = asyncio.Lock()  # one change at a time, as in tmux itself
         self._work: set[asyncio.Task[Any]] = set()
 
     async def show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
@@ -93,7 +93,7 @@ class MemberPanes:
 
     async def _quietly(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
         try:
-            async with self._one:
+            async with self._changing:
                 return await work()
         except OrchestratorError as error:
             log.info("a member's pane was not made or closed", member=mark, **error.as_dict())
@@ -112,8 +112,8 @@ class MemberPanes:
             )
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         run = self._run_in(place.pane.window_id, server)
-        beside = run.file["master_pane"] if run is not None else place.pane.pane_id
-        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
+        neighbor = run.file["master_pane"] if run is not None else place.pane.pane_id
+        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, neighbor)
         self._shown[mark] = shown
         made: str | Environment | None = None
         try:
@@ -133,7 +133,7 @@ class MemberPanes:
     async def _add(self, shown: ShownMember, new: NewMemberPane) -> str | Environment:
         """Make a pane in a window without a run."""
         socket, window, mode = shown.socket, shown.window_id, self._roster.config().border
-        if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.beside]):
+        if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.neighbor]):
             await asyncio.to_thread(borders.set_borders, socket, window)
         return await self._split(shown, new, ())
 
@@ -148,7 +148,7 @@ class MemberPanes:
         [made] = await asyncio.to_thread(
             splits.create_agents,
             shown.socket,
-            shown.beside,
+            shown.neighbor,
             agents,
             [new],
             self._windows.limits(),
@@ -191,8 +191,8 @@ class MemberPanes:
             try:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
-                    for window_id, beside in touched.items():
-                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, beside)
+                    for window_id, neighbor in touched.items():
+                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, neighbor)
             except OrchestratorError as error:
                 trouble = error
                 continue
@@ -203,7 +203,7 @@ class MemberPanes:
         if trouble is not None:
             raise trouble
 
-    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, beside: str) -> None:
+    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, neighbor: str) -> None:
         """Even out our remaining panes in the window; after the last one, restore the user's layout."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -213,7 +213,7 @@ class MemberPanes:
                     return
         if await asyncio.to_thread(_is_ours, socket, window_id):
             with contextlib.suppress(Environment):  # the window is gone or busy: this can wait
-                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
+                await asyncio.to_thread(splits.arrange, socket, window_id, neighbor, (), self._windows.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
@@ -269,13 +269,13 @@ def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
 
 def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str, str]:
     """Close the panes of these members on one server; returns their windows, each with the pane beside them."""
-    windows = {shown.window_id: shown.beside for shown in found.values()}
+    windows = {shown.window_id: shown.neighbor for shown in found.values()}
     tagged = member_tags.list_members(socket)
     for pane in tagged:
         if pane.mark in found:
             member_tags.kill(socket, pane.pane_id, pane.mark)
             failpoints.passed("member:closed")
-            windows.setdefault(pane.window_id, found[pane.mark].beside)
+            windows.setdefault(pane.window_id, found[pane.mark].neighbor)
     for mark in found.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, member_tags.begun(mark))
         if stub is not None:  # split by a daemon that died before it could tag the pane

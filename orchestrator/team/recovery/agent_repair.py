@@ -56,30 +56,30 @@ class RepairedLogs:
 class OutsideFacts:
     """The facts about the agent outside its logs.
 
-    ``told`` are its intact records in the broadcast; ``spec`` the fields of a `starting` record, in case that is
+    ``broadcast`` are its intact records in the broadcast; ``spec`` the fields of a `starting` record, in case that is
     lost; ``epoch`` the newest epoch named anywhere.
     """
 
-    told: list[Record]
+    broadcast: list[Record]
     spec: Record
     epoch: int = 1
 
 
-def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, beside: OutsideFacts, at: str) -> RepairedLogs:
+def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, outside: OutsideFacts, at: str) -> RepairedLogs:
     """The agent's logs, as far as they can be repaired.
 
     Raises ``Corrupt("unknown_version")`` if a newer version has written a line.
     """
     happenings = _intact(outbox, OUTBOX_TYPES)
-    known = {record["ref"]: record for record in beside.told if record["type"] != "starting"}
+    known = {record["ref"]: record for record in outside.broadcast if record["type"] != "starting"}
     acts = [(happenings.get(seq) or known[seq]) for seq in sorted({*happenings, *known})]
     if 1 not in happenings or happenings[1]["type"] != "starting":
         blank = state.Agent(agent_id)
-        happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **beside.spec).fields
+        happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **outside.spec).fields
     made = RepairedLogs(at)
     agent = state.Agent(agent_id)
     _repair_inbox(agent, inbox, acts, made)
-    _Outbox(agent, outbox, (happenings, known), made).repair(beside.epoch)
+    _Outbox(agent, outbox, (happenings, known), made).repair(outside.epoch)
     return made
 
 
@@ -166,7 +166,7 @@ class _Outbox:
         made: RepairedLogs,
     ) -> None:
         self.agent, self.log, self.made, self.at = agent, log, made, made.at
-        self.found, self.told = found, told = records
+        self.own, self.published = own, published = records
         self.slots: list[Record | None] = []
         self.free: list[int] = []  # lost numbers of the epoch that is being read
         self.last: dict[str, int] = {}  # number of the last record of each task
@@ -174,14 +174,14 @@ class _Outbox:
         self.moved = 0  # number of the last record that changed the head of the queue
         self.ends: dict[str, Record] = {}  # terminal events that do not fit at their old place
         self.seen: set[str] = set()  # delivered, by records that do not fit
-        ends = [(seq, r) for seq, r in {**told, **found}.items() if r["type"] in TERMINAL]
+        ends = [(seq, r) for seq, r in {**published, **own}.items() if r["type"] in TERMINAL]
         self.end_of = {r["task_id"]: seq for seq, r in ends}
 
     def repair(self, epoch: int) -> None:
         """Read every number in order, then end the open tasks and the launch."""
-        last = max(_length(self.log, self.found), *self.found, *self.told)
+        last = max(_length(self.log, self.own), *self.own, *self.published)
         for seq in range(1, last + 1):
-            record = self.found.get(seq) or self._retold(seq)
+            record = self.own.get(seq) or self._from_broadcast(seq)
             if record is not None and self._put(seq, record):
                 self.slots.append(record)
             else:
@@ -193,25 +193,25 @@ class _Outbox:
             self.made.outbox.append(_written(slot or self._lost(seq), seq)[1])
         self.made.lost += self.slots.count(None)
 
-    def _retold(self, seq: int) -> Record | None:
+    def _from_broadcast(self, seq: int) -> Record | None:
         """The record of that number from the broadcast, which omits a large payload and small facts."""
-        told = self.told.get(seq)
-        if told is None:
+        digest = self.published.get(seq)
+        if digest is None:
             return None
-        kind = told["type"]
+        kind = digest["type"]
         record: Record = {}
-        record |= {key: told[key] for key in ("at", "type", "epoch", "task_id", "payload", "by") if key in told}
-        task = self.agent.unfinished.get(told.get("task_id", ""))
-        if "payload_bytes" in told:
-            message = f"the payload of {told['payload_bytes']} bytes was in a damaged line"
+        record |= {key: digest[key] for key in ("at", "type", "epoch", "task_id", "payload", "by") if key in digest}
+        task = self.agent.unfinished.get(digest.get("task_id", ""))
+        if "payload_bytes" in digest:
+            message = f"the payload of {digest['payload_bytes']} bytes was in a damaged line"
             record["payload"] = {"code": CODE, "message": message, "quarantined": self.log.quarantined}
         if kind in TERMINAL:
             record["attempt"] = task.attempt if task is not None else 1
         elif kind == "requeued":
             record["attempt"] = task.attempt + 1 if task is not None else 2
         for key in ("reason", "kind", "until"):
-            if key in told:
-                record[key] = told[key]
+            if key in digest:
+                record[key] = digest[key]
         if kind in ("exited", "requeued", "restarted", "failed"):
             record.setdefault("reason", "not known: the line was damaged")
         if kind == "failed":
@@ -314,10 +314,10 @@ class _Outbox:
 
     def _hidden(self) -> int:
         """How many tasks may have been delivered in lost lines without a later trace."""
-        behind = _bad_end(self.log, self.found)
+        behind = _bad_end(self.log, self.own)
         bad = sum(1 if _WHOLE.fullmatch(line) else len(line) // LINE_MIN + 1 for line in behind)
-        last = max((seq for seq, record in self.found.items() if "line" in record), default=0)
-        short = 1 if max(self.told, default=0) > last else 0  # cut off: one more line may have existed
+        last = max((seq for seq, record in self.own.items() if "line" in record), default=0)
+        short = 1 if max(self.published, default=0) > last else 0  # cut off: one more line may have existed
         lines = sum(1 for seq in self.free if seq > self.act) + max(0, bad - len(behind)) + short
         # Each delivery is a line, and the end of the first task is between two deliveries.
         return (lines + (self.agent.lease is None)) // 2
@@ -340,7 +340,7 @@ class _Outbox:
     def _end_life(self, epoch: int) -> None:
         """Record `failed` in the newest epoch, so that the next epoch has a number that no process has had."""
         agent = self.agent
-        epoch = max([epoch, agent.epoch, *(r["epoch"] for r in (*self.found.values(), *self.told.values()))])
+        epoch = max([epoch, agent.epoch, *(r["epoch"] for r in (*self.own.values(), *self.published.values()))])
         reason = f"{self.log.where}: damaged; kept as {self.log.quarantined}"
         if agent.life == "ready" or (agent.life == "starting" and epoch > agent.epoch):
             draft = happened(agent, "exited", self.at, by="orchestrator", reason=reason, code=None, signal=None)

@@ -52,7 +52,7 @@ def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
 
 
 def _wrong(paths: Paths, agent_id: str) -> OrchestratorError | None:
-    told = max((one["ref"] for one in outside_facts(paths, agent_id).told), default=0)
+    told = max((one["ref"] for one in outside_facts(paths, agent_id).broadcast), default=0)
     try:
         _, last = folded(paths, agent_id)
     except OrchestratorError as error:
@@ -181,7 +181,7 @@ def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def retold(paths: Paths, run_id: str) -> list[bytes]:
+def rebuilt_broadcast(paths: Paths, run_id: str) -> list[bytes]:
     """The run's broadcast, rebuilt from its lines and the outboxes of its agents."""
     outboxes: dict[str, list[Record]] = {}
     for directory in sorted(paths.agents.iterdir()) if paths.agents.is_dir() else []:

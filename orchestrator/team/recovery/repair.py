@@ -25,7 +25,7 @@ from orchestrator.team.recovery.damage_report import (
     engine_dirs,
     half_written,
     is_same,
-    retold,
+    rebuilt_broadcast,
     run_trouble,
     salvaged,
     told_of,
@@ -186,17 +186,17 @@ class TeamRepair:
         error = roster.corrupt.get(run_id)
         if error is not None and error.code == "foreign_data":
             raise error
-        new = await asyncio.to_thread(retold, paths, run_id)
+        new = await asyncio.to_thread(rebuilt_broadcast, paths, run_id)
         if run is not None and await asyncio.to_thread(is_same, path, new):
             return False
         # On the loop from here: nothing is published between what is read now and the new file.
-        new = retold(paths, run_id)
+        new = rebuilt_broadcast(paths, run_id)
         damaged = not is_same(path, new)
         if run is not None:
             if not damaged:
                 return False
             run.journal.close()
-            run.forget_told()
+            run.forget_unwritten()
         if damaged:
             kept = quarantine_name(path, self._at)
             keep(path, self._at)

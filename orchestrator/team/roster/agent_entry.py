@@ -37,7 +37,7 @@ class AgentEntry:
         self.waiting: WaitUnderWay | None = None
         self.last_call: float | None = None
         self.last_call_wall: datetime | None = None
-        self.told: tuple[tuple[int, str, bool], int] | None = None
+        self.handed_out: tuple[tuple[int, str, bool], int] | None = None
         self.process = "unknown"
         self.pid: int | None = None
         self.wait_status: tuple[int, int] | None = None  # epoch, and the wait status of its process, if known

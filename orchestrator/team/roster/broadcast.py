@@ -38,8 +38,8 @@ class TeamRun:
     refs: dict[str, int] = field(default_factory=dict)
     born: str = ""  # the crc of its first record, which identifies the run
     since: int = 0  # records after its checkpoint when it was opened
-    told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
-    _last: dict[str, int] = field(default_factory=dict)  # the last seq of each agent in ``told``
+    unwritten: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # to be published with the next flush
+    _last: dict[str, int] = field(default_factory=dict)  # the last seq of each agent in ``unwritten``
     delayed: bool = False  # its digest could not be written (disk full) and is retried
     read: int = 0  # the seq up to which its master has read, since the daemon started
     read_of: dict[str, int] = field(default_factory=dict)  # the same for the events of single agents
@@ -62,24 +62,24 @@ class TeamRun:
         """Queue a durable outbox record for the next `flush`; a ``ref`` that is already published is skipped."""
         if record["seq"] > self._last.get(agent_id, self.refs.get(agent_id, 0)):
             self._last[agent_id] = record["seq"]
-            self.told.append((agent_id, record))
+            self.unwritten.append((agent_id, record))
 
     def flush(self) -> int:
         """Append the queued records in one write and return their number; they stay queued if it raises."""
-        count = len(self.told)
+        count = len(self.unwritten)
         if count:
             failpoints.passed("broadcast:append:before")
-            written = self.journal.append([digest(*one) for one in self.told], sync=True)
+            written = self.journal.append([digest(*one) for one in self.unwritten], sync=True)
             failpoints.passed("broadcast:append:after")
             self.born = self.born or written[0]["crc"]
-            for agent_id, record in self.told:
+            for agent_id, record in self.unwritten:
                 self.refs[agent_id] = record["seq"]
-            self.forget_told()
+            self.forget_unwritten()
         return count
 
-    def forget_told(self) -> None:
+    def forget_unwritten(self) -> None:
         """Drop the records that `flush` would write."""
-        self.told.clear()
+        self.unwritten.clear()
         self._last.clear()
 
 

@@ -251,12 +251,12 @@ async def _next(
             return {}
         decisions.check_epoch(entry.state, epoch)
         key = _lease_key(entry)
-        told = entry.told[1] if entry.told is not None and entry.told[0] == key else 0
+        times = entry.handed_out[1] if entry.handed_out is not None and entry.handed_out[0] == key else 0
         offer = decisions.next_command(
             entry.state,
             visible_inbox=entry.inbox.visible_seq,
             waited_s=clock.monotonic() - began,
-            told=told,
+            handed_out=times,
             limits=limits(roster),
             at=_now(roster),
             req=req,
@@ -266,7 +266,7 @@ async def _next(
         if offer.command is not None:
             key = _lease_key(entry)
             if key is not None:
-                entry.told = (key, told + 1)
+                entry.handed_out = (key, times + 1)
         elif offer.look_again_s is not None:
             look_at = clock.monotonic() + offer.look_again_s
         return offer.command

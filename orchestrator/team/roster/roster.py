@@ -353,7 +353,7 @@ class Roster:
         while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
             record = entry.unpublished.popleft()
             if run is not None:
-                if not run.told:
+                if not run.unwritten:
                     self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
                 run.queue(entry.agent_id, record)
         entry.changed.notify()
@@ -372,11 +372,11 @@ class Roster:
         else:
             run.delayed = False
 
-    def untold(self, run: TeamRun) -> bool:
+    def has_unwritten(self, run: TeamRun) -> bool:
         """Whether records of the run's agents are still on their way into what its broadcast shows."""
         agents = (entry for entry in self.agents.values() if entry.run_id == run.run_id)
         written = run.journal.visible_seq < run.journal.last_seq
-        return written or bool(run.told) or any(entry.unpublished for entry in agents)
+        return written or bool(run.unwritten) or any(entry.unpublished for entry in agents)
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""

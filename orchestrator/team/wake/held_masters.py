@@ -125,7 +125,7 @@ class HeldMasters:
         """Whether news may come: an agent is working, or its last end is not in the broadcast yet."""
         entries = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id]
         at_work = any(entry.live and entry.state.unfinished for entry in entries)
-        return run.live and (at_work or self._roster.untold(run))
+        return run.live and (at_work or self._roster.has_unwritten(run))
 
     def _news(self, run: TeamRun) -> dict[str, Any] | None:
         """The first record after the master's position that is worth a turn."""

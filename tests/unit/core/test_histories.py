@@ -51,11 +51,11 @@ def cancel(task_id, req="c:x"):
     return lambda desk: desk.cancel(task_id, req)
 
 
-def wait(waited_s=0.0, told=0, visible=None):
+def wait(waited_s=0.0, handed_out=0, visible=None):
     def step(desk):
         offer = decisions.next_command(
             desk.agent, visible_inbox=len(desk.logs["inbox"]) if visible is None else visible,
-            waited_s=waited_s, told=told, limits=desk.limits, at=desk.at(), req="c:w",
+            waited_s=waited_s, handed_out=handed_out, limits=desk.limits, at=desk.at(), req="c:w",
         )  # fmt: skip
         desk.write(list(offer.drafts))
         return {"command": offer.command, "look_again_s": offer.look_again_s}
@@ -170,11 +170,11 @@ HISTORIES = {
         emit("result", "t1"), cancel("t1", "c:z"),
     ],
     "a cancel of a running task": [
-        *WORKING, add("t1"), wait(), emit("ack"), cancel("t1"), cancel("t1"), emit("progress"), wait(), wait(told=1),
-        wait(1.5, told=1), wait(2.0, told=3), wait(2.5, told=4), wait(2.5, told=5), emit("canceled", "t1"), emit("heartbeat"),
+        *WORKING, add("t1"), wait(), emit("ack"), cancel("t1"), cancel("t1"), emit("progress"), wait(), wait(handed_out=1),
+        wait(1.5, handed_out=1), wait(2.0, handed_out=3), wait(2.5, handed_out=4), wait(2.5, handed_out=5), emit("canceled", "t1"), emit("heartbeat"),
     ],
     "a task that is delivered again": [
-        *WORKING, add("t1", "p"), wait(visible=0), wait(visible=1), wait(told=3), wait(0.5, told=4), wait(2.0, told=4),
+        *WORKING, add("t1", "p"), wait(visible=0), wait(visible=1), wait(handed_out=3), wait(0.5, handed_out=4), wait(2.0, handed_out=4),
         emit("ack"), wait(0.5), wait(1.5), wait(2.0), wait(3.0), wait(3.0), wait(3.0), wait(4.0), emit("result", "t1"),
     ],
     "an agent that is lost twice": [

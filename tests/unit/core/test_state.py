@@ -182,7 +182,7 @@ def test_before_its_ack_the_same_task_is_handed_out_again_as_it_was(desk):
     desk.enqueue("t1", 5)
     desk.enqueue("t2", 6)
     first = desk.wait()
-    assert desk.wait(told=1) == first
+    assert desk.wait(handed_out=1) == first
     assert desk.types().count("delivered") == 1
 
 
@@ -229,10 +229,10 @@ def test_an_agent_that_ignores_a_cancel_is_told_a_few_times_and_then_blocked(des
     desk.wait()
     desk.emit("ack")
     desk.cancel("t1")
-    assert desk.wait(told=0)["kind"] == "cancel"
-    assert desk.wait(told=1) is None
-    assert desk.wait(told=1, waited_s=2.0)["kind"] == "cancel"
-    assert desk.wait(told=4, waited_s=2.0) is None
+    assert desk.wait(handed_out=0)["kind"] == "cancel"
+    assert desk.wait(handed_out=1) is None
+    assert desk.wait(handed_out=1, waited_s=2.0)["kind"] == "cancel"
+    assert desk.wait(handed_out=4, waited_s=2.0) is None
     assert desk.agent.blocked
 
 

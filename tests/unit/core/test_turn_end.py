@@ -42,7 +42,7 @@ class Life:
     def lease(self, task_id="t-1"):
         self.task(task_id)
         offer = decisions.next_command(
-            self.agent, visible_inbox=99, waited_s=0, told=0, limits=decisions.QueueLimits(), at=AT, req="w:1"
+            self.agent, visible_inbox=99, waited_s=0, handed_out=0, limits=decisions.QueueLimits(), at=AT, req="w:1"
         )
         return self.write(list(offer.drafts))
 

@@ -322,12 +322,12 @@ def test_a_round_writes_nothing_for_runs_that_have_no_place(tmp_path):
             await desk.create()
         await desk.peer.came.wait()
         home = desk.runs._homes[desk.home]
-        await home.line._round()
+        await home.run_queue._round()
         written, write = [], home.db.write
         home.db.write = lambda *args: written.append(args) or write(*args)
-        await home.line._round()
+        await home.run_queue._round()
         home.db.write = write
-        assert home.line.active == 12
+        assert home.run_queue.active == 12
         return written
 
     assert play(tmp_path, rounds) == []
@@ -392,7 +392,7 @@ def test_a_clock_that_is_set_neither_lengthens_nor_shortens_the_pause_before_ano
         while (await desk.status(run_id))["nodes"][0]["status"] != "retry_pending":
             pass
         clock.offset = timedelta(hours=hours)
-        work = desk.runs._homes[desk.home].line._runners[run_id]._work
+        work = desk.runs._homes[desk.home].run_queue._runners[run_id]._state
         work.notify()
         await until(lambda: not work.news)  # the runner has looked, by the clock as it is now
         assert len(desk.peer.asks) == 1
