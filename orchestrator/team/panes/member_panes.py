@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShownMember:
-    """Where a member is shown: the identity of the tmux server, the window, and the pane next to it (``neighbor``).
+    """Where a member is shown: the identity of the tmux server, the window, and the pane that it is ``beside``.
 
-    It is written before anything is changed there.
+    It is written before anything is changed there; the fields are the keys of that file.
     """
 
     tmux_socket: str | None
@@ -48,7 +48,7 @@ class ShownMember:
     server_pid: int
     server_start: int
     window_id: str
-    neighbor: str
+    beside: str
 
     @property
     def socket(self) -> TmuxSocket:
@@ -112,8 +112,8 @@ class MemberPanes:
             )
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         run = self._run_in(place.pane.window_id, server)
-        neighbor = run.file["master_pane"] if run is not None else place.pane.pane_id
-        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, neighbor)
+        beside = run.file["master_pane"] if run is not None else place.pane.pane_id
+        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
         self._shown[mark] = shown
         made: str | Environment | None = None
         try:
@@ -133,7 +133,7 @@ class MemberPanes:
     async def _add(self, shown: ShownMember, new: NewMemberPane) -> str | Environment:
         """Make a pane in a window without a run."""
         socket, window, mode = shown.socket, shown.window_id, self._roster.config().border
-        if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.neighbor]):
+        if mode is not False and await asyncio.to_thread(lines_wanted, mode, socket, window, [shown.beside]):
             await asyncio.to_thread(borders.set_borders, socket, window)
         return await self._split(shown, new, ())
 
@@ -148,7 +148,7 @@ class MemberPanes:
         [made] = await asyncio.to_thread(
             splits.create_agents,
             shown.socket,
-            shown.neighbor,
+            shown.beside,
             agents,
             [new],
             self._windows.limits(),
@@ -191,8 +191,8 @@ class MemberPanes:
             try:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
-                    for window_id, neighbor in touched.items():
-                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, neighbor)
+                    for window_id, beside in touched.items():
+                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, beside)
             except OrchestratorError as error:
                 trouble = error
                 continue
@@ -203,7 +203,7 @@ class MemberPanes:
         if trouble is not None:
             raise trouble
 
-    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, neighbor: str) -> None:
+    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, beside: str) -> None:
         """Even out our remaining panes in the window; after the last one, restore the user's layout."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -213,7 +213,7 @@ class MemberPanes:
                     return
         if await asyncio.to_thread(_is_ours, socket, window_id):
             with contextlib.suppress(Environment):  # the window is gone or busy: this can wait
-                await asyncio.to_thread(splits.arrange, socket, window_id, neighbor, (), self._windows.limits())
+                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
@@ -269,13 +269,13 @@ def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
 
 def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str, str]:
     """Close the panes of these members on one server; returns their windows, each with the pane beside them."""
-    windows = {shown.window_id: shown.neighbor for shown in found.values()}
+    windows = {shown.window_id: shown.beside for shown in found.values()}
     tagged = member_tags.list_members(socket)
     for pane in tagged:
         if pane.mark in found:
             member_tags.kill(socket, pane.pane_id, pane.mark)
             failpoints.passed("member:closed")
-            windows.setdefault(pane.window_id, found[pane.mark].neighbor)
+            windows.setdefault(pane.window_id, found[pane.mark].beside)
     for mark in found.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, member_tags.begun(mark))
         if stub is not None:  # split by a daemon that died before it could tag the pane
