@@ -174,7 +174,7 @@ async def test_a_file_of_a_log_with_a_wrong_name_costs_no_record(tmp_path):
 async def test_a_repair_does_not_tell_twice_what_is_on_its_way_into_the_broadcast(tmp_path):
     life = Life(tmp_path)
     await life.team.agent("a1")
-    assert life.roster.runs["run-1"].told, "it waits for its moment"
+    assert life.roster.runs["run-1"].unwritten, "it waits for its moment"
     await life.repairing.run()
     await life.end()
     sound(tmp_path, ["a1"])

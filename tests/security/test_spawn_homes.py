@@ -453,7 +453,7 @@ def test_without_its_identity_nothing_of_a_home_goes_on(tmp_path, what):
         await desk.runs.resume(desk.env)
         assert not desk.runs._homes
         (found,) = (await desk.runs.listed(desk.env, None, None))["runs"]
-        await until_async(lambda: desk.runs._homes[desk.home].line.alive)
+        await until_async(lambda: desk.runs._homes[desk.home].run_queue.alive)
         assert desk.peer.asks == []
         return found["foreign"]
 
