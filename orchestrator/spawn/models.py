@@ -39,7 +39,7 @@ class Merge(Arguments):
     """How answers are merged."""
 
     style: Literal["concise", "detailed", "decision"] | None = None
-    """Default: that of the mode, decision or detailed."""
+    """Default: the style of the mode."""
     model: Annotated[str | None, Field(max_length=200)] = None
     """The model that merges."""
 
