@@ -23,12 +23,12 @@ from orchestrator.roles.catalogue import Role, RoleListing
 from orchestrator.spawn.callers import name_of
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.squad import squad_files, squad_plan, squad_settings
+from orchestrator.squad.member_environment import environment_of
 from orchestrator.squad.member_process import StopRequest
 from orchestrator.squad.member_turns import MemberTurns
 from orchestrator.squad.squad_plan import MemberRequest, PlanInputs
 from orchestrator.squad.squad_settings import SquadSettings
 from orchestrator.squad.squads import CANCELED, SquadRequest, Squads
-from orchestrator.squad.tools import environment_of
 from orchestrator.team.roster import ask_agent
 from orchestrator.team.roster.roster import Roster
 

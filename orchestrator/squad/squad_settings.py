@@ -23,7 +23,7 @@ from orchestrator.squad import command_template
 from orchestrator.squad.command_template import Template
 from orchestrator.trust.allowed import Allowed, name_of
 
-Mode = Literal["stateless", "stateful"]
+SquadMode = Literal["stateless", "stateful"]
 TIMEOUT_MS = 600_000
 TIMEOUT_MAX_MS = 7 * 86_400_000
 PARALLEL = 4
@@ -46,7 +46,7 @@ class SquadSettings:
     would be used if the user had allowed them.
     """
 
-    mode: Mode
+    mode: SquadMode
     timeout_s: float
     most: int
     execution: Literal["sequential", "parallel"] | None
@@ -69,7 +69,7 @@ class SquadSettings:
         return 1 if one_by_one else self.most
 
 
-def mode_of(env: Mapping[str, str]) -> Mode:
+def mode_of(env: Mapping[str, str]) -> SquadMode:
     """STATE_MODE; BadRequest ``bad_config`` for anything but its two words."""
     return _word(env, "STATE_MODE", ("stateless", "stateful")) or "stateless"  # type: ignore[return-value]  # one of them
 
