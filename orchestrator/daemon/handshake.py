@@ -16,11 +16,12 @@ import orjson
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.daemon.door import Hello
-from orchestrator.daemon.peers import Peer, Rights
+from orchestrator.daemon.hello import Hello
+from orchestrator.daemon.peers import Peer
 from orchestrator.edge import project_location
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, TooLong
+from orchestrator.trust.admission import Admission
 
 HELLO_S = 15.0
 
@@ -55,27 +56,27 @@ def ours(boot_id: str) -> bytes:
     return orjson.dumps({"hello": said}) + b"\n"
 
 
-def client_of(hello: Hello, peer: Peer, rights: Rights, since: str) -> Client:
-    """The client that a hello makes, of a process with these rights; ``since`` is when it came.
+def client_of(hello: Hello, peer: Peer, admitted: Admission, since: str) -> Client:
+    """The client of a hello from this process, with the rights it was admitted with; ``since`` is when it came.
 
     Of what the hello says of its process only its terminal counts: where a master's panes are looked for.
     """
     # The environment an agent inherits is that of the first pid: of a relay's CLI, and of our own command itself,
     # for the shell above it may have exported a key since it was started.
     pids = peer.line if hello.kind == "cli" else peer.line[1:]
-    leads = rights.role == "master" and hello.kind == "relay" and "team" in hello.toolsets
+    leads = admitted.rights == "master" and hello.kind == "relay" and "team" in hello.toolsets
     client = Client(
         ConnectionOrigin(hello.conn, hello.cwd, hello.tmux, hello.tmux_pane, hello.tty, pids, leads),
         hello.kind,
-        rights.role,
+        admitted.rights,
         tuple(hello.toolsets),
         boot=hello.boot,
         since=since,
-        why_refused=rights.why if rights.role == "refused" else None,
+        why_refused=admitted.why if admitted.rights == "refused" else None,
         ages=_ages(hello.pending),
         call_limit_s=hello.call_limit_s,
         peer=peer.pid,
-        env=hello.env if rights.role != "reader" else {},  # nothing it brings is used, its keys least of all
+        env=hello.env if admitted.rights != "reader" else {},  # nothing it brings is used, its keys least of all
     )
     if hello.agent is not None:
         client.agent_id, client.epoch, client.secret = hello.agent.id, hello.agent.epoch, hello.agent.secret

@@ -43,7 +43,7 @@ async def serve(
 
     channel = HookChannel(say)
     entry: AgentEntry | None = None
-    if client.role == "agent":
+    if client.rights == "agent":
         entry = _entry(client, roster)
         if entry is None:
             channel.release()
@@ -54,17 +54,17 @@ async def serve(
     try:
         while (line := await incoming.line()) is not None:
             heard = read_event(line)
-            if heard is None or client.role not in ("agent", "master"):
+            if heard is None or client.rights not in ("agent", "master"):
                 channel.none()
             elif entry is not None:
                 to.parking.heard(entry, channel, heard)
-            elif client.role == "master":
+            elif client.rights == "master":
                 await to.leading.heard(client.origin, channel, heard)
             await drained(writer)
     finally:
         if entry is not None:
             to.parking.gone(entry, channel)
-        elif client.role == "master":
+        elif client.rights == "master":
             to.leading.gone(channel)
 
 

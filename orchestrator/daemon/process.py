@@ -29,9 +29,11 @@ import structlog
 from orchestrator.base.clock import SystemClock, elapse, rfc3339
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
+from orchestrator.base.platform.peer_credentials import is_own_user
 from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets
+from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
 from orchestrator.daemon.peers import Peer, Peers
 from orchestrator.daemon.sessions import Admin, build, note_listed, serve
 from orchestrator.daemon.trust_requests import TrustRequests
@@ -60,6 +62,7 @@ from orchestrator.team.wake.masters import GONE, MasterConnection, Masters
 from orchestrator.team.wake.parking import Parking
 from orchestrator.team.wake.paste_wake import PasteWake
 from orchestrator.trust import lock_word
+from orchestrator.trust.admission import admission
 
 log = structlog.get_logger()
 
@@ -282,10 +285,10 @@ class Daemon:
         client: Client | None = None
         try:
             sock: socket.socket = writer.get_extra_info("socket")
-            if not door.peer_uid_ok(sock):
+            if not is_own_user(sock):
                 return
             peer = await self._judged(sock)  # before its hello: what it is now counts
-            incoming = Incoming(reader, door.HELLO_MAX)
+            incoming = Incoming(reader, HELLO_MAX)
             line = await handshake.first_line(incoming, writer)
             if line is None:
                 return
@@ -325,9 +328,9 @@ class Daemon:
     async def _welcome(self, line: bytes, writer: asyncio.StreamWriter, peer: Peer, own: str) -> Client | None:
         """Answer the hello; None when the connection is not served."""
         try:
-            hello = door.read_hello(line)
+            hello = read_hello(line)
             idle = not self.clients and not self._at_work
-            verdict = door.negotiate(hello, project_location.PROTO, idle)
+            verdict = negotiate(hello, project_location.PROTO, idle)
             if verdict == "yield":
                 self.end("a newer installation takes over")
                 return None
@@ -340,16 +343,16 @@ class Daemon:
             return None
         writer.write(handshake.ours(self.boot_id))
         whose = self.own_sockets.agents_of(own) if own else None
-        rights = peers.rights(hello, peer, self.root, self.peers.living(), whose)
-        return handshake.client_of(hello, peer, rights, rfc3339(self.clock.now()))
+        admitted = admission(peers.arrival(hello, peer, self.root, self.peers.living(), whose))
+        return handshake.client_of(hello, peer, admitted, rfc3339(self.clock.now()))
 
     def _leaders(self) -> list[MasterConnection]:
         return [MasterConnection(client.name, client.origin) for client in self.clients if client.origin.leads]
 
     def _tools(self, client: Client) -> dict[str, Tool]:
-        if client.role == "agent":
+        if client.rights == "agent":
             return self.agent_tools | agent_toolsets.tools(self.roster, client, self.queries)
-        if client.role == "refused":
+        if client.rights == "refused":
             return {}
         tools: dict[str, Tool] = {}
         if "team" in client.toolsets:
@@ -360,7 +363,7 @@ class Daemon:
             tools |= self.spawn.tools()
         if self.gsd.offered(client):
             tools |= self.gsd.tools(client)
-        return tools if client.role == "master" else only_reading(tools)
+        return tools if client.rights == "master" else only_reading(tools)
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
@@ -368,7 +371,7 @@ class Daemon:
                 client, incoming, writer, self.roster, hook_connections.Listeners(self.parking, self.held_masters)
             )
             return
-        offers = client.role == "master" and "smartspawn" in client.toolsets
+        offers = client.rights == "master" and "smartspawn" in client.toolsets
         events = partial(self.spawn.runs.events, client.env) if offers else None
         questions = self.gsd.questions(client) if self.gsd.offered(client) else None
         admin = self._admin(client) if client.kind == "cli" else {}
@@ -404,10 +407,10 @@ class Daemon:
             **self.spawn.admin(client),
             **self.trust_requests.admin(client),
         }
-        if client.role == "master":
+        if client.rights == "master":
             return offered
-        barred = {name: peers.barring(client.role, client.why_refused) for name in offered}
-        return {**barred, "status": self.status} if client.role == "reader" else barred
+        barred = {name: peers.barring(client.rights, client.why_refused) for name in offered}
+        return {**barred, "status": self.status} if client.rights == "reader" else barred
 
     async def status(self) -> dict[str, Any]:
         """`orchestrator daemon status`."""
@@ -425,7 +428,7 @@ class Daemon:
                 {
                     "conn": client.origin.conn,
                     "kind": client.kind,
-                    "role": client.role,
+                    "role": client.rights,
                     "agent_id": client.agent_id,
                     "client": client.name,
                     "pid": client.origin.pids[0] if client.origin.pids else None,

@@ -97,13 +97,13 @@ def build(
     ``events``: of spawn runs; ``questions``: about the project; each only with its toolset.
     """
     listing = client.listing
-    resources = Resources(client, roster, events, questions) if client.role in ("master", "reader") else None
+    resources = Resources(client, roster, events, questions) if client.rights in ("master", "reader") else None
     identity = IDENTITY if questions is None or set(client.toolsets) != {TOOLSET} else GSD_IDENTITY
 
     own = {"agent": PROMPTS["agent"]}
     if identity is GSD_IDENTITY:
         own = {}
-    elif client.role in ("master", "reader"):
+    elif client.rights in ("master", "reader"):
         own = PROMPTS
 
     async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
@@ -155,8 +155,8 @@ def build(
 
 def instructions_for(client: Client) -> str:
     """The instructions of the server for a client, by its toolsets."""
-    if client.role != "master":
-        return INSTRUCTIONS[client.role]
+    if client.rights != "master":
+        return INSTRUCTIONS[client.rights]
     told = {"team": INSTRUCTIONS["master"]} | {name: INSTRUCTIONS[name] for name in ("squad", "smartspawn", TOOLSET)}
     return " ".join(text for toolset, text in told.items() if toolset in client.toolsets)
 
@@ -210,7 +210,7 @@ def invalid_params(message: str, error: OrchestratorError | None = None) -> Exce
 def note_listed(client: Client, roster: Roster, answered: Any) -> None:
     """Once an agent's CLI has been sent our tools, its first prompt may go (`team.wake.parking`)."""
     entry = roster.agents.get(client.agent_id or "")
-    if answered in client.listing and entry is not None and client.role == "agent":
+    if answered in client.listing and entry is not None and client.rights == "agent":
         client.listing.discard(answered)
         if entry.secret is not None and compare_digest(entry.secret, client.secret):
             entry.listed_epoch = client.epoch

@@ -49,7 +49,7 @@ class GsdWiring:
 
     def offered(self, client: Client) -> bool:
         """Whether a connection that is no agent's has the toolset: it only reads."""
-        return client.role in ("master", "reader") and TOOLSET in client.toolsets
+        return client.rights in ("master", "reader") and TOOLSET in client.toolsets
 
     def tools(self, _client: Client) -> dict[str, Tool]:
         """The toolset."""

@@ -26,6 +26,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.protocol.traffic import PendingCall
+from orchestrator.trust.admission import Rights
 
 log = structlog.get_logger()
 
@@ -52,7 +53,7 @@ class Client:
 
     origin: ConnectionOrigin
     kind: str
-    role: str  # master | reader | agent | refused
+    rights: Rights
     toolsets: tuple[str, ...]
     boot: int = 1
     agent_id: str | None = None

@@ -54,7 +54,7 @@ class SpawnWiring:
 
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
-        if client.role == "master" and "smartspawn" in client.toolsets:
+        if client.rights == "master" and "smartspawn" in client.toolsets:
             self._loaded().welcome(client)
 
     def part(self, client: Client) -> None:

@@ -12,9 +12,11 @@ import pytest
 
 from orchestrator.base.platform.ancestry import lines_of
 from orchestrator.base.platform.processes import environ_of
-from orchestrator.daemon import door, handshake, hook_connections, peers
+from orchestrator.daemon import handshake, hook_connections, peers
+from orchestrator.daemon.hello import read_hello
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.protocol.traffic import Incoming
+from orchestrator.trust.admission import admission
 from orchestrator.trust.origin import UNKNOWN, KnownProcesses, ProcessOrigin, judge
 from tests.support.stage import ORPHAN, RELAY, Wire, until
 
@@ -34,11 +36,11 @@ def member():
 def client_of(pid, living=None, origin=None, **said):
     """The client that a hello makes which comes from a process; ``living`` are agents by pid."""
     hello = {"proto": 1, "conn": "ab", "project": "/p", "toolsets": ["team"], **said}
-    read = door.read_hello(json.dumps({"hello": hello}).encode())
+    read = read_hello(json.dumps({"hello": hello}).encode())
     lines = lines_of(pid)
     line = tuple(one.pid for one in lines[0].processes) if lines else ()
     found = peers.Peer(pid, line, origin or judge(lines, KnownProcesses()))
-    return handshake.client_of(read, found, peers.rights(read, found, Path("/p"), living or {}), "now")
+    return handshake.client_of(read, found, admission(peers.arrival(read, found, Path("/p"), living or {})), "now")
 
 
 @pytest.mark.parametrize("kind", ["relay", "cli", "hook"])
@@ -46,11 +48,11 @@ def test_a_process_at_or_below_a_member_is_refused_and_told_why(kind, member):
     us = os.getpid()
     for peer, pids in ((member, []), (us, [member]), (us, [us] * 9 + [member])):
         client = client_of(peer, kind=kind, pids=pids)
-        assert (client.role, client.origin.leads) == ("refused", False)
+        assert (client.rights, client.origin.leads) == ("refused", False)
         assert client.why_refused.code == "not_for_agents"
         assert "squad member" in client.why_refused.message
     free = client_of(us, kind=kind, pids=[os.getppid()])
-    assert (free.role, free.origin.leads, free.why_refused) == ("master", kind == "relay", None)
+    assert (free.rights, free.origin.leads, free.why_refused) == ("master", kind == "relay", None)
 
 
 def test_an_agents_pane_is_told_from_a_squad_member():
@@ -66,19 +68,19 @@ def test_a_process_that_claims_an_agent_is_one_unless_it_comes_from_another_or_f
     inside = {name: ProcessOrigin("agent", frozenset({("/p", name)})) for name in ("a", "b")}
     elsewhere = ProcessOrigin("agent", frozenset({("/q", "a")}))
     for origin in (None, inside["a"], UNKNOWN):
-        assert client_of(os.getpid(), kind="relay", agent=claim, origin=origin).role == "agent"
+        assert client_of(os.getpid(), kind="relay", agent=claim, origin=origin).rights == "agent"
     for more in ({"origin": inside["b"]}, {"origin": elsewhere}, {"living": {7: "b"}, "pids": [7]}):
         client = client_of(os.getpid(), kind="relay", agent=claim, **more)
-        assert (client.role, client.why_refused.code) == ("refused", "not_an_agent")
+        assert (client.rights, client.why_refused.code) == ("refused", "not_an_agent")
     client = client_of(member, kind="relay", agent=claim)
-    assert (client.role, client.why_refused.code) == ("refused", "not_for_agents")
+    assert (client.rights, client.why_refused.code) == ("refused", "not_for_agents")
 
 
 def test_a_process_of_unknown_origin_reads_and_what_it_brings_is_not_kept():
     client = client_of(os.getpid(), origin=UNKNOWN, kind="relay", env={"OPENROUTER_API_KEY": "k"})
-    assert (client.role, client.origin.leads, client.why_refused, dict(client.env)) == ("reader", False, None, {})
+    assert (client.rights, client.origin.leads, client.why_refused, dict(client.env)) == ("reader", False, None, {})
     gone = client_of(1 << 30, kind="cli")
-    assert (gone.role, gone.origin.pids) == ("reader", ())
+    assert (gone.rights, gone.origin.pids) == ("reader", ())
 
 
 def test_the_pids_of_an_origin_are_those_that_the_kernel_tells():
@@ -89,7 +91,7 @@ def test_the_pids_of_an_origin_are_those_that_the_kernel_tells():
 def test_a_hello_that_names_endless_ancestors_costs_no_endless_look(monkeypatch):
     looked = []
     monkeypatch.setattr(peers, "environ_of", lambda pid: looked.append(pid) or {})
-    assert client_of(os.getpid(), kind="relay", pids=list(range(2, 50_000))).role == "master"
+    assert client_of(os.getpid(), kind="relay", pids=list(range(2, 50_000))).rights == "master"
     assert len(looked) <= peers.MEMBER_DEPTH + 1
 
 

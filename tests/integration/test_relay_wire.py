@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.__main__ import INTERNAL
-from orchestrator.daemon.door import HELLO_MAX
+from orchestrator.daemon.hello import HELLO_MAX
 from orchestrator.edge.wire_format import Cut, Lines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 

@@ -32,8 +32,8 @@ PACKAGES = {
     "worker": {"base", "trust", "edge"},
     # Settings, which name engines and are allowed by the user.
     "config": {"base", "trust", "engines"},
-    # The MCP surface below every feature: it knows connections and calls, and no feature.
-    "protocol": {"base", "core", "engines", "edge"},
+    # The MCP surface below every feature: it knows connections, their rights and calls, and no feature.
+    "protocol": {"base", "trust", "core", "engines", "edge"},
     "roles": {"base", "trust", "core", "engines"},
     # Writes into the files of CLIs, and needs nothing of a running team.
     "setup": {"base", "edge"},

@@ -100,7 +100,7 @@ async def test_who_listens_for_changes_keeps_the_process_and_begins_another_when
 def test_the_toolset_is_offered_to_masters_that_ask_for_it():
     wiring = GsdWiring()
     assert wiring.offered(client())
-    for role, toolsets in (("agent", ("gsd",)), ("refused", ("gsd",)), ("master", ("team", "squad"))):
+    for rights, toolsets in (("agent", ("gsd",)), ("refused", ("gsd",)), ("master", ("team", "squad"))):
         other = client()
-        other.role, other.toolsets = role, toolsets
+        other.rights, other.toolsets = rights, toolsets
         assert not wiring.offered(other)
