@@ -32,8 +32,6 @@ from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Orchestrator
 from orchestrator.cli.app import app
 from orchestrator.config.keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, records, state, supervision
-from orchestrator.daemon.resources import TEMPLATES
-from orchestrator.daemon.sessions import PROMPTS
 from orchestrator.edge import launch_stub, relay, request_limits
 from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.engines.definition import Engine, Headless, HeadlessRun, Launch
@@ -44,7 +42,7 @@ from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths
 from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
-from orchestrator.spawn import run_picture
+from orchestrator.spawn import event_resource, run_picture
 from orchestrator.spawn import tools as spawn_tools
 from orchestrator.spawn.modes.names import Mode
 from orchestrator.squad import tools as squad_tools
@@ -53,6 +51,8 @@ from orchestrator.team import tools as team_tools
 from orchestrator.team.life.creation import POLICIES
 from orchestrator.team.roster.agent_views import full_of, row_of
 from orchestrator.team.roster.broadcast import digest
+from orchestrator.team.team_prompts import PROMPTS
+from orchestrator.team.team_resources import TEMPLATES
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -237,7 +237,10 @@ def agent_keys() -> str:
 def resources() -> str:
     return table(
         ["URI", "name", "type", "what"],
-        [[code(uri), name, mime, about] for uri, name, mime, about in (*TEMPLATES, *uris.ROWS, *uris.FORMS)],
+        [
+            [code(uri), name, mime, about]
+            for uri, name, mime, about in (*TEMPLATES, event_resource.TEMPLATE, *uris.ROWS, *uris.FORMS)
+        ],
     )
 
 

@@ -26,6 +26,7 @@ from orchestrator.base.errors import (
     NotReady,
     OrchestratorError,
 )
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS
 from orchestrator.edge import daemon_connection, project_location
 from orchestrator.edge.project_location import Project
 
@@ -96,7 +97,7 @@ class DaemonClient:
         start: bool,
         survive: bool = True,
         return_s: float | None = None,
-        toolsets: Sequence[str] = ("team", "squad"),
+        toolsets: Sequence[str] = DEFAULT_TOOLSETS,
     ) -> None:
         self.place = place
         self._toolsets = toolsets

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
+from orchestrator.base.toolsets import SMARTSPAWN
 from orchestrator.cli import options, output, spawn_progress, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
@@ -280,7 +281,7 @@ def graph(
 
 
 def _spawn_client() -> DaemonClient:
-    return DaemonClient(project_here(), start=True, toolsets=("smartspawn",))
+    return DaemonClient(project_here(), start=True, toolsets=(SMARTSPAWN,))
 
 
 def _given(**told: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Listeners(NamedTuple):
     """Who receives the events of hooks: of agents, and of all others."""
 
     parking: Parking
-    leading: HeldMasters
+    held_masters: HeldMasters
 
 
 async def serve(
@@ -59,13 +59,13 @@ async def serve(
             elif entry is not None:
                 to.parking.heard(entry, channel, heard)
             elif client.rights == "master":
-                await to.leading.heard(client.origin, channel, heard)
+                await to.held_masters.heard(client.origin, channel, heard)
             await drained(writer)
     finally:
         if entry is not None:
             to.parking.gone(entry, channel)
         elif client.rights == "master":
-            to.leading.gone(channel)
+            to.held_masters.gone(channel)
 
 
 def read_event(line: bytes) -> HookEvent | None:

@@ -30,12 +30,13 @@ from orchestrator.base.clock import SystemClock, elapse, rfc3339
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.base.platform.peer_credentials import is_own_user
+from orchestrator.base.toolsets import GSD
 from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets
 from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
 from orchestrator.daemon.peers import Peer, Peers
-from orchestrator.daemon.sessions import Admin, build, note_listed, serve
+from orchestrator.daemon.sessions import Admin, build, serve
 from orchestrator.daemon.trust_requests import TrustRequests
 from orchestrator.edge import project_location
 from orchestrator.gsd.wiring import GsdWiring
@@ -43,24 +44,16 @@ from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
 from orchestrator.protocol.daemon_log import configure_log
-from orchestrator.protocol.tool_calls import Client, Tool, only_reading
+from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import MAX_LINE, Incoming, Stalled, TooLong, listen, waiting
 from orchestrator.protocol.wait_turns import WaitTurns
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad.wiring import SquadWiring
-from orchestrator.team import agent_tools, agent_toolsets
-from orchestrator.team import tools as team_tools
-from orchestrator.team.life import agent_commands, agent_worktrees
-from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.panes.team_panes import TeamPanes
-from orchestrator.team.recovery.garbage_collection import GarbageCollection
-from orchestrator.team.recovery.repair import TeamRepair
-from orchestrator.team.recovery.team_adoption import TeamAdoption
+from orchestrator.team import agent_toolsets
 from orchestrator.team.roster.roster import PUT_BACK, Roster
-from orchestrator.team.wake.held_masters import HeldMasters
-from orchestrator.team.wake.masters import GONE, MasterConnection, Masters
-from orchestrator.team.wake.parking import Parking
-from orchestrator.team.wake.paste_wake import PasteWake
+from orchestrator.team.wake.masters import MasterConnection
+from orchestrator.team.wiring import TeamWiring
 from orchestrator.trust import lock_word
 from orchestrator.trust.admission import admission
 
@@ -99,29 +92,17 @@ class Daemon:
             place=project_location.word_of(opened.directory),
             on_refused=partial(self.end, ELSEWHERE),
         )
-        self.windows = TeamPanes(self.roster)
-        self.supervisor = Supervisor(self.roster, self.windows)
-        self.garbage_collection = GarbageCollection(self.supervisor)
-        self.repair = TeamRepair(self.supervisor)
-        self.paste_wake = PasteWake(self.roster, self.windows)
-        self.parking = Parking(self.roster, self.paste_wake.seen)
-        self.held_masters = HeldMasters(self.roster, self.windows, self._leaders)
-        self.supervisor.screen_watch.on_human = self.parking.human
-        self.supervisor.screen_watch.on_stale = self.parking.stale
-        stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
-        self.masters = Masters(self.roster, self.windows, self._leaders, stop)
-        self.agent_tools = agent_tools.build(self.roster)
-        self.master_tools = team_tools.build(self.supervisor, self.masters)
-        self.squads = SquadWiring(self.roster, self.windows)
+        self.team = TeamWiring(self.roster, self._masters)
+        self.squads = SquadWiring(self.roster, self.team.panes)
         self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
         self.gsd = GsdWiring(str(opened.directory / project_location.LOG))
-        self.queries: agent_toolsets.Offered = {"gsd": self.gsd.tools}  # read-only toolsets that a role may give
+        self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
         self.peers = Peers(self.roster)
         self.own_sockets = AgentSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = WaitTurns()
         self.trust_requests = TrustRequests(
-            self.roster, state, lambda: self.clients, (TeamAdoption(self.supervisor), self.spawn)
+            self.roster, state, lambda: self.clients, (self.team.adoption, self.spawn)
         )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -142,11 +123,7 @@ class Daemon:
         self.roster.load(clean=clean)
         self.roster.listeners.append(self.own_sockets.seen)
         self.own_sockets.begin(self.roster.agents.values())
-        await self.supervisor.recover(clean=clean)
-        self.roster.listeners.append(self.paste_wake.seen)
-        for entry in self.roster.agents.values():
-            self.paste_wake.seen(entry)
-        self.masters.begin()
+        await self.team.begin(clean=clean)
         await self.squads.begin()
         self.spawn.begin()
         listener = await listen(self._accept, self.door.listener, BACKLOG)
@@ -164,10 +141,7 @@ class Daemon:
             self._look_around()
         log.info("ending", why=self.why)
         # Before any connection ends: the hooks shall come back to the next daemon, not take the end for an Esc.
-        await self.parking.close()
-        await self.paste_wake.close()
-        await self.held_masters.close()
-        await self.masters.close()
+        await self.team.release()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
         # and the relays would pass it on instead of re-sending.
         for writer in self.clients.values():
@@ -179,7 +153,7 @@ class Daemon:
         await self.gsd.close()
         await self.spawn.close()
         await self.squads.close()
-        await self.supervisor.close()
+        await self.team.close()
         await self.roster.flush()
         ended = self.roster.token
         self.roster.close()
@@ -233,7 +207,7 @@ class Daemon:
     @property
     def _at_work(self) -> bool:
         """Whether something needs this daemon also without a connection."""
-        return self.supervisor.live_agents > 0 or self.squads.active > 0 or self.spawn.active > 0
+        return self.team.live_agents > 0 or self.squads.active > 0 or self.spawn.active > 0
 
     def _take_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start every thread this daemon will ever need: later, the system may have none to give.
@@ -346,51 +320,34 @@ class Daemon:
         admitted = admission(peers.arrival(hello, peer, self.root, self.peers.living(), whose))
         return handshake.client_of(hello, peer, admitted, rfc3339(self.clock.now()))
 
-    def _leaders(self) -> list[MasterConnection]:
+    def _masters(self) -> list[MasterConnection]:
         return [MasterConnection(client.name, client.origin) for client in self.clients if client.origin.leads]
 
-    def _tools(self, client: Client) -> dict[str, Tool]:
+    def _offers(self, client: Client) -> list[Offer]:
+        """What the features offer a connection with these rights."""
         if client.rights == "agent":
-            return self.agent_tools | agent_toolsets.tools(self.roster, client, self.queries)
+            return [self.team.agent_offer(client, self.queries)]
         if client.rights == "refused":
-            return {}
-        tools: dict[str, Tool] = {}
-        if "team" in client.toolsets:
-            tools |= self.master_tools
-        if "squad" in client.toolsets:
-            tools |= self.squads.tools(client)
-        if "smartspawn" in client.toolsets:
-            tools |= self.spawn.tools()
-        if self.gsd.offered(client):
-            tools |= self.gsd.tools(client)
-        return tools if client.rights == "master" else only_reading(tools)
+            return [Offer(prompts=self.team.agent_prompts(client))]
+        if set(client.toolsets) == {GSD}:  # it is a server of its own to such a connection
+            return [self.gsd.offer(client)]
+        offers = [self.team.offer(client), self.squads.offer(client), self.spawn.offer(client)]
+        return [*offers, self.gsd.offer(client)] if GSD in client.toolsets else offers
 
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
         if client.kind == "hook":
-            await hook_connections.serve(
-                client, incoming, writer, self.roster, hook_connections.Listeners(self.parking, self.held_masters)
-            )
+            hears = hook_connections.Listeners(self.team.parking, self.team.held_masters)
+            await hook_connections.serve(client, incoming, writer, self.roster, hears)
             return
-        offers = client.rights == "master" and "smartspawn" in client.toolsets
-        events = partial(self.spawn.runs.events, client.env) if offers else None
-        questions = self.gsd.questions(client) if self.gsd.offered(client) else None
-        admin = self._admin(client) if client.kind == "cli" else {}
-        server, resources = build(client, self.roster, self._tools(client), admin, events=events, questions=questions)
-        if resources is not None:
-            self.roster.listeners.append(resources.changed)
-            self.spawn.listeners.append(resources.spawn_changed)
-            self.gsd.listeners.append(resources.project_changed)
+        server, resources = build(client, self._offers(client), self._admin(client) if client.kind == "cli" else {})
         self.spawn.welcome(client)
         try:
-            listed = partial(note_listed, client, self.roster)
+            listed = partial(self.team.listed_tools, client)
             await serve(server, incoming, writer, self.boot_id, listed, turns=self.turns)
         finally:
             self.spawn.part(client)
             self.gsd.part(client)
             if resources is not None:
-                self.roster.listeners.remove(resources.changed)
-                self.spawn.listeners.remove(resources.spawn_changed)
-                self.gsd.listeners.remove(resources.project_changed)
                 resources.close()
 
     # -- what only the command line asks ------------------------------------------------------------------------
@@ -400,9 +357,7 @@ class Daemon:
         offered: dict[str, Admin] = {
             "status": self.status,
             "stop": self.stop,
-            "worktree": partial(agent_worktrees.remove, self.supervisor),
-            "gc": self.gc,
-            "fix": self.repair.run,
+            **self.team.admin(),
             **self.squads.admin(),
             **self.spawn.admin(client),
             **self.trust_requests.admin(client),
@@ -437,7 +392,7 @@ class Daemon:
                 }
                 for client in self.clients
             ],
-            "agents": {"total": len(self.roster.agents), "live": self.supervisor.live_agents},
+            "agents": {"total": len(self.roster.agents), "live": self.team.live_agents},
             "runs": [
                 {"run_id": run.run_id, "live": run.live, "agents": sorted(run.file["agents"])}
                 for run in self.roster.runs.values()
@@ -453,13 +408,6 @@ class Daemon:
         """`orchestrator daemon stop`: the answer leaves before the sockets are aborted."""
         asyncio.get_running_loop().call_later(0.05, self.end, "asked to stop")
         return {"ok": True}
-
-    async def gc(
-        self, *, apply: bool = False, older_than_s: float | None = None, artifacts: bool = False
-    ) -> dict[str, Any]:
-        """`orchestrator gc`; ``older_than_s`` None: as configured."""
-        age_s = self.configured.current.config.gc_after_s if older_than_s is None else float(older_than_s)
-        return await self.garbage_collection.run(apply=bool(apply), age_s=age_s, artifacts=bool(artifacts))
 
 
 def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -> int:

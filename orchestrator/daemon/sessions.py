@@ -7,9 +7,8 @@ strings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import signature
-from secrets import compare_digest
 from typing import Any
 
 import anyio
@@ -22,56 +21,26 @@ from pydantic import ConfigDict
 
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.package_data import prompt
-from orchestrator.core.prompts import queries_rule, render, worktree_rule
-from orchestrator.core.toolsets import tools_of
-from orchestrator.daemon.resources import Events, Resources
-from orchestrator.edge import project_location
+from orchestrator.daemon.resources import Resources
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
-from orchestrator.gsd import spawn_prompts
-from orchestrator.gsd.wiring import TOOLSET, Questions
+from orchestrator.protocol.offers import OWN_IDENTITY, Offer
 from orchestrator.protocol.sdk_messages import read, written
-from orchestrator.protocol.tool_calls import Client, Tool, call_tool
+from orchestrator.protocol.tool_calls import Client, call_tool, only_reading
 from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
-from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 Context = ServerRequestContext[Any, Any]
 
 INSTRUCTIONS = {
-    "master": (
-        "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give "
-        "work with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. See prompt lead_team."
-    ),
-    "squad": (
-        "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: "
-        "for work that needs no conversation."
-    ),
-    "smartspawn": (
-        "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
-        "the merged answer."
-    ),
-    "gsd": (
-        "gsd_* tools answer from the project's .planning/ and code graph, read-only: gsd_query_intel finds files, "
-        "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
-    ),
-    "agent": "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again.",
     "reader": (
         "This connection can only read, because its process may come from an agent. To lead a team, "
         "start the CLI in a terminal."
     ),
     "refused": "This connection offers no tools.",
 }
-PROMPTS = {
-    "lead_team": "How to lead a team of agents with these tools",
-    "agent": "The loop a sub-agent follows",
-}
-
-IDENTITY = ("orchestrator", project_location.VERSION, "orchestrator")
-GSD_IDENTITY = ("gsd", "1.0.0", "GSD Codebase Intelligence Server")
-"""Name, version and title of who offers the gsd toolset alone, as its document has them (B3.7)."""
+"""In place of the features' instructions, for a connection with fewer rights."""
 
 
 class AdminParams(types.RequestParams):
@@ -83,28 +52,15 @@ class AdminParams(types.RequestParams):
 Admin = Callable[..., Awaitable[dict[str, Any]]]
 
 
-def build(
-    client: Client,
-    roster: Roster,
-    tools: Mapping[str, Tool],
-    admin: Mapping[str, Admin],
-    *,
-    events: Events | None = None,
-    questions: Questions | None = None,
-) -> tuple[Any, Any]:
-    """The SDK server for one client, and its resources (None for agents).
-
-    ``events``: of spawn runs; ``questions``: about the project; each only with its toolset.
-    """
+def build(client: Client, offers: Sequence[Offer], admin: Mapping[str, Admin] | None = None) -> tuple[Any, Any]:
+    """The SDK server for one client, of what the features offer it, and its resources (None if it has none)."""
     listing = client.listing
-    resources = Resources(client, roster, events, questions) if client.rights in ("master", "reader") else None
-    identity = IDENTITY if questions is None or set(client.toolsets) != {TOOLSET} else GSD_IDENTITY
-
-    own = {"agent": PROMPTS["agent"]}
-    if identity is GSD_IDENTITY:
-        own = {}
-    elif client.rights in ("master", "reader"):
-        own = PROMPTS
+    tools = {name: tool for offer in offers for name, tool in offer.tools.items()}
+    if client.rights == "reader":
+        tools = only_reading(tools)
+    prompts = [offer.prompts for offer in offers if offer.prompts is not None]
+    sources = [offer.resources for offer in offers if offer.resources is not None]
+    resources = Resources(client, sources) if sources else None
 
     async def list_tools(ctx: Context, _params: Any) -> types.ListToolsResult:
         listing.add(ctx.request_id)
@@ -114,20 +70,18 @@ def build(
         return await call_tool(tools, client, ctx, params)
 
     async def list_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
-        found = [types.Prompt(name=name, description=about) for name, about in own.items()]
-        return types.ListPromptsResult(prompts=[*found, *(spawn_prompts.listed() if questions is not None else ())])
+        return types.ListPromptsResult(prompts=[prompt for source in prompts for prompt in source.listed()])
 
     async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         name = params.name
-        if questions is not None and name in spawn_prompts.PROMPTS:
-            try:
-                return await spawn_prompts.get(questions, ctx.session, name, params.arguments or {})
-            except OrchestratorError as error:
-                raise invalid_params(error.message, error) from None
-        if name not in own:
-            offered = [*own, *(spawn_prompts.PROMPTS if questions is not None else ())]
-            raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(offered)}")
-        return prompt_text(client, roster, name)
+        for source in prompts:
+            if name in source.names:
+                try:
+                    return await source.get(name, params.arguments or {}, ctx.session)
+                except OrchestratorError as error:
+                    raise invalid_params(error.message, error) from None
+        offered = [name for source in prompts for name in source.names]
+        raise invalid_params(f"no prompt is called {name!r}; there are: {', '.join(offered)}")
 
     served: dict[str, Any] = {
         "on_list_tools": list_tools,
@@ -137,33 +91,26 @@ def build(
     }
     if resources is not None:
         served |= resources.served()
+    identity = offers[0].identity if len(offers) == 1 else OWN_IDENTITY
     server: Server[Any] = Server(
-        identity[0],
-        version=identity[1],
-        title=identity[2],
-        instructions=instructions_for(client),
+        identity.name,
+        version=identity.version,
+        title=identity.title,
+        instructions=INSTRUCTIONS.get(client.rights) or " ".join(filter(None, (o.instructions for o in offers))),
         **served,
     )
-    if questions is not None:
+    for roots_changed in filter(None, (offer.roots_changed for offer in offers)):
         server.add_notification_handler(
-            "notifications/roots/list_changed", types.NotificationParams, _roots_changed(questions)
+            "notifications/roots/list_changed", types.NotificationParams, _roots_changed(roots_changed)
         )
-    for name, run in admin.items():
+    for name, run in (admin or {}).items():
         server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(run))
     return server, resources
 
 
-def instructions_for(client: Client) -> str:
-    """The instructions of the server for a client, by its toolsets."""
-    if client.rights != "master":
-        return INSTRUCTIONS[client.rights]
-    told = {"team": INSTRUCTIONS["master"]} | {name: INSTRUCTIONS[name] for name in ("squad", "smartspawn", TOOLSET)}
-    return " ".join(text for toolset, text in told.items() if toolset in client.toolsets)
-
-
-def _roots_changed(questions: Questions) -> Callable[[Context, Any], Awaitable[None]]:
+def _roots_changed(hear: Callable[[], None]) -> Callable[[Context, Any], Awaitable[None]]:
     async def changed(_ctx: Context, _params: Any) -> None:
-        questions.roots_changed()
+        hear()
 
     return changed
 
@@ -182,39 +129,11 @@ def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[s
     return handle
 
 
-def prompt_text(client: Client, roster: Roster, name: str) -> types.GetPromptResult:
-    """One of `PROMPTS` with its names filled in."""
-    values = {"project": str(roster.root), "agent_id": client.agent_id or "<agent_id>", "role": "", "artifacts": ""}
-    entry = roster.agents.get(client.agent_id or "")
-    if entry is not None:
-        values["role"] = str(entry.state.spec.get("role", ""))
-        values["artifacts"] = str(roster.paths.artifacts(entry.agent_id))
-    text = render(prompt(name), values)
-    tree = entry.state.spec.get("worktree") if entry is not None and name == "agent" else None
-    if tree:
-        text = f"{text.rstrip()}\n\n{worktree_rule(tree['path'], tree['branch'])}\n"
-    queries = tools_of(entry.state.spec.get("toolsets") or ()) if entry is not None and name == "agent" else ()
-    if queries:
-        text = f"{text.rstrip()}\n\n{queries_rule(queries)}\n"
-    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
-    return types.GetPromptResult(description=PROMPTS[name], messages=[message])
-
-
 def invalid_params(message: str, error: OrchestratorError | None = None) -> Exception:
     """The JSON-RPC error of a failure outside a tool: -32602 with our code in ``data``."""
     from mcp.shared.exceptions import MCPError  # noqa: PLC0415
 
     return MCPError(types.INVALID_PARAMS, message, error.as_dict() if error else None)
-
-
-def note_listed(client: Client, roster: Roster, answered: Any) -> None:
-    """Once an agent's CLI has been sent our tools, its first prompt may go (`team.wake.parking`)."""
-    entry = roster.agents.get(client.agent_id or "")
-    if answered in client.listing and entry is not None and client.rights == "agent":
-        client.listing.discard(answered)
-        if entry.secret is not None and compare_digest(entry.secret, client.secret):
-            entry.listed_epoch = client.epoch
-            entry.changed.notify()
 
 
 async def serve(

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS, TOOLSETS
 from orchestrator.edge.daemon_connection import connect, failure, handshake_line, held_by, try_start
 from orchestrator.edge.project_location import (
     LOG,
@@ -40,7 +41,6 @@ Serve MCP on stdin and stdout for the CLI that starts this process. Starts the p
 Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 """
 CALL_LIMITS = range(1, 86_401)
-TOOLSETS = frozenset({"team", "squad", "smartspawn", "gsd"})
 ERR_AFTER = 20.0  # after an earlier error a model would call again at once, a loop that costs tokens
 COMING_AFTER = 45.0  # for a daemon that has not answered the handshake yet; the shortest client limit is 60 s
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client limit is 30 s
@@ -467,7 +467,7 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
 
     Descriptor 1 must no longer be the wire, so that nothing prints into it.
     """
-    toolsets, project, call_limit_s = ["team", "squad"], None, None
+    toolsets, project, call_limit_s = list(DEFAULT_TOOLSETS), None, None
     rest = list(arguments)
     while rest:
         flag, _, value = rest.pop(0).partition("=")
@@ -479,7 +479,7 @@ def main(arguments: Sequence[str], wire_in: int, wire_out: int) -> int:
             continue
         value = value or (rest.pop(0) if rest else "")
         names = [name.strip() for name in value.split(",")]
-        if flag == "--toolsets" and TOOLSETS.issuperset(names):
+        if flag == "--toolsets" and set(names) <= set(TOOLSETS):
             toolsets = names
         elif flag == "--project" and Path(value).is_dir():
             project = named_project(Path(value))

@@ -12,7 +12,7 @@ import mcp_types as types
 from mcp.server.session import ServerSession
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.gsd.wiring import Questions
+from orchestrator.gsd.questions import Questions
 
 WHO = {
     "planner": "Plan a phase: its goal, with the project's vision, code and conventions",
@@ -56,31 +56,35 @@ def as_template(text: str, places: Mapping[str, str]) -> str:
     return text.rstrip() + _NAMED.format(lines="\n".join(f"- {name}: {place}" for name, place in places.items()))
 
 
-def listed() -> list[types.Prompt]:
-    """The prompts, with their arguments; none is needed."""
-    arguments = [
-        types.PromptArgument(name=name, description=about, required=False) for name, about in ARGUMENTS.items()
-    ]
-    return [types.Prompt(name=name, description=about, arguments=arguments) for name, about in PROMPTS.items()]
+class SpawnPrompts:
+    """A `PromptSource`: `PROMPTS`, for one connection."""
 
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
+        self.names = tuple(PROMPTS)
 
-async def get(
-    questions: Questions, session: ServerSession, name: str, arguments: Mapping[str, str]
-) -> types.GetPromptResult:
-    """One of `PROMPTS`, filled with the project's facts, or saying that there is none.
+    def listed(self) -> list[types.Prompt]:
+        """The prompts, with their arguments; none is needed."""
+        arguments = [
+            types.PromptArgument(name=name, description=about, required=False) for name, about in ARGUMENTS.items()
+        ]
+        return [types.Prompt(name=name, description=about, arguments=arguments) for name, about in PROMPTS.items()]
 
-    BadRequest ``bad_argument`` or ``unknown_phase``, Environment ``gsd_failed``.
-    """
-    wrong = [key for key in arguments if key not in ARGUMENTS]
-    if wrong:
-        raise BadRequest("bad_argument", f"{name} takes {', '.join(ARGUMENTS)}, not {wrong[0][:80]!r}")
-    long = [key for key, value in arguments.items() if len(value) > MAX_CHARS]
-    if long:
-        raise BadRequest("bad_argument", f"{long[0]} may have {MAX_CHARS} characters")
-    who = name.removeprefix("spawn")[1:]
-    places = {key: value for key, value in arguments.items() if _PLACE.fullmatch(value)}
-    given = {key: value for key, value in arguments.items() if key not in places}
-    found = await questions.ask("prompt", {"who": who, **given}, session)
-    text = as_template(found["text"], places) if places else found["text"]
-    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
-    return types.GetPromptResult(description=PROMPTS[name], messages=[message])
+    async def get(self, name: str, arguments: Mapping[str, str], session: ServerSession) -> types.GetPromptResult:
+        """One of `PROMPTS`, filled with the project's facts, or saying that there is none.
+
+        BadRequest ``bad_argument`` or ``unknown_phase``, Environment ``gsd_failed``.
+        """
+        wrong = [key for key in arguments if key not in ARGUMENTS]
+        if wrong:
+            raise BadRequest("bad_argument", f"{name} takes {', '.join(ARGUMENTS)}, not {wrong[0][:80]!r}")
+        long = [key for key, value in arguments.items() if len(value) > MAX_CHARS]
+        if long:
+            raise BadRequest("bad_argument", f"{long[0]} may have {MAX_CHARS} characters")
+        who = name.removeprefix("spawn")[1:]
+        places = {key: value for key, value in arguments.items() if _PLACE.fullmatch(value)}
+        given = {key: value for key, value in arguments.items() if key not in places}
+        answer = await self._questions.ask("prompt", {"who": who, **given}, session)
+        text = as_template(answer["text"], places) if places else answer["text"]
+        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+        return types.GetPromptResult(description=PROMPTS[name], messages=[message])

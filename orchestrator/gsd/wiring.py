@@ -6,32 +6,24 @@ Nothing that reads a project is loaded here: another process does that (`gsd_rea
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-import mcp_types as types
-import structlog
-from mcp.server.session import ServerSession
-from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel
-
-from orchestrator.base.errors import OrchestratorError
+from orchestrator.gsd.questions import Questions
 from orchestrator.gsd.reader_process import Reader
-from orchestrator.protocol.call_limits import answer_by_s
+from orchestrator.gsd.resource_texts import GsdResources
+from orchestrator.gsd.spawn_prompts import SpawnPrompts
+from orchestrator.protocol.offers import Offer, ServerIdentity
 from orchestrator.protocol.tool_calls import Call, Client, Tool
 
-log = structlog.get_logger()
-T = TypeVar("T")
-
-TOOLSET = "gsd"
-VARIABLE = "GSD_PROJECT_ROOT"
-ANSWER_S = 60.0
-"""How long a question may take, where its client does not allow less."""
+INSTRUCTIONS = (
+    "gsd_* tools answer from the project's .planning/ and code graph, read-only: gsd_query_intel finds files, "
+    "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
+)
+IDENTITY = ServerIdentity("gsd", "1.0.0", "GSD Codebase Intelligence Server")
+"""Who a connection with this toolset alone is told it speaks to, as the toolset's document has it (B3.7)."""
 TELL_S = 2.0
 """A question that takes longer says what it waits for."""
-ROOTS_S = 3.0
-"""How long a client may take to name its roots; one that says nothing by then has none."""
 READING = "reading the project's planning and code graph"
 
 
@@ -47,9 +39,17 @@ class GsdWiring:
         self._tools: dict[str, Tool] | None = None
         self._asked_by: dict[Client, Questions] = {}
 
-    def offered(self, client: Client) -> bool:
-        """Whether a connection that is no agent's has the toolset: it only reads."""
-        return client.rights in ("master", "reader") and TOOLSET in client.toolsets
+    def offer(self, client: Client) -> Offer:
+        """The toolset with its prompts and resources, for a connection that is no agent's."""
+        questions = self.questions(client)
+        return Offer(
+            self.tools(client),
+            INSTRUCTIONS,
+            SpawnPrompts(questions),
+            GsdResources(questions, self.listeners),
+            questions.roots_changed,
+            IDENTITY,
+        )
 
     def tools(self, _client: Client) -> dict[str, Tool]:
         """The toolset."""
@@ -95,96 +95,3 @@ class GsdWiring:
             return await asked.ask(question, arguments, call.session, named=named, age_s=call.age_s)
         finally:
             slow.cancel()
-
-
-class Questions:
-    """What one connection asks: about its own place, with its own roots and limits.
-
-    ``root`` is the project that it was last answered about; ``watching``: it wants to hear when that one changes.
-    """
-
-    def __init__(self, reader: Reader, client: Client) -> None:
-        self.root = ""
-        self.watching = False
-        self._reader = reader
-        self._client = client
-        self._session: ServerSession | None = None
-        self._roots: asyncio.Task[tuple[str, ...]] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def ask(
-        self,
-        question: str,
-        arguments: dict[str, Any],
-        session: ServerSession | None,
-        *,
-        named: str = "",
-        age_s: float = 0.0,
-    ) -> dict[str, Any]:
-        """The answer of the reading process; ``age_s``: how long the question has waited already.
-
-        Raises what `Reader.ask` raises.
-        """
-        limit = min(ANSWER_S, answer_by_s(self._client) or ANSWER_S)
-        place = {
-            "cwd": self._client.origin.cwd,
-            "named": named,
-            "variable": self._client.env.get(VARIABLE, ""),
-            "roots": await self._roots_of(session),
-        }
-        answer: dict[str, Any] = await self._reader.ask(question, place, arguments, max(1.0, limit - age_s))
-        if not named and answer.get("project_root"):
-            self.root = answer["project_root"]
-        return answer
-
-    def watch(self, session: ServerSession | None = None) -> None:
-        """The client wants to hear when its project changes: have it read and watched, in the background."""
-        self.watching = True
-        self._session = session or self._session
-        self._begin(self._watch())
-
-    def roots_changed(self) -> None:
-        """The client has other roots now: it is asked again with the next question."""
-        self._roots = None
-
-    def close(self) -> None:
-        """The connection is over."""
-        self.watching = False
-        for task in self._tasks:
-            task.cancel()
-
-    async def _watch(self) -> None:
-        with contextlib.suppress(OrchestratorError):  # no project yet, or none that can be read: nothing to watch
-            await self.ask("watch", {}, self._session)
-
-    async def _roots_of(self, session: ServerSession | None) -> tuple[str, ...]:
-        """The client's roots, asked for once; none where it has not said that it has some, or does not answer."""
-        capabilities = session.client_capabilities if session is not None else None
-        if session is None or capabilities is None or capabilities.roots is None:
-            return ()
-        if self._roots is None:
-            self._roots = self._begin(_ask_roots(session))
-        return await asyncio.shield(self._roots)  # several may wait for it, and one be canceled
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-
-class _Root(BaseModel):
-    uri: str
-
-
-class _Roots(BaseModel):
-    roots: list[_Root]
-
-
-async def _ask_roots(session: ServerSession) -> tuple[str, ...]:
-    try:
-        answer = await session.send_request(types.ListRootsRequest(), _Roots, request_read_timeout_seconds=ROOTS_S)
-    except (MCPError, ValueError) as error:  # also a client of the era that cannot be asked, and nonsense
-        log.debug("a client does not say which roots it has", error=str(error))
-        return ()
-    return tuple(root.uri for root in answer.roots)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.core.toolsets import READ_ONLY
+from orchestrator.base.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles import heads, role_files
 from orchestrator.roles.heads import UnusableRole

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.core.toolsets import READ_ONLY
+from orchestrator.base.toolsets import READ_ONLY
 from orchestrator.engines.definition import APPROVALS, Engine
 from orchestrator.roles.catalogue import Role, RoleListing
 from orchestrator.roles.heads import names_of

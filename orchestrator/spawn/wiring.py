@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.protocol.tool_calls import Client, Tool
+from orchestrator.base.toolsets import SMARTSPAWN
+from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.library import RoleLibrary
+from orchestrator.spawn.event_resource import SpawnEvents
 from orchestrator.spawn.home_location import has_open_runs, home_of
 from orchestrator.squad.squads import Squads
 from orchestrator.team.roster.roster import Roster
@@ -21,6 +25,11 @@ from orchestrator.team.roster.roster import Roster
 if TYPE_CHECKING:
     from orchestrator.spawn.runs import SpawnRuns
     from orchestrator.spawn.service import SpawnService
+
+INSTRUCTIONS = (
+    "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
+    "the merged answer."
+)
 
 Told = Callable[[str], None]
 
@@ -44,9 +53,13 @@ class SpawnWiring:
         """The runs themselves; loads them."""
         return self._loaded().runs
 
-    def tools(self) -> dict[str, Tool]:
-        """The toolset."""
-        return self._loaded().tools
+    def offer(self, client: Client) -> Offer:
+        """The toolset, if the connection has it; the events of its runs, if it may change something."""
+        if SMARTSPAWN not in client.toolsets:
+            return Offer()
+        service = self._loaded()
+        events = SpawnEvents(partial(service.runs.events, client.env), self.listeners)
+        return Offer(service.tools, INSTRUCTIONS, resources=events if client.rights == "master" else None)
 
     def begin(self) -> None:
         """Continue the runs of an earlier daemon, in the background."""
@@ -54,7 +67,7 @@ class SpawnWiring:
 
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
-        if client.rights == "master" and "smartspawn" in client.toolsets:
+        if client.rights == "master" and SMARTSPAWN in client.toolsets:
             self._loaded().welcome(client)
 
     def part(self, client: Client) -> None:

@@ -38,6 +38,11 @@ from orchestrator.squad.squads import SquadRequest, Squads
 
 log = structlog.get_logger()
 
+INSTRUCTIONS = (
+    "start_squad_members runs one-shot CLI members with roles (list_roles) in parallel and gives their output: "
+    "for work that needs no conversation."
+)
+
 MODES: tuple[SquadMode, ...] = ("stateless", "stateful")
 
 

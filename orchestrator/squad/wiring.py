@@ -12,8 +12,10 @@ from typing import Any
 
 import structlog
 
+from orchestrator.base.toolsets import SQUAD
 from orchestrator.edge import project_location
-from orchestrator.protocol.tool_calls import Client, Tool
+from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.catalogue import BrokenRole
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.squad import tools as squad_tools
@@ -30,10 +32,10 @@ SWEEP_S = 60.0
 class SquadWiring:
     """Squads of one daemon, from its start to its end."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
         self.library = RoleLibrary(roster.root)
-        self._member_panes = MemberPanes(roster, windows)
+        self._member_panes = MemberPanes(roster, team_panes)
         offer = squad_tools.SquadToolDeps(self.squads, self.library, roster.config, self._show, roster.withheld)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
@@ -44,9 +46,11 @@ class SquadWiring:
         """How many squads are running."""
         return self.squads.active
 
-    def tools(self, client: Client) -> dict[str, Tool]:
-        """The toolset in the mode of this connection."""
-        return self._tools[squad_tools.mode_of(client)]
+    def offer(self, client: Client) -> Offer:
+        """The toolset in the mode of this connection, if the connection has it."""
+        if SQUAD not in client.toolsets:
+            return Offer()
+        return Offer(self._tools[squad_tools.mode_of(client)], squad_tools.INSTRUCTIONS)
 
     def admin(self) -> dict[str, Callable[..., Awaitable[dict[str, Any]]]]:
         """Requests that only the command line makes."""

@@ -16,6 +16,8 @@ from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
+INSTRUCTIONS = "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again."
+
 AgentId = Annotated[str, Field(min_length=1, max_length=128, description="Your agent id.")]
 
 

@@ -40,6 +40,11 @@ from orchestrator.team.models import (
 from orchestrator.team.roster import delivery, offline_view
 from orchestrator.team.wake.masters import MasterConnection, Masters
 
+INSTRUCTIONS = (
+    "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give "
+    "work with task_enqueue, follow with broadcast_read(wait_ms), end with agent_delete. See prompt lead_team."
+)
+
 
 def spec_of(given: NewAgent) -> creation.AgentSpec:
     """The arguments of one new agent, as the creation service takes them."""

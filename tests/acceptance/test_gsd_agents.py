@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.core.toolsets import GSD
+from orchestrator.base.toolsets import GSD_TOOLS
 from tests.support.gsd_trees import write
 from tests.support.stage import until
 
@@ -52,10 +52,10 @@ def test_its_start_says_so_and_its_meta_shows_it(scene):
 
 
 def test_it_is_offered_its_two_tools_and_the_twelve_and_no_more(scene):
-    assert sorted(names(scene.asker)) == sorted([*OWN, *GSD])
+    assert sorted(names(scene.asker)) == sorted([*OWN, *GSD_TOOLS])
     assert names(scene.asker)[:2] == OWN
     listed = scene.asker.ask("tools/list")["result"]["tools"]
-    assert all(tool["annotations"]["readOnlyHint"] for tool in listed if tool["name"] in GSD)
+    assert all(tool["annotations"]["readOnlyHint"] for tool in listed if tool["name"] in GSD_TOOLS)
     assert [one["name"] for one in scene.asker.ask("prompts/list")["result"]["prompts"]] == ["agent"]
     assert scene.asker.ask("resources/read", {"uri": "gsd://project/vision"})["error"]["code"] == -32601
 
@@ -65,7 +65,7 @@ def test_it_is_told_which_further_tools_it_has_and_others_are_not(scene):
         agent_id: wire.ask("prompts/get", {"name": "agent"})["result"]["messages"][0]["content"]["text"]
         for agent_id, wire in (("asker", scene.asker), ("plain", scene.plain))
     }
-    assert all(f"`{name}`" in told["asker"] for name in GSD)
+    assert all(f"`{name}`" in told["asker"] for name in GSD_TOOLS)
     assert "gsd_" not in told["plain"]
 
 
@@ -115,7 +115,7 @@ def test_a_life_that_was_replaced_is_refused_and_the_next_one_has_the_tools_what
     for wire in (old, stage.begun(life, "--agent")):
         assert wire.tool("gsd_requirement_status", {"requirement_id": "ASK-01"})["error"]["code"] == "replaced"
     new = stage.begun(launch_of(stage, "asker")["env"], "--agent")
-    assert sorted(names(new)) == sorted([*OWN, *GSD])
+    assert sorted(names(new)) == sorted([*OWN, *GSD_TOOLS])
     assert "error" not in new.tool("gsd_requirement_status", {"requirement_id": "ASK-01"})
 
 
@@ -125,5 +125,5 @@ def test_a_daemon_that_was_killed_comes_back_with_the_agents_tools(stage):
     assert boss.tool("agent_create", {"name": "asker", "role": "asker"})["ready"] is True
     wire = stage.begun(launch_of(stage, "asker")["env"], "--agent")
     stage.kill_daemon()
-    assert sorted(names(wire)) == sorted([*OWN, *GSD])
+    assert sorted(names(wire)) == sorted([*OWN, *GSD_TOOLS])
     assert "error" not in wire.tool("gsd_requirement_status", {"requirement_id": "ASK-01"})

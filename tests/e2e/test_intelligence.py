@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.toolsets import GSD
+from orchestrator.base.toolsets import GSD_TOOLS
 from tests.acceptance.test_gsd import SHOP
 from tests.e2e.models.turn import KINDS, Kind
 from tests.e2e.world import PLAIN, START_S, Terminal, World
@@ -95,7 +95,7 @@ def test_set_up_alone_it_is_asked_from_below_a_project_and_its_prompts_are_comma
     assert [(one["project_root"], one["current_phase"]) for one in seen] == [(str(shop), "2")]
     turn = world.models.select()[-1].turn
     # Claude Code only names what has connected after its first request, until its model looks for it.
-    assert [name for name in GSD if turn.tool(name) is None and name not in turn.said()] == []
+    assert [name for name in GSD_TOOLS if turn.tool(name) is None and name not in turn.said()] == []
     assert turn.tool("agent_create") is None
 
     if kind == "codex":

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from orchestrator.core.toolsets import GSD
+from orchestrator.base.toolsets import GSD_TOOLS
 from tests.acceptance.test_ac2_queue import overlaps
 from tests.acceptance.test_gsd import SHOP
 from tests.e2e.conftest import scripted_models, worlds_of
@@ -190,9 +190,9 @@ def asked(team):
 def test_an_agent_of_a_role_with_gsd_asks_the_project_by_its_own_cli(team, asked, kind):
     first = team.models.select(kind)[0]
     ours = [tool for tool in first.turn.tools if "orchestrator" in f"{tool.namespace}{tool.name}"]
-    assert len(ours) == 2 + len(GSD)
-    assert all(first.turn.tool(name) in ours for name in (*GSD, "wait_for_command", "emit_event"))
-    assert all(name in first.turn.system for name in GSD)
+    assert len(ours) == 2 + len(GSD_TOOLS)
+    assert all(first.turn.tool(name) in ours for name in (*GSD_TOOLS, "wait_for_command", "emit_event"))
+    assert all(name in first.turn.system for name in GSD_TOOLS)
     # Every answer has come through the CLI as the server gave it, without a question to anybody.
     (end,) = asked[kind]
     assert end["type"] == "result", end

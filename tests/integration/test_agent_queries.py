@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
+from orchestrator.base.toolsets import GSD_TOOLS
 from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.toolsets import GSD
 from orchestrator.protocol.tool_calls import Arguments, Call, Client, Tool
 from orchestrator.team import agent_toolsets
 from orchestrator.team.life import launch_files
@@ -218,7 +218,7 @@ async def test_the_launch_of_a_cli_is_told_of_them_by_the_record_of_its_start_al
     place = team.paths.engine_dir(entry.agent_id)
     restriction = (place / WHERE[engine]).read_text()
     rules = "\n".join(path.read_text() for path in place.rglob("*") if path.is_file())
-    for name in GSD:
+    for name in GSD_TOOLS:
         assert (
             f"orchestrator_{name}" in restriction or f'"{name}' in restriction or f"__{name}" in restriction
         ) is bool(toolsets), name

@@ -13,8 +13,10 @@ from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
+from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
 from orchestrator.protocol.traffic import Incoming, PendingCall, Traffic
+from orchestrator.team.team_resources import TeamResources
 from tests.support.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +108,7 @@ async def talking(era, tmp_path):
     tool = Tool("hold", "Hold", "Holds.", Given, Answer, run)
     team = Team(tmp_path)
     client = Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",))
-    server, resources = build(client, team.roster, {"hold": tool}, {})
+    server, resources = build(client, [Offer({"hold": tool}, resources=TeamResources(team.roster))])
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)

@@ -17,6 +17,7 @@ from orchestrator.daemon.sessions import serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
+from orchestrator.team.team_resources import TeamResources
 from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -213,10 +214,11 @@ async def test_a_subscriber_that_does_not_read_costs_one_cue_however_much_change
                 await taken.arm()
 
     client = Client(ConnectionOrigin("c", "/", None, None, None, ()), "relay", "master", ("team",))
-    one = Resources(client, team.roster)
+    one = Resources(client, [TeamResources(team.roster)])
     one._subscribed["agent://a1/outbox"] = Session()
     for _ in range(200):
-        one.changed(entry)
+        for listener in team.roster.listeners:
+            listener(entry)
         await settle()
     assert len(told) == 1
     assert len(one._sending) == 1

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.sessions import build, serve
 from orchestrator.protocol import traffic
+from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
@@ -38,7 +39,7 @@ class Line:
     def __init__(self, team, agent_id, turns):
         client = Client(ConnectionOrigin(agent_id, "/"), "relay", "agent", (), agent_id=agent_id, epoch=1, secret="s")
         self.agent_id, self.turns = agent_id, turns
-        self.server, _ = build(client, team.roster, agent_tools.build(team.roster), {})
+        self.server, _ = build(client, [Offer(agent_tools.build(team.roster))])
 
     async def open(self, stack):
         ours, theirs = socket.socketpair()

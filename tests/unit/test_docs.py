@@ -13,13 +13,14 @@ from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import records
-from orchestrator.daemon.resources import TEMPLATES
-from orchestrator.daemon.sessions import PROMPTS
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import spawn_prompts, uris
 from orchestrator.journal.log_lines import encode
+from orchestrator.spawn import event_resource
 from orchestrator.team.roster.team_file import TeamFile
+from orchestrator.team.team_prompts import PROMPTS
+from orchestrator.team.team_resources import TEMPLATES
 from orchestrator.worker.shell_command import read_payload
 from tools import docs
 
@@ -120,7 +121,9 @@ def test_every_tool_has_its_place_in_the_tables_of_promises(page):
 
 def test_every_resource_and_prompt_is_documented():
     text = read("docs/reference/tools.md")
-    assert [uri for uri, *_ in (*TEMPLATES, *uris.ROWS, *uris.FORMS) if f"`{uri}`" not in text] == []
+    assert [
+        uri for uri, *_ in (*TEMPLATES, event_resource.TEMPLATE, *uris.ROWS, *uris.FORMS) if f"`{uri}`" not in text
+    ] == []
     assert [name for name in (*PROMPTS, *spawn_prompts.PROMPTS) if f"`{name}`" not in text] == []
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from orchestrator.base import failpoints, package_data
+from orchestrator.base import failpoints, package_data, toolsets
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core import prompts, toolsets
+from orchestrator.core import prompts
 from orchestrator.edge import project_location
 from orchestrator.engines import table
 from orchestrator.engines.definition import Engine, Launch, PreparedLaunch, UserFiles

@@ -10,10 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from orchestrator.base import package_data
-from orchestrator.core import prompts, records, supervision, toolsets
+from orchestrator.base import package_data, toolsets
+from orchestrator.base.toolsets import GSD_TOOLS, READ_ONLY, tools_of
+from orchestrator.core import prompts, records, supervision
 from orchestrator.core.file_models import SCHEMAS
-from orchestrator.core.toolsets import GSD, READ_ONLY, tools_of
 from orchestrator.engines import claude, codex, gemini, opencode
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log_reader import read_all
@@ -29,9 +29,9 @@ LOGS = Path(__file__).resolve().parents[2] / "logs" / "v1"
 
 
 def test_there_are_the_twelve_tools_and_nothing_that_is_no_toolset_to_give():
-    assert READ_ONLY == {"gsd": GSD}
-    assert len(set(GSD)) == 12 and all(re.fullmatch(r"gsd_[a-z_]+", name) for name in GSD)
-    assert tools_of(["gsd"]) == tools_of(["team", "gsd", "gsd"]) == GSD
+    assert READ_ONLY == {"gsd": GSD_TOOLS}
+    assert len(set(GSD_TOOLS)) == 12 and all(re.fullmatch(r"gsd_[a-z_]+", name) for name in GSD_TOOLS)
+    assert tools_of(["gsd"]) == tools_of(["team", "gsd", "gsd"]) == GSD_TOOLS
     assert tools_of([]) == tools_of(["team", "squad", "smartspawn", "agent"]) == ()
 
 
@@ -80,7 +80,7 @@ def of_opencode(wish):
 @pytest.mark.parametrize("restriction", [of_claude, of_codex, of_gemini, of_opencode])
 def test_a_cli_is_given_the_two_tools_and_exactly_those_that_the_role_adds(restriction):
     assert tuple(restriction(LAUNCH)) == OWN
-    assert tuple(restriction(replace(LAUNCH, queries=GSD))) == (*OWN, *GSD)
+    assert tuple(restriction(replace(LAUNCH, queries=GSD_TOOLS))) == (*OWN, *GSD_TOOLS)
 
 
 def test_every_row_that_restricts_tools_is_looked_at_here():
@@ -102,9 +102,9 @@ def test_nothing_of_a_launch_without_further_tools_is_other_than_it_was():
 
 
 def test_opencodes_subagents_may_ask_too_and_its_plugin_consents_as_for_the_two():
-    said = settings_of_opencode(replace(LAUNCH, queries=GSD))
+    said = settings_of_opencode(replace(LAUNCH, queries=GSD_TOOLS))
     assert {*said["agent"]["general"]["permission"]} == {f"orchestrator_{name}" for name in OWN}
-    assert said["plugin"][-1][1]["queries"] == [f"orchestrator_{name}" for name in GSD]
+    assert said["plugin"][-1][1]["queries"] == [f"orchestrator_{name}" for name in GSD_TOOLS]
     assert "options?.queries" in package_data.plugin(opencode.PLUGIN)
 
 
@@ -143,7 +143,7 @@ def test_the_toolsets_of_a_start_stay_the_agents_over_its_lives_and_old_starts_h
     spec = {**START, "toolsets": ["gsd"]}
     named.write([supervision.starting("named", at=named.at(), req="c:0", spec={key: spec[key] for key in SPEC})])
     named.ready()
-    assert tools_of(named.agent.spec["toolsets"]) == GSD
+    assert tools_of(named.agent.spec["toolsets"]) == GSD_TOOLS
     old = next(read_all(LOGS / "outbox.jsonl", records.OUTBOX_TYPES))
     assert old["type"] == "starting" and "toolsets" not in old
 
@@ -152,8 +152,8 @@ def test_the_toolsets_of_a_start_stay_the_agents_over_its_lives_and_old_starts_h
 
 
 def test_the_rule_names_every_further_tool_once_and_keeps_the_loop_first():
-    told = prompts.queries_rule(GSD)
-    assert re.findall(r"`(\w+)`", told) == list(GSD)
+    told = prompts.queries_rule(GSD_TOOLS)
+    assert re.findall(r"`(\w+)`", told) == list(GSD_TOOLS)
     assert "change nothing" in told and "never instead of the loop" in told and "\n" not in told
 
 
@@ -224,7 +224,7 @@ def test_every_tool_they_name_is_one_and_they_serve_those_who_have_none(path):
     named = set(
         re.findall(r"(?<![\w/])gsd_[a-z_]+", text.replace("mcp__gsd__", "").replace("mcp__orchestrator__", ""))
     )
-    assert named and named <= set(GSD)
+    assert named and named <= set(GSD_TOOLS)
     assert re.search(r"if\s+you\s+have\s+(these\s+tools|them)", text, re.IGNORECASE)
     assert "`mcp__gsd__" in text and "`mcp__orchestrator__" in text
     for block in re.findall(r"`(\{\"[^`]+\})`", text):

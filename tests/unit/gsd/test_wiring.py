@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.gsd import wiring as gsd_wiring
-from orchestrator.gsd.wiring import GsdWiring, Questions
+from orchestrator.gsd.questions import Questions
+from orchestrator.gsd.wiring import GsdWiring
 from orchestrator.protocol.tool_calls import Call, Client
 
 pytestmark = pytest.mark.anyio
@@ -95,12 +96,3 @@ async def test_who_listens_for_changes_keeps_the_process_and_begins_another_when
     wiring.part(one)
     wiring.look_around()
     assert fake.needed is False
-
-
-def test_the_toolset_is_offered_to_masters_that_ask_for_it():
-    wiring = GsdWiring()
-    assert wiring.offered(client())
-    for rights, toolsets in (("agent", ("gsd",)), ("refused", ("gsd",)), ("master", ("team", "squad"))):
-        other = client()
-        other.rights, other.toolsets = rights, toolsets
-        assert not wiring.offered(other)

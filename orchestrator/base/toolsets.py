@@ -1,7 +1,7 @@
-"""The toolsets that a role may give its agents besides their own two tools, and the names of their tools. Pure.
+"""The names of the toolsets: those a connection may ask for, and those a role may give its agents. Pure.
 
-They only read. Engines name the tools to a CLI before any connection exists, so the names are repeated here; a test
-compares them with the tools of the server.
+What a role gives only reads. Engines name these tools to a CLI before any connection exists, so their names are
+repeated here; a test compares them with the tools of the server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-GSD = (
+TEAM, SQUAD, SMARTSPAWN, GSD = "team", "squad", "smartspawn", "gsd"
+TOOLSETS = (TEAM, SQUAD, SMARTSPAWN, GSD)
+DEFAULT_TOOLSETS = (TEAM, SQUAD)
+"""What a connection gets that names none."""
+
+GSD_TOOLS = (
     "gsd_query_intel",
     "gsd_blast_radius",
     "gsd_phase_relevant_files",
@@ -23,7 +28,7 @@ GSD = (
     "gsd_untraceable_requirements",
     "gsd_get_conventions",
 )
-READ_ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"gsd": GSD})
+READ_ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({GSD: GSD_TOOLS})
 """Name of a toolset -> names of its tools."""
 
 

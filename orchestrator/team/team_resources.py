@@ -1,0 +1,126 @@
+"""The team's resources: an agent's outbox, meta and artifacts, and the broadcasts of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import mcp_types as types
+import orjson
+
+from orchestrator.base.errors import BadRequest
+from orchestrator.protocol.offers import Contents, ResourceMarks
+from orchestrator.protocol.resource_uris import NDJSON, parts_of_uri, unknown_resource
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.agent_views import PAGE_BYTES, artifact, artifacts, meta_of, record_view
+from orchestrator.team.roster.roster import Roster
+
+JSON = "application/json"
+MAX_ARTIFACT = 256 * 1024
+TEMPLATES = (
+    ("agent://{id}/outbox{?tail}", "outbox", NDJSON, "what happened with the agent; the last ?tail= records (200)"),
+    ("agent://{id}/meta", "meta", JSON, "what agent_get shows"),
+    ("agent://{id}/artifacts", "artifacts", JSON, "files that the agent wrote"),
+    ("agent://{id}/artifacts/{name}", "artifact", "text/plain", "one of these files, its first 256 KiB"),
+    (
+        "run://{run_id}/broadcast{?tail}",
+        "broadcast",
+        NDJSON,
+        "the digest of a team run; the last ?tail= records (200)",
+    ),
+)
+
+
+class TeamResources:
+    """A `ResourceSource`: what the roster holds, for one connection."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    def listed(self) -> list[types.Resource]:
+        """Three of each agent, one of each run."""
+        listed = []
+        for agent_id in self._roster.agents:
+            listed += [
+                types.Resource(uri=f"agent://{agent_id}/{part}", name=f"{agent_id} {part}", mime_type=mime)
+                for part, mime in (("outbox", NDJSON), ("meta", JSON), ("artifacts", JSON))
+            ]
+        listed += [
+            types.Resource(uri=f"run://{run_id}/broadcast", name=f"{run_id} broadcast", mime_type=NDJSON)
+            for run_id in self._roster.runs
+        ]
+        return listed
+
+    def templates(self) -> list[types.ResourceTemplate]:
+        """The forms, also of what is listed: they take a tail."""
+        return [
+            types.ResourceTemplate(uri_template=uri, name=name, mime_type=mime, description=about)
+            for uri, name, mime, about in TEMPLATES
+        ]
+
+    def serves(self, uri: str) -> bool:
+        """Every URI of an agent or a run."""
+        return uri.startswith(("agent:", "run:"))
+
+    async def read(self, uri: str, _session: Any) -> Contents:
+        """BadRequest ``unknown_run``, ``unknown_agent``, ``unknown_artifact`` or ``unknown_resource``."""
+        return await asyncio.to_thread(self._artifact, uri) or self._records(uri)
+
+    def subscribed(self, _uri: str, _session: Any) -> None:
+        """Nothing has to begin."""
+
+    def follow(self, marks: ResourceMarks) -> Callable[[], None]:
+        """Mark what shows an agent whose records became visible, and the list if agents came or went."""
+        known = frozenset(self._roster.agents)
+
+        def changed(entry: AgentEntry) -> None:
+            nonlocal known
+            bases = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
+            bases.add(f"run://{entry.run_id}/broadcast")
+            marks.mark(lambda uri: uri.split("?", 1)[0] in bases)
+            agents = frozenset(self._roster.agents)
+            if agents != known:
+                known = agents
+                marks.mark_list()
+
+        self._roster.listeners.append(changed)
+        return partial(self._roster.listeners.remove, changed)
+
+    def _records(self, uri: str) -> types.TextResourceContents:
+        scheme, owner, path, tail = parts_of_uri(uri)
+        if scheme == "run" and path == ["broadcast"]:
+            run = self._roster.runs.get(owner)
+            if run is None:
+                raise BadRequest("unknown_run", f"no team run is called {owner!r}")
+            return _text(uri, NDJSON, _lines(run.journal.tail(tail, 8 * PAGE_BYTES)))
+        if scheme == "agent" and path == ["outbox"]:
+            return _text(uri, NDJSON, _lines(self._roster.entry(owner).outbox.tail(tail, 8 * PAGE_BYTES)))
+        if scheme == "agent" and path == ["meta"]:
+            meta = meta_of(self._roster, self._roster.entry(owner))
+            return _text(uri, JSON, orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
+        raise unknown_resource(uri)
+
+    def _artifact(self, uri: str) -> Contents | None:
+        scheme, owner, path, _ = parts_of_uri(uri)
+        if scheme != "agent" or path[:1] != ["artifacts"]:
+            return None
+        entry = self._roster.entry(owner)
+        if len(path) == 1:
+            return _text(uri, JSON, orjson.dumps(artifacts(self._roster, entry)).decode())
+        data = artifact(self._roster, entry, "/".join(path[1:]), MAX_ARTIFACT)
+        try:
+            return _text(uri, "text/plain", data.decode())
+        except UnicodeDecodeError:
+            blob = base64.b64encode(data).decode()
+            return types.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+
+
+def _lines(records: list[dict[str, Any]]) -> str:
+    return "".join(orjson.dumps(record_view(record)).decode() + "\n" for record in records)
+
+
+def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:
+    return types.TextResourceContents(uri=uri, mime_type=mime, text=text)
