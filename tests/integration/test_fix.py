@@ -260,7 +260,7 @@ async def test_an_agent_that_was_being_stopped_is_ended(tmp_path):
     await worked(tmp_path)
     life = Life(tmp_path)
     entry = life.roster.agents["a1"]
-    await life.supervisor.windows.end_if_empty(life.roster.runs["run-1"])
+    await life.supervisor.team_panes.end_if_empty(life.roster.runs["run-1"])
     from orchestrator.core import decisions
 
     await life.roster.commit(entry, decisions.stop(entry.state, force=False, req="m:s", at=life.at()))

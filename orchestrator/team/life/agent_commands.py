@@ -52,7 +52,7 @@ async def restart(
     if run is None:
         raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")
     if drafts:
-        await supervisor.windows.go_on_at(run, origin)
+        await supervisor.team_panes.go_on_at(run, origin)
         drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
         roster.write(entry, drafts)
     supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the restart
@@ -175,11 +175,11 @@ async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str |
             raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
         return found
     try:
-        place = await supervisor.windows.place_of(origin, make=False)
+        place = await supervisor.team_panes.place_of(origin, make=False)
     except Environment:
         place = None
     if place is not None:
-        runs = await supervisor.windows.runs_at(place)
+        runs = await supervisor.team_panes.runs_at(place)
         if runs:
             return max(runs, key=lambda run: (run.live, str(run.file["created_at"])))
     raise BadRequest("unknown_run", "there is no team run in this window", "create an agent first, or pass run_id")

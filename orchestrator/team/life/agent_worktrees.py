@@ -28,7 +28,7 @@ async def check(roster: Roster, spec: dict[str, Any]) -> None:
 
 
 async def give(roster: Roster, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Make a worktree for the agent and return the spec with it. The caller holds ``windows.placing``."""
+    """Make a worktree for the agent and return the spec with it. The caller holds ``TeamPanes.placing``."""
     roster.begin_writing()
     return await asyncio.to_thread(worktrees.fitted, roster.root, agent_id, spec)
 
@@ -80,7 +80,7 @@ async def remove(supervisor: Supervisor, agent_id: str) -> dict[str, Any]:
     roster = supervisor.roster
     if check_id(agent_id, "agent_id") in roster.corrupt:
         raise roster.corrupt[agent_id]
-    async with supervisor.windows.placing:  # an agent being created gets its worktree shortly before its record
+    async with supervisor.team_panes.placing:  # an agent being created gets its worktree shortly before its record
         entry = roster.agents.get(agent_id)
         if entry is not None and entry.live:
             raise Conflict(

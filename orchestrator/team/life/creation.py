@@ -233,13 +233,13 @@ _Plans = list[_PlannedAgent]
 
 
 async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
-    roster, windows = supervisor.roster, supervisor.windows
+    roster, team_panes = supervisor.roster, supervisor.team_panes
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
-    async with windows.placing:
-        place = await windows.place_of(asked.origin, make=True)
+    async with team_panes.placing:
+        place = await team_panes.place_of(asked.origin, make=True)
         assert place is not None
-        here = await windows.run_at(place)
+        here = await team_panes.run_at(place)
         if asked.only_missing and here is not None:
             # Under the lock: a call that creates the same team at the same time, or was killed, has recorded it.
             plans = _missing(roster, here, plans, made)
@@ -247,7 +247,7 @@ async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, ma
                 return
         run, entries = await _enter(supervisor, asked, (place, here), plans, made)
         if not entries:
-            await windows.end_run_of_nobody(run)
+            await team_panes.end_run_of_nobody(run)
             return
     await supervisor.launch(run, entries)
 
@@ -273,12 +273,12 @@ async def _enter(
     made: list[_Made | None],
 ) -> tuple[TeamRun, list[AgentEntry]]:
     """Write durable intents for the agents that fit into the master's window, in its run."""
-    roster, windows = supervisor.roster, supervisor.windows
+    roster, team_panes = supervisor.roster, supervisor.team_panes
     place, here = where
-    fits, why = await windows.room(place, here, len(plans))
+    fits, why = await team_panes.room(place, here, len(plans))
     if not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
-    run = await windows.run_for(place, asked.master)
+    run = await team_panes.run_for(place, asked.master)
     entries: list[AgentEntry] = []
     for count, plan in enumerate(plans):
         if count >= fits:
@@ -352,7 +352,7 @@ async def _answer(
         if reason:
             answer["reason"] = reason
     run = roster.runs.get(entry.run_id)
-    attach = supervisor.windows.attach_command(run) if run else None
+    attach = supervisor.team_panes.attach_command(run) if run else None
     if attach:
         answer["attach"] = attach
     return answer

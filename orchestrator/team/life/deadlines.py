@@ -55,9 +55,9 @@ class _Lease:
 class Deadlines:
     """The leases of a roster's agents; ``tend`` is called for an agent whose launch must end."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._tend = tend
         self._leases: dict[str, _Lease] = {}
         self._rounds = Rounds(roster.clock, EVERY_S)
@@ -167,7 +167,7 @@ class Deadlines:
         for run_id in dict.fromkeys(entry.run_id for entry, _ in wanted):
             run = self._roster.runs.get(run_id)
             members = [(entry, lease) for entry, lease in wanted if entry.run_id == run_id]
-            seen = await self._windows.look(run, [entry for entry, _ in members]) if run is not None else {}
+            seen = await self._team_panes.look(run, [entry for entry, _ in members]) if run is not None else {}
             for entry, lease in members:
                 screen = seen.get(entry.agent_id)
                 if screen is None or screen.dead or self._leases.get(entry.agent_id) is not lease:

@@ -22,9 +22,9 @@ from orchestrator.team.wake.paste_wake import may_paste
 class DeletionLadder:
     """The steps of ending a CLI, for the agents of a roster."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
 
     async def gently(self, entry: AgentEntry, pid: int) -> list[EndingStep]:
         """Take all steps for an agent that was asked to stop; returns those taken, the last of which ended it."""
@@ -60,13 +60,13 @@ class DeletionLadder:
         row = ENGINES.get(str(entry.state.spec.get("engine")))
         if row is None or not row.quit or entry.state.stop_force:
             return False
-        screen = await self._windows.look_at_agent(entry)
+        screen = await self._team_panes.look_at_agent(entry)
         if screen is None or screen.dead or entry.finding is not None or not may_paste(row, screen):
             return False
-        if not await self._windows.paste(entry, row.quit):
+        if not await self._team_panes.paste(entry, row.quit):
             return False
         await elapse(row.paste_gap_s, self._roster.clock)
-        return await self._windows.submit(entry)
+        return await self._team_panes.submit(entry)
 
     async def _gone_within(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
         """Whether the process ends in time, and the seconds it was given; a later force ends the wait."""

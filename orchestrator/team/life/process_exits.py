@@ -25,9 +25,9 @@ log = structlog.get_logger()
 class ProcessExits:
     """The CLIs and tmux servers of a roster's agents; ``tend`` is called for each agent whose CLI or server ended."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._tend = tend
         self._processes: dict[str, asyncio.Task[None]] = {}
         self._servers: dict[int, asyncio.Task[None]] = {}  # by pid
@@ -79,7 +79,7 @@ class ProcessExits:
         """Tend the live agents whose pane is gone although their CLI still runs; called periodically."""
         for run in [run for run in self._roster.runs.values() if run.live and run.file["agents"]]:
             try:
-                seen = await self._windows.tagged(run)
+                seen = await self._team_panes.tagged(run)
             except OrchestratorError as error:
                 log.debug("panes not seen", run=run.run_id, **error.as_dict())
                 continue

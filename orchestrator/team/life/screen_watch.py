@@ -63,9 +63,9 @@ class ScreenWatch:
     looks at a parked agent's title show that its turn has ended; both may be called again at every look.
     """
 
-    def __init__(self, roster: Roster, windows: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._tend = tend
         self.on_human: Callable[[AgentEntry], None] | None = None
         self.on_stale: Callable[[AgentEntry], None] | None = None
@@ -180,7 +180,7 @@ class ScreenWatch:
             by_run.setdefault(entry.run_id, []).append(entry)
         for run_id, members in by_run.items():
             run = self._roster.runs.get(run_id)
-            screens = await self._windows.look(run, members) if run is not None else {}
+            screens = await self._team_panes.look(run, members) if run is not None else {}
             for entry in members:
                 screen, life = screens.get(entry.agent_id), self._lives.get(entry.agent_id)
                 if screen is None or screen.dead or life is None or life.epoch != entry.state.epoch:
@@ -252,8 +252,8 @@ class ScreenWatch:
             run = self._roster.runs.get(entry.run_id)
             screen, lines = None, []
             if run is not None and entry.pane_id is not None:
-                screen = (await self._windows.look(run, [entry])).get(entry.agent_id)
-                lines = await self._windows.last_lines(run, entry.pane_id)
+                screen = (await self._team_panes.look(run, [entry])).get(entry.agent_id)
+                lines = await self._team_panes.last_lines(run, entry.pane_id)
             cause = await cause_of(self._roster, entry, screen)
             agent = entry.state
             if agent.epoch != life.epoch or agent.stop_asked or agent.life != "starting":

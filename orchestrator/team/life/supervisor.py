@@ -47,20 +47,20 @@ REAP_S = 2.0
 class Supervisor:
     """Supervises every agent of a roster. Its asyncio tasks outlive the calls that started them."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self.roster = roster
-        self.windows = windows
+        self.team_panes = team_panes
         self.tending: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self.making: dict[str, asyncio.Task[Any]] = {}  # agents being created, by the request id of the call
-        self._process_exits = ProcessExits(roster, windows, self.tend)
+        self._process_exits = ProcessExits(roster, team_panes, self.tend)
         self._restart_pauses = RestartPauses(roster, self.tend)
-        self._deletion = DeletionLadder(roster, windows)
+        self._deletion = DeletionLadder(roster, team_panes)
         self._meta_files = MetaFiles(roster)
         self._border_lines = BorderLines(roster)
-        self.screen_watch = ScreenWatch(roster, windows, self.tend)
+        self.screen_watch = ScreenWatch(roster, team_panes, self.tend)
         self.screen_watch.on_look = self._process_exits.look_for_panes
-        self.deadlines = Deadlines(roster, windows, self.tend)
+        self.deadlines = Deadlines(roster, team_panes, self.tend)
         roster.listeners.append(self._border_lines.repaint)
         roster.listeners.append(self._meta_files.changed)
         roster.listeners.append(self.deadlines.seen)
@@ -98,7 +98,7 @@ class Supervisor:
         ]
         failures: dict[str, Environment] = {}
         try:
-            outcome = await self.windows.make(run, wanted)
+            outcome = await self.team_panes.make(run, wanted)
             for entry, made in zip(entries, outcome, strict=True):
                 if isinstance(made, str):
                     entry.pane_id = made
@@ -155,7 +155,7 @@ class Supervisor:
             await self.roster.durable(entry)
             await self._end(entry, run)
             return False
-        pane = (await self.windows.tagged(run)).get(entry.agent_id)
+        pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
         if agent.life == "exited" or (agent.life == "failed" and agent.restart_due):
             return await self._after_exit(entry, run, pane)
         if agent.life == "failed":
@@ -168,7 +168,7 @@ class Supervisor:
         agent = entry.state
         await self.roster.durable(entry)  # the exit fences the old launch: only then may its remains be ended
         await self._end_remains(entry)
-        nowhere = "" if pane is not None else await self.windows.ready_for(run, entry.agent_id)
+        nowhere = "" if pane is not None else await self.team_panes.ready_for(run, entry.agent_id)
         budget = self._restart_pauses.budget(entry)
         wait_s = 0.0 if nowhere else self._restart_pauses.left(entry, budget)
         if wait_s > 0:
@@ -196,7 +196,7 @@ class Supervisor:
         if pane is None:
             return await self._without_pane(entry, run)
         entry.pane_id = pane.pane_id
-        await self.windows.note(run, entry.agent_id, pane.pane_id)
+        await self.team_panes.note(run, entry.agent_id, pane.pane_id)
         if pane.epoch < agent.epoch:
             await self._relaunch(entry, run, pane)
             return True
@@ -208,7 +208,7 @@ class Supervisor:
         )
         if foreign is not None:
             # Someone started another program in its pane: the pane is no longer ours.
-            await self.windows.let_go(run, entry.agent_id, pane.pane_id)
+            await self.team_panes.let_go(run, entry.agent_id, pane.pane_id)
             await self._commit_exit(entry, foreign)
             return True
         how = supervision.must_end(agent)
@@ -223,11 +223,11 @@ class Supervisor:
 
     async def _without_pane(self, entry: AgentEntry, run: TeamRun) -> bool:
         agent = entry.state
-        alive = await self.windows.same_server(run)
+        alive = await self.team_panes.same_server(run)
         if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
             # The record is durable, but its pane was never made: a new launch, or a daemon died in between.
             argv = self.launch_argv(entry.agent_id, agent.epoch)
-            made = await self.windows.adopt_stub(run, entry, argv)
+            made = await self.team_panes.adopt_stub(run, entry, argv)
             if made is None and await self._written(entry):
                 await self.launch(run, [entry])
             return True
@@ -275,7 +275,7 @@ class Supervisor:
             self.launch_argv(entry.agent_id, agent.epoch),
             str(agent.spec["cwd"]),
         )
-        if await self.windows.respawn(run, pane.pane_id, new):
+        if await self.team_panes.respawn(run, pane.pane_id, new):
             await self.release(entry)
 
     async def _written(self, entry: AgentEntry) -> bool:
@@ -296,7 +296,7 @@ class Supervisor:
 
     async def _exited(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane) -> None:
         pane = await self._dead(run, entry.agent_id) or pane
-        lines = await self.windows.last_lines(run, pane.pane_id)
+        lines = await self.team_panes.last_lines(run, pane.pane_id)
         end = launch_exits.of_status(pane.dead_status, pane.dead_signal)
         how = supervision.must_end(entry.state)
         if how:  # a daemon ended it and was killed before it could record that
@@ -307,7 +307,7 @@ class Supervisor:
         """The pane, once tmux knows how its process ended; None if it is gone."""
         pane = None
         for _ in range(int(REAP_S / 0.05)):
-            pane = (await self.windows.tagged(run)).get(agent_id)
+            pane = (await self.team_panes.tagged(run)).get(agent_id)
             known = pane is None or (pane.dead and (pane.dead_status is not None or pane.dead_signal is not None))
             if known:
                 return pane
@@ -319,7 +319,7 @@ class Supervisor:
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
             if not pane.dead:
                 await self._deletion.at_once(pane.pid)
-            await self.windows.remove(run, entry.agent_id)
+            await self.team_panes.remove(run, entry.agent_id)
             entry.pane_id = None
         entry.process = "gone"
         entry.changed.notify()
@@ -334,20 +334,20 @@ class Supervisor:
             failpoints.passed("delete:process-ended")
             entry.process = "gone"
             await self.roster.commit(entry, supervision.stopped(agent, at=self._at(), rungs=rungs))
-        await self.windows.remove(run, entry.agent_id)
+        await self.team_panes.remove(run, entry.agent_id)
         failpoints.passed("delete:pane-removed")
         await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
         entry.pane_id = None
         self._process_exits.forget(entry)
-        await self.windows.end_if_empty(run)
+        await self.team_panes.end_if_empty(run)
         entry.changed.notify()
 
     async def _end_process(self, entry: AgentEntry, run: TeamRun) -> list[supervision.EndingStep]:
-        pane = (await self.windows.tagged(run)).get(entry.agent_id)
-        if pane is None and entry.state.life == "starting" and await self.windows.same_server(run):
+        pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
+        if pane is None and entry.state.life == "starting" and await self.team_panes.same_server(run):
             # Split by a daemon that died before it could tag it: nothing else would close it.
-            await self.windows.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
-            pane = (await self.windows.tagged(run)).get(entry.agent_id)
+            await self.team_panes.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
+            pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
             left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
             return await self._deletion.at_once(left.pid) if left is not None and left.alive() else []
@@ -366,16 +366,16 @@ class Supervisor:
             run = self.roster.runs.get(entry.run_id)
             if run is not None and not entry.live and run.file["agents"].pop(entry.agent_id, None) is not None:
                 # Its pane was closed before it was recorded as deleted; only run.json could not be written in time.
-                await self.windows.save(run)
+                await self.team_panes.save(run)
             self.take_over(entry)
             self.deadlines.seen(entry)
             if not clean and self._meta_files.behind(entry):
                 self._meta_files.changed(entry)
         for run in self.roster.runs.values():
-            await self.windows.end_if_empty(run)
+            await self.team_panes.end_if_empty(run)
         # A run that cannot be read may be the one that lives in our session.
         if not clean and not self.roster.corrupt and not any(run.live for run in self.roster.runs.values()):
-            await self.windows.end_abandoned()
+            await self.team_panes.end_abandoned()
 
     def take_over(self, entry: AgentEntry) -> None:
         """Continue an agent that another daemon launched, with the secret and pane from our files."""

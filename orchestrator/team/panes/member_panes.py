@@ -58,9 +58,9 @@ class ShownMember:
 class MemberPanes:
     """The members' panes of one project."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes) -> None:
+    def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._shown: dict[str, ShownMember] = {}
         self._changing = asyncio.Lock()  # one change at a time, as in tmux itself
         self._work: set[asyncio.Task[Any]] = set()
@@ -104,8 +104,8 @@ class MemberPanes:
     # -- showing ------------------------------------------------------------------------------------------------
 
     async def _show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
-        windows = self._windows
-        place = await windows.place_of(origin, make=False)
+        team_panes = self._team_panes
+        place = await team_panes.place_of(origin, make=False)
         if place is None or place.detached:
             raise Environment(
                 "pane_unknown", "the caller works outside tmux", "do nothing: the member works without a pane"
@@ -138,11 +138,11 @@ class MemberPanes:
         return await self._split(shown, new, ())
 
     async def _add_to(self, run: TeamRun, shown: ShownMember, new: NewMemberPane) -> str | Environment:
-        async with self._windows.lock(run):
+        async with self._team_panes.lock(run):
             if not run.live:
                 return await self._add(shown, new)
-            await self._windows.borders_on(run, 1)
-            return await self._split(shown, new, self._windows.agents_of(run))
+            await self._team_panes.borders_on(run, 1)
+            return await self._split(shown, new, self._team_panes.agents_of(run))
 
     async def _split(self, shown: ShownMember, new: NewMemberPane, agents: Sequence[str]) -> str | Environment:
         [made] = await asyncio.to_thread(
@@ -151,7 +151,7 @@ class MemberPanes:
             shown.beside,
             agents,
             [new],
-            self._windows.limits(),
+            self._team_panes.limits(),
             window_id=shown.window_id,
         )
         failpoints.passed("member:shown")
@@ -207,13 +207,13 @@ class MemberPanes:
         """Even out our remaining panes in the window; after the last one, restore the user's layout."""
         run = self._run_in(window_id, server)
         if run is not None:
-            async with self._windows.lock(run):
+            async with self._team_panes.lock(run):
                 if run.live:
                     await self._leave_to(run, socket, window_id)
                     return
         if await asyncio.to_thread(_is_ours, socket, window_id):
             with contextlib.suppress(Environment):  # the window is gone or busy: this can wait
-                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._windows.limits())
+                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._team_panes.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
@@ -224,8 +224,8 @@ class MemberPanes:
             with contextlib.suppress(Environment):
                 run.file["changed"] = await asyncio.to_thread(borders.saved_borders, socket, window_id)
             if run.file["changed"] is not None:
-                await self._windows.save(run)
-        await self._windows.arrange(run)
+                await self._team_panes.save(run)
+        await self._team_panes.arrange(run)
 
     # -- what is remembered -------------------------------------------------------------------------------------
 

@@ -263,7 +263,7 @@ class GarbageCollection:
         lives = self._lives()
         items: list[GarbageItem] = []
         for run in self._roster.runs.values():
-            for agent_id, pane in sorted((await self._supervisor.windows.tagged(run)).items()):
+            for agent_id, pane in sorted((await self._supervisor.team_panes.tagged(run)).items()):
                 if lives.get(agent_id, AgentLaunch("", 0)).life == "deleted":
                     items.append(
                         GarbageItem("pane", f"{pane.pane_id} of {agent_id}", OVER, pane=(run.run_id, agent_id))
@@ -274,7 +274,7 @@ class GarbageCollection:
         run_id, agent_id = item.pane
         run = self._roster.runs.get(run_id)
         if run is not None and self._lives().get(agent_id, AgentLaunch("", 0)).life == "deleted":
-            await self._supervisor.windows.remove(run, agent_id)
+            await self._supervisor.team_panes.remove(run, agent_id)
             failpoints.passed("gc:pane-closed")
 
     # -- data ---------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class GarbageCollection:
 
     async def _collect_run(self, item: GarbageItem) -> None:
         roster, directory = self._roster, self._roster.paths.run_dir(item.name)
-        async with self._supervisor.windows.placing:  # no agent enters it meanwhile
+        async with self._supervisor.team_panes.placing:  # no agent enters it meanwhile
             run = roster.runs.get(item.name)
             if run is not None:
                 if run.live or any(entry.run_id == run.run_id for entry in roster.agents.values()):

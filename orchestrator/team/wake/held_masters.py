@@ -46,9 +46,11 @@ class _HeldMaster:
 class HeldMasters:
     """The held masters of a roster. ``leaders`` lists the connections of masters right now."""
 
-    def __init__(self, roster: Roster, windows: TeamPanes, leaders: Callable[[], Iterable[MasterConnection]]) -> None:
+    def __init__(
+        self, roster: Roster, team_panes: TeamPanes, leaders: Callable[[], Iterable[MasterConnection]]
+    ) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._leaders = leaders
         self._held: dict[str, _HeldMaster] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,10 +96,10 @@ class HeldMasters:
 
     async def _run_of(self, leader: MasterConnection) -> TeamRun | None:
         try:
-            place = await self._windows.place_of(leader.origin, make=False)
-            run = await self._windows.run_at(place) if place is not None else None
+            place = await self._team_panes.place_of(leader.origin, make=False)
+            run = await self._team_panes.run_at(place) if place is not None else None
             if place is not None and run is not None:
-                await self._windows.led_from(run, place, master_of(leader.origin, leader.name))
+                await self._team_panes.led_from(run, place, master_of(leader.origin, leader.name))
             return run
         except OrchestratorError as error:
             log.warning("a master's hook was answered at once: its run was not found", **error.as_dict())
@@ -166,7 +168,7 @@ class HeldMasters:
         row = held.row
         if row is None:
             return False
-        screen = await self._windows.look_at_master(held.run)
+        screen = await self._team_panes.look_at_master(held.run)
         return screen is not None and wants_out(row, screen)
 
     def _wake(self, run: TeamRun, channel: HookChannel, news: dict[str, Any]) -> None:

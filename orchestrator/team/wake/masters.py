@@ -95,12 +95,12 @@ class Masters:
     def __init__(
         self,
         roster: Roster,
-        windows: TeamPanes,
+        team_panes: TeamPanes,
         leaders: Callable[[], Iterable[MasterConnection]],
         stop: Callable[[AgentEntry], Awaitable[None]],
     ) -> None:
         self._roster = roster
-        self._windows = windows
+        self._team_panes = team_panes
         self._leaders = leaders
         self._stop = stop
         self._used: dict[str, set[str]] = {}  # connection -> the runs it is known to use
@@ -127,15 +127,15 @@ class Masters:
         try:
             place = await self._place_in(run, leader.origin)
             if place is not None:
-                await self._windows.led_from(run, place, master_of(leader.origin, leader.name))
+                await self._team_panes.led_from(run, place, master_of(leader.origin, leader.name))
         except OrchestratorError as error:
             self._used[conn].discard(run.run_id)
             log.warning("a run's master was not noted", run=run.run_id, **error.as_dict())
 
     async def _place_in(self, run: TeamRun, origin: ConnectionOrigin) -> MasterWindow | None:
         """The connection's pane if it is in the run's window."""
-        place = await self._windows.place_of(origin, make=False)
-        return place if place is not None and await self._windows.run_at(place) is run else None
+        place = await self._team_panes.place_of(origin, make=False)
+        return place if place is not None and await self._team_panes.run_at(place) is run else None
 
     # -- the end of a master ------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Masters:
             return  # already logged; the next master is noted when it uses the run
         follower = await self._follower(run)
         if follower is not None:
-            await self._windows.led_from(run, *follower)
+            await self._team_panes.led_from(run, *follower)
         verdict = judge(
             config.on_master_exit,
             other=follower is not None,
