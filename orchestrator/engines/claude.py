@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
+from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
 
 RULES_FILE = "rules.md"
 MCP_FILE = "mcp.json"
@@ -22,11 +23,8 @@ BORDER = "─"
 HINT = r"(?:\x1b\[[\d;]*m)*\u276f\xa0(?:\x1b\[[\d;]*m)*.\x1b\[(?:0;)?2m"  # the cursor's letter, then dim: no draft
 SCROLLED = re.compile(rf"{BORDER}+ ↑ \d+ more {BORDER}")
 COMPOSER_MARK = "\u276f\xa0"  # a heavy angle bracket and a no-break space
-SERVER = "orchestrator"
-TOOLS = ("wait_for_command", "emit_event")
 TOOL_LIMIT_S = 3600.0
 PARK_LIMIT_S = 12 * 3600.0
-HOOK_TIMEOUT_S = 86_400  # the CLI's default of 600 s would end a park, silently
 
 HOOK_EVENTS = {
     "SessionStart": "start",
@@ -73,10 +71,10 @@ def _servers(launch: Launch) -> dict[str, Any]:
 
 def _settings(launch: Launch) -> dict[str, Any]:
     program, *args = launch.hook
-    hook = {"type": "command", "command": program, "args": args, "timeout": HOOK_TIMEOUT_S}  # args: no shell
+    hook = {"type": "command", "command": program, "args": args, "timeout": HOOK_LIMIT_S}  # args: no shell
     settings: dict[str, Any] = {
         "hooks": {event: [{"hooks": [hook]}] for event in HOOK_EVENTS},
-        "permissions": {"allow": [f"mcp__{SERVER}__{name}" for name in (*TOOLS, *launch.queries)]},
+        "permissions": {"allow": [f"mcp__{SERVER}__{name}" for name in (*AGENT_TOOLS, *launch.queries)]},
         "prefersReducedMotion": True,  # a parked agent's spinner: a third of the CPU
         "idleCompaction": False,  # a model request of an idle agent
     }

@@ -21,11 +21,10 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
+from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
-TOOLS = ("wait_for_command", "emit_event")
 TOOL_LIMIT_S = 600.0
-HOOK_LIMIT_S = 86400
 HOOKS = {
     "SessionStart": 30,
     "UserPromptSubmit": 60,
@@ -121,7 +120,7 @@ def _server(launch: Launch) -> dict[str, Any]:
     program, *args = launch.mcp
     ours = {name: value for name, value in launch.env.items() if name.startswith("ORCHESTRATOR_")}
     ours.pop(SECRET, None)
-    tools = (*TOOLS, *launch.queries)
+    tools = (*AGENT_TOOLS, *launch.queries)
     return {
         "command": program,
         "args": args,
@@ -163,11 +162,11 @@ def _overrides(launch: Launch) -> dict[str, Any]:
             f"{launch.engine_dir.rpartition('/')[0]}/artifacts",
         ],
     }
-    name = "orchestrator"
+    name = SERVER
     if any("url" in _table(one, "mcp_servers", name) for one in settings):
         # An override can replace a key and not remove one, and an entry with url and command is refused.
         overrides[f"mcp_servers.{name}.enabled"] = False
-        name = "orchestrator_agent"
+        name = f"{SERVER}_agent"
     overrides |= {f"mcp_servers.{name}.{key}": value for key, value in _server(launch).items()}
     if launch.trust:
         overrides["projects"] = _trusted(launch.cwd)

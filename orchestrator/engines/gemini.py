@@ -26,26 +26,24 @@ from orchestrator.engines.definition import (
 )
 from orchestrator.engines.gemini_screen import PATTERNS, composer
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
+from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
 
 HOME = "home"
 """The agent's `GEMINI_CLI_HOME` in its engine directory."""
 
-SERVER = "orchestrator"
-SERVER_AGENT = "orchestrator-agent"
+SERVER_AGENT = f"{SERVER}-agent"
 """The name of our server where the project's or the system's settings, which beat the user's, take the usual one."""
 
-TOOLS = ("wait_for_command", "emit_event")
 TOOL_LIMIT_MS = 600_000
 SYSTEM_SETTINGS = "/etc/gemini-cli/settings.json"
 
-# A hook gets 60 s by default; what blocks does so until the daemon answers, and its daemon ends parks long before.
-# Below 2**31 ms, for it becomes a timer of Node.
-PARK_MS = 86_400_000
+# A hook gets 60 s by default; what blocks does so until the daemon answers. Below 2**31 ms, for it becomes a timer of
+# Node.
 ANSWER_MS = 30_000
 HOOKS = {
     "SessionStart": ANSWER_MS,
     "BeforeAgent": ANSWER_MS,
-    "AfterAgent": PARK_MS,
+    "AfterAgent": HOOK_LIMIT_S * 1000,
     "Notification": ANSWER_MS,
     "SessionEnd": 5_000,
 }
@@ -224,7 +222,7 @@ def _merged(launch: Launch, mine: dict[str, Any], server: str) -> dict[str, Any]
         "env": _identity(launch),
         "timeout": TOOL_LIMIT_MS,
         "trust": True,
-        "includeTools": [*TOOLS, *launch.queries],
+        "includeTools": [*AGENT_TOOLS, *launch.queries],
     }
     excluded = [name for name in _names(mine, "excluded") or [] if name not in {SERVER, server}]
     if server != SERVER:
@@ -249,7 +247,7 @@ def _identity(launch: Launch) -> dict[str, str]:
 def _hook(launch: Launch, event: str, limit_ms: int) -> dict[str, Any]:
     return {
         "type": "command",
-        "name": f"orchestrator-{event}",
+        "name": f"{SERVER}-{event}",
         "command": f"exec {shlex.join(launch.hook)}",
         "timeout": limit_ms,
         "env": _identity(launch),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
+from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"
@@ -22,7 +23,6 @@ PLUGIN = "opencode.js"
 RULES = "rules.md"
 THEIRS = "content.json"
 """The user's own value of the variable, for what the agent runs in its shell."""
-TOOLS = ("orchestrator_wait_for_command", "orchestrator_emit_event")
 TOOL_LIMIT_MS = 600_000
 NPM = {"npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "10000"}
 """opencode installs a package for plugins at every start until it has it; ours does not need it."""
@@ -86,7 +86,7 @@ def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
     place = launch.engine_dir
     options: dict[str, Any] = {"forget": list(patience)}
     if launch.queries:
-        options["queries"] = _queries(launch)
+        options["queries"] = _named(launch.queries)  # subagents may call them too
     if launch.resume:
         go_on = {"session": launch.resume, "prompt": launch.again, "model": launch.model or ""}
         options["resume"] = {key: _plain(value) for key, value in go_on.items()}
@@ -106,15 +106,15 @@ def _patience(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ours(launch: Launch) -> dict[str, Any]:
-    allow = dict.fromkeys((*TOOLS, *_queries(launch)), "allow")
-    deny = dict.fromkeys(TOOLS, "deny")
+    allow = dict.fromkeys(_named((*AGENT_TOOLS, *launch.queries)), "allow")
+    deny = dict.fromkeys(_named(AGENT_TOOLS), "deny")
     permission: dict[str, Any] = {**allow, "doom_loop": "allow"}  # the loop of an agent is one
     if launch.approval == "edits":
         permission["edit"] = {"*": "allow"}
     return {
         "autoupdate": False,  # agents would update one installation side by side
         "mcp": {
-            "orchestrator": {
+            SERVER: {
                 "type": "local",
                 "command": [_plain(word) for word in launch.mcp],
                 "enabled": True,
@@ -127,9 +127,9 @@ def _ours(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _queries(launch: Launch) -> list[str]:
-    """The tools that only read, as opencode names them; subagents may call them too."""
-    return [f"orchestrator_{name}" for name in launch.queries]
+def _named(tools: Sequence[str]) -> list[str]:
+    """Tools of our server, as opencode names them."""
+    return [f"{SERVER}_{name}" for name in tools]
 
 
 def _plain(text: str) -> str:

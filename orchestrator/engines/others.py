@@ -7,6 +7,7 @@ import json
 from orchestrator.core.prompts import render
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import ANY, chat_id
+from orchestrator.engines.server_entry import SERVER
 
 PROMPT_FILE = "prompt.md"
 MCP_FILE = "mcp.json"
@@ -41,7 +42,7 @@ def _command(launch: Launch) -> PreparedLaunch:
     return PreparedLaunch(
         argv=tuple(render(word, values) for word in launch.command),
         env={"ORCHESTRATOR_AGENT_MCP": json.dumps(list(launch.mcp))},
-        files={PROMPT_FILE: text + "\n", MCP_FILE: json.dumps({"mcpServers": {"orchestrator": server}}, indent=2)},
+        files={PROMPT_FILE: text + "\n", MCP_FILE: json.dumps({"mcpServers": {SERVER: server}}, indent=2)},
     )
 
 
