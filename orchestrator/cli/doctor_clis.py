@@ -12,14 +12,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.edge.project_location import Project
 
-PACKAGES = {"@google/gemini-cli", "@anthropic-ai/claude-code", "@openai/codex", "opencode-ai"}
-CONFIG_VARIABLES = ("GEMINI_CLI_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG", "XDG_CONFIG_HOME")
+if TYPE_CHECKING:
+    from orchestrator.engines.user_setup import UserSetup
 
 
 def engines(_: Project) -> Iterator[DoctorFinding]:
@@ -40,20 +40,21 @@ def engines(_: Project) -> Iterator[DoctorFinding]:
 
 def registrations(_: Project) -> Iterator[DoctorFinding]:
     """Findings about login, entry and hooks of each installed CLI that setup supports."""
-    from orchestrator.setup.entries import CLIS  # noqa: PLC0415
+    from orchestrator.engines.table import ENGINES, SETUPS  # noqa: PLC0415
 
-    for cli in CLIS.values():
-        if shutil.which(cli.program) is None:
+    for name, cli in SETUPS.items():
+        program = ENGINES[name].program
+        if shutil.which(program) is None:
             continue
         try:
-            yield from _login(cli)
-            yield from _registered(cli)
+            yield _login(name, program, cli)
+            yield from _registered(name, cli)
         except OrchestratorError as error:
-            yield of_error(f"{cli.name} registration", error)
+            yield of_error(f"{name} registration", error)
 
 
 def _version(check: str, program: str, row: Any) -> DoctorFinding:
-    version = packaged(program) or _version_in_private_home(program)
+    version = packaged(program, row.package) or _version_in_private_home(program)
     untested = [] if row.tested else ["no version has been tested"]
     if row.tested_versions and version not in row.tested_versions:
         untested.append(f"tested with {', '.join(row.tested_versions)} only")
@@ -65,63 +66,62 @@ def _version(check: str, program: str, row: Any) -> DoctorFinding:
     return DoctorFinding(check, "ok", f"{where}, a tested version" if row.tested_versions else where)
 
 
-def packaged(program: str) -> str | None:
-    """The version in the package file of the program's own npm package."""
-    for folder in list(Path(os.path.realpath(program)).parents)[:6]:
+def packaged(program: str, package: str) -> str | None:
+    """The version in the package file of the program's own npm package; None if it is not of that package."""
+    for folder in list(Path(os.path.realpath(program)).parents)[:6] if package else ():
         try:
             found = json.loads((folder / "package.json").read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict) and found.get("name") in PACKAGES:
+        if isinstance(found, dict) and found.get("name") == package:
             return str(found.get("version"))
     return None
 
 
 def _version_in_private_home(program: str) -> str | None:
+    from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.team.life.cli_versions import version_of  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="orchestrator-doctor-", ignore_cleanup_errors=True) as home:
-        env = {name: value for name, value in os.environ.items() if name not in CONFIG_VARIABLES}
+        moved = {name for cli in SETUPS.values() for name in cli.variables}
+        env = {name: value for name, value in os.environ.items() if name not in moved}
         return version_of(program, {**env, "HOME": home})
 
 
-def _login(cli: Any) -> Iterator[DoctorFinding]:
-    from orchestrator.setup import logins  # noqa: PLC0415
+def _login(name: str, program: str, cli: UserSetup) -> DoctorFinding:
+    from orchestrator.setup import config_locations  # noqa: PLC0415
 
-    found = logins.seen(cli, os.environ)
+    found = config_locations.login(cli, os.environ)
     if found:
-        yield DoctorFinding(f"{cli.name} login", "ok", f"found: {found}")
-    else:
-        step = f"start {cli.program} once and log in, or set its key in the environment"
-        yield DoctorFinding(f"{cli.name} login", "note", "none found; a login in a keychain cannot be seen", step)
+        return DoctorFinding(f"{name} login", "ok", f"found: {found}")
+    step = f"start {program} once and log in, or set its key in the environment"
+    return DoctorFinding(f"{name} login", "note", "none found; a login in a keychain cannot be seen", step)
 
 
-def _registered(cli: Any) -> Iterator[DoctorFinding]:
+def _registered(name: str, cli: UserSetup) -> Iterator[DoctorFinding]:
     from orchestrator.setup import registration  # noqa: PLC0415
     from orchestrator.setup.entries import DEFAULT, GSD, SETTINGS  # noqa: PLC0415
 
     entry, *others = registration.look(cli, os.environ)
     offers = f" ({', '.join(entry.toolsets)})" if entry.toolsets not in ((), DEFAULT) else ""
-    yield _part(f"{cli.name} registration", entry, f"as master{offers}", f"orchestrator setup {cli.name}")
+    yield _part(f"{name} registration", entry, f"as master{offers}", f"orchestrator setup {name}")
     hooks = [one for one in others if one.part.startswith("hook")]
     for one in others:
         if one.part == "entry":
-            step = f"orchestrator setup {cli.name} --toolsets {GSD}"
-            yield _part(f"{cli.name} {GSD}", one, f"as {GSD}", step)
+            step = f"orchestrator setup {name} --toolsets {GSD}"
+            yield _part(f"{name} {GSD}", one, f"as {GSD}", step)
         elif one.part == SETTINGS:
-            yield _part(
-                f"{cli.name} {GSD} in its settings", one, f"as {GSD}", f"orchestrator setup {cli.name} --settings"
-            )
+            yield _part(f"{name} {GSD} in its settings", one, f"as {GSD}", f"orchestrator setup {name} --settings")
     if not hooks:
         return
-    step = f"orchestrator setup {cli.name} --hooks"
+    step = f"orchestrator setup {name} --hooks"
     if all(one.state == "absent" for one in hooks):
-        yield DoctorFinding(f"{cli.name} hooks", "ok", f"not registered; optional: {step}")
+        yield DoctorFinding(f"{name} hooks", "ok", f"not registered; optional: {step}")
         return
     worst = next((one for one in hooks if one.state == "absent"), None) or next(
         (one for one in hooks if one.state != "current"), hooks[0]
     )
-    yield _part(f"{cli.name} hooks", worst, worst.part.removeprefix("hook "), step)
+    yield _part(f"{name} hooks", worst, worst.part.removeprefix("hook "), step)
 
 
 def _part(check: str, seen: Any, what: str, step: str) -> DoctorFinding:

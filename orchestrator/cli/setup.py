@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,16 +17,19 @@ from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 
+if TYPE_CHECKING:
+    from orchestrator.engines.user_setup import UserSetup
+
 EXAMPLE = (
     "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\n"
     "orchestrator setup codex --toolsets gsd\norchestrator setup codex --uninstall"
 )
 
-BUSY_S = 12.0  # longer than Claude Code honours the lock of a dead process
+BUSY_S = 12.0  # longer than a CLI honours the lock of a dead process: `UserSetup.lock_stale_s`
 
 
 def setup(  # noqa: PLR0917  (typer calls it by name)
-    cli: Annotated[str, typer.Argument(metavar="CLI", help="gemini, claude, codex or opencode.")],
+    cli: Annotated[str, typer.Argument(metavar="CLI", help="The CLI, such as gemini, claude, codex or opencode.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Remove what setup added; with --hooks only the hooks.")
@@ -56,22 +59,22 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     Changes the CLI's own configuration: one entry and, with --hooks, its hooks. The rest of the file stays unchanged,
     a backup is kept next to it, and a second run changes nothing.
     """
+    from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.setup import registration  # noqa: PLC0415
-    from orchestrator.setup.entries import CLIS  # noqa: PLC0415
 
-    if cli not in CLIS:
-        raise BadRequest("bad_argument", f"setup does not support {cli!r}", f"give one of: {', '.join(CLIS)}")
-    one = CLIS[cli]
-    chosen = _chosen(one, toolsets, in_settings=in_settings, hooks=hooks)
+    if cli not in SETUPS:
+        raise BadRequest("bad_argument", f"setup does not support {cli!r}", f"give one of: {', '.join(SETUPS)}")
+    user_setup = SETUPS[cli]
+    chosen = _chosen(user_setup, toolsets, in_settings=in_settings, hooks=hooks)
     if show:
-        _print(one, chosen, in_settings, as_json)
+        _print(cli, user_setup, chosen, in_settings, as_json)
         return
     if not dry_run:
         options.refuse_agents()
     done = _patiently(
         lambda: (
             registration.unregister(
-                one,
+                user_setup,
                 os.environ,
                 only_hooks=hooks,
                 toolsets=chosen,
@@ -81,7 +84,7 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
             )
             if uninstall
             else registration.register(
-                one,
+                user_setup,
                 os.environ,
                 with_hooks=hooks,
                 toolsets=chosen,
@@ -91,18 +94,19 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
             )
         )
     )
-    notes = list(_notes(one, hooks, uninstall, in_settings))
+    notes = list(_notes(cli, user_setup, hooks, uninstall, in_settings))
     if as_json:
-        found = [_as_dict(one, change) for change in done]
+        found = [_as_dict(user_setup, change) for change in done]
         output.print_json({"cli": cli, "dry_run": dry_run, "files": found, "notes": notes})
         return
-    _print_changes(one, done, dry_run, uninstall)
+    _print_changes(user_setup, done, dry_run, uninstall)
     for note in notes:
         output.say(f"note: {note}")
 
 
-def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
+def _chosen(cli: UserSetup, given: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
     """The requested toolsets, None if none; BadRequest ``bad_argument`` for options that exclude each other."""
+    from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.setup import entries  # noqa: PLC0415
 
     found = entries.chosen(given) if given else (entries.GSD,) if in_settings else None
@@ -111,11 +115,12 @@ def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[st
         raise BadRequest(
             "bad_argument", f"--toolsets {given!r} is not a list of toolsets", f"give each once, from: {known}"
         )
-    if in_settings and (one.name != "claude" or found != (entries.GSD,)):
+    if in_settings and (not cli.gsd_in_settings or found != (entries.GSD,)):
+        fit = {name: other.title for name, other in SETUPS.items() if other.gsd_in_settings}
         raise BadRequest(
             "bad_argument",
-            "--settings is for Claude Code and the toolset gsd",
-            "orchestrator setup claude --settings",
+            f"--settings is for {' or '.join(fit.values())} and the toolset gsd",
+            f"orchestrator setup {next(iter(fit))} --settings",
         )
     if hooks and found is not None and "team" not in found:
         raise BadRequest(
@@ -127,7 +132,7 @@ def _chosen(one: Any, given: str, *, in_settings: bool, hooks: bool) -> tuple[st
 
 
 def _patiently(work: Callable[[], list[Any]]) -> list[Any]:
-    """Retry ``work`` until the file is free: Claude Code locks its own file for short times."""
+    """Retry ``work`` until the file is free: some CLIs lock their own file for short times."""
     until = time.monotonic() + BUSY_S
     while True:
         try:
@@ -143,7 +148,7 @@ def add_to(app: Any) -> None:
     options.command(app, "setup", EXAMPLE)(setup)
 
 
-def _print_changes(one: Any, done: list[Any], dry_run: bool, uninstall: bool) -> None:
+def _print_changes(cli: UserSetup, done: list[Any], dry_run: bool, uninstall: bool) -> None:
     changed: list[Any] = []
     for file in done:
         for change in file.changes:
@@ -156,7 +161,7 @@ def _print_changes(one: Any, done: list[Any], dry_run: bool, uninstall: bool) ->
                 continue
             changed.append(change)
             output.say(f"{file.path}: {name} {'would be ' if dry_run else ''}{change.action}")
-            for line in _diff(one, change):
+            for line in _diff(cli, change):
                 output.say(f"  {line}")
         if file.backup:
             output.say(f"  backup: {file.backup}")
@@ -166,22 +171,22 @@ def _print_changes(one: Any, done: list[Any], dry_run: bool, uninstall: bool) ->
     elif names and not dry_run:
         step = "no longer offers" if uninstall else "offers"
         several = "s" if len(names) > 1 else ""
-        output.say(f"When next started, {one.title} {step} the server{several} {' and '.join(names)}.")
+        output.say(f"When next started, {cli.title} {step} the server{several} {' and '.join(names)}.")
 
 
-def _diff(one: Any, change: Any) -> Iterator[str]:
+def _diff(cli: UserSetup, change: Any) -> Iterator[str]:
     """The lines of a part before and after, as a diff without its head."""
     from orchestrator.setup import entries  # noqa: PLC0415
 
     part = entries.EntryPart(change.what, change.path, {}, change.what.startswith("hook"))
     before, after = (
-        [] if value is None else entries.shown(one, part, entries.without_secrets(value)).splitlines()
+        [] if value is None else entries.shown(cli, part, entries.without_secrets(value)).splitlines()
         for value in (change.before, change.after)
     )
     yield from (line for line in difflib.ndiff(before, after) if not line.startswith("?"))
 
 
-def _as_dict(one: Any, file: Any) -> dict[str, Any]:
+def _as_dict(cli: UserSetup, file: Any) -> dict[str, Any]:
     return {
         "file": str(file.path),
         "written": file.written,
@@ -192,54 +197,55 @@ def _as_dict(one: Any, file: Any) -> dict[str, Any]:
                 "path": list(change.path),
                 "action": change.action,
                 "edited": change.edited,
-                "diff": [] if change.action in ("kept", "absent") else list(_diff(one, change)),
+                "diff": [] if change.action in ("kept", "absent") else list(_diff(cli, change)),
             }
             for change in file.changes
         ],
     }
 
 
-def _notes(one: Any, hooks: bool, uninstall: bool, in_settings: bool) -> Iterator[str]:
+def _notes(name: str, cli: UserSetup, hooks: bool, uninstall: bool, in_settings: bool) -> Iterator[str]:
+    from orchestrator.engines.table import ENGINES  # noqa: PLC0415
+
     if uninstall:
         return
     if in_settings:
         yield "this form is for tools that follow the GSD MCP architecture document"
-        yield "Claude Code itself reads servers from ~/.claude.json: orchestrator setup claude --toolsets gsd"
+        yield from cli.settings_notes
         return
-    if shutil.which(one.program) is None:
-        yield f"{one.program} is not on PATH; the file is ready for when it is installed"
-    if hooks and not one.hook_events:
-        yield f"{one.title} has no turn-end hook; as master it waits with broadcast_read"
+    program = ENGINES[name].program
+    if shutil.which(program) is None:
+        yield f"{program} is not on PATH; the file is ready for when it is installed"
+    if hooks and not cli.hook_events:
+        yield f"{cli.title} has no turn-end hook; as master it waits with broadcast_read"
     elif hooks:
-        yield from one.hook_notes
-    yield from one.notes
+        yield from cli.hook_notes
+    yield from cli.notes
 
 
-def _print(one: Any, chosen: tuple[str, ...] | None, in_settings: bool, as_json: bool) -> None:
+def _print(name: str, cli: UserSetup, chosen: tuple[str, ...] | None, in_settings: bool, as_json: bool) -> None:
     from orchestrator.setup import config_locations, entries, registration  # noqa: PLC0415
 
-    entry, hooks = registration.parts_of(one, chosen or entries.DEFAULT)
+    entry, hooks = registration.parts_of(cli, chosen or entries.DEFAULT)
     servers, settings = (
-        f"{config_locations.server_file(one, os.environ)}",
-        f"{config_locations.hooks_file(one, os.environ)}",
+        f"{config_locations.server_file(cli, os.environ)}",
+        f"{config_locations.hooks_file(cli, os.environ)}",
     )
     if in_settings:
         part = registration.settings_part()
-        found = [("gsd", settings, entries.shown(one, part, part.value))]
+        found = [("gsd", settings, entries.shown(cli, part, part.value))]
     elif entry.path[-1] == entries.GSD:
-        found = [("gsd", servers, entries.shown(one, entry, entry.value))]
+        found = [("gsd", servers, entries.shown(cli, entry, entry.value))]
     else:
-        agent = entries.for_agents(
-            one, [*project_location.own_command("mcp"), "--agent"], entry.value.get("env_vars", [])
-        )
+        agent = entries.for_agents(cli, [*project_location.own_command("mcp"), "--agent"])
         found = [
-            ("master", servers, entries.shown(one, entry, entry.value)),
-            *(("hook", settings, entries.shown(one, part, part.value)) for part in hooks),
+            ("master", servers, entries.shown(cli, entry, entry.value)),
+            *(("hook", settings, entries.shown(cli, part, part.value)) for part in hooks),
             ("agent", "", agent),
         ]
     if as_json:
         snippets = [{"for": what, "file": file or None, "text": text} for what, file, text in found]
-        output.print_json({"cli": one.name, "snippets": snippets})
+        output.print_json({"cli": name, "snippets": snippets})
         return
     heads = {
         "master": "The master's entry, in",

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
+from orchestrator.engines.claude_setup import SETUP
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
@@ -215,6 +216,7 @@ ROW = Engine(
     asks_trust=True,
     about="Claude Code",
     tested_versions=("2.1.329",),
+    package="@anthropic-ai/claude-code",
     clients=("claude-code",),
     tool_limit_s=TOOL_LIMIT_S,
     parks="hook",
@@ -231,6 +233,7 @@ ROW = Engine(
     models=True,
     call_limit_s=120.0,  # then it goes on in the background
     headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".claude/agents"),
+    setup=SETUP,
     limits=(
         'Claude Code refuses approval "all" to root, unless it detects a sandbox.',
         "An Esc in the middle of a turn is detected only from the screen.",

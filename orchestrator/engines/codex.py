@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
+from orchestrator.engines.codex_setup import SETUP, config_file
 from orchestrator.engines.definition import (
     Engine,
     Headless,
@@ -22,6 +23,7 @@ from orchestrator.engines.definition import (
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
 from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
+from orchestrator.engines.user_setup import table
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
 TOOL_LIMIT_S = 600.0
@@ -34,6 +36,7 @@ HOOKS = {
 }
 """The hooks we set and how long Codex lets each run, in seconds (its default is 600)."""
 
+SYSTEM_CONFIG = "/etc/codex/config.toml"
 FLAGS_LAYER = "/<session-flags>/config.toml"
 """What Codex calls the place of overrides given on its command line."""
 
@@ -72,35 +75,24 @@ def hooks(words: tuple[str, ...]) -> dict[str, Any]:
     command line; the flag that skips the review would trust every hook of every file.
     """
     command = "exec " + shlex.join(words)
-    table: dict[str, Any] = {}
+    events: dict[str, Any] = {}
     state = {}
     for event, limit in HOOKS.items():
-        table[event] = [{"hooks": [{"type": "command", "command": command, "timeout": limit}]}]
+        events[event] = [{"hooks": [{"type": "command", "command": command, "timeout": limit}]}]
         state[f"{FLAGS_LAYER}:{_label(event)}:0:0"] = {"trusted_hash": hook_hash(_label(event), command, limit)}
-    return {**table, "state": state}
-
-
-def _home(env: Mapping[str, str]) -> str:
-    return env.get("CODEX_HOME") or env.get("HOME", "") + "/.codex"
-
-
-def _table(tables: Any, *keys: str) -> dict[str, Any]:
-    """The table at those keys of a file that may have any content; empty if there is no table."""
-    for key in keys:
-        tables = tables.get(key) if isinstance(tables, dict) else None
-    return tables if isinstance(tables, dict) else {}
+    return {**events, "state": state}
 
 
 def _reads(env: Mapping[str, str], cwd: str) -> UserFiles:
     project = env.get("ORCHESTRATOR_PROJECT", cwd)
-    places = ("/etc/codex", _home(env), f"{project}/.codex", f"{cwd}/.codex")
-    return UserFiles(files=tuple(dict.fromkeys(f"{place}/config.toml" for place in places)))
+    folders = (f"{project}/.codex/config.toml", f"{cwd}/.codex/config.toml")
+    return UserFiles(files=tuple(dict.fromkeys((SYSTEM_CONFIG, config_file(env), *folders))))
 
 
 def _settings(launch: Launch) -> list[dict[str, Any]]:
     """The user's configuration files, the weakest first; a folder's own only where the folder is trusted."""
     found = []
-    own = ("/etc/codex/config.toml", f"{_home(launch.env)}/config.toml")
+    own = (SYSTEM_CONFIG, config_file(launch.env))
     trusted = launch.trust
     for path, text in launch.files.items():
         try:
@@ -109,7 +101,7 @@ def _settings(launch: Launch) -> list[dict[str, Any]]:
             continue
         if path in own:
             folders = (launch.cwd, launch.project)
-            trusted |= any(_table(one, "projects", at).get("trust_level") == "trusted" for at in folders)
+            trusted |= any(table(one, "projects", at).get("trust_level") == "trusted" for at in folders)
         if path in own or trusted:
             found.append(one)
     return found
@@ -146,7 +138,7 @@ def _strongest(settings: list[dict[str, Any]], key: str, default: Any) -> Any:
 def _overrides(launch: Launch) -> dict[str, Any]:
     settings = _settings(launch)
     instructions = _strongest(settings, "developer_instructions", "")
-    roots = _strongest([_table(one, "sandbox_workspace_write") for one in settings], "writable_roots", [])
+    roots = _strongest([table(one, "sandbox_workspace_write") for one in settings], "writable_roots", [])
     overrides: dict[str, Any] = {
         "check_for_update_on_startup": False,
         "history.persistence": "none",  # our messages are not what the user wants to find with the up arrow
@@ -163,7 +155,7 @@ def _overrides(launch: Launch) -> dict[str, Any]:
         ],
     }
     name = SERVER
-    if any("url" in _table(one, "mcp_servers", name) for one in settings):
+    if any("url" in table(one, "mcp_servers", name) for one in settings):
         # An override can replace a key and not remove one, and an entry with url and command is refused.
         overrides[f"mcp_servers.{name}.enabled"] = False
         name = f"{SERVER}_agent"
@@ -357,6 +349,7 @@ ROW = Engine(
     about="Codex CLI, by overrides of one process (`--config`), without its shared background process",
     tool_limit_s=TOOL_LIMIT_S,
     tested_versions=("0.169.0",),
+    package="@openai/codex",
     clients=("codex-mcp-client",),
     reads=_reads,
     parks="hook",
@@ -380,6 +373,7 @@ ROW = Engine(
     headless=Headless(
         run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin", models=".codex/agents"
     ),
+    setup=SETUP,
     limits=(
         "A permission profile of the user's (`default_permissions`) must let the agent write its artifacts.",
         "After an API error that Codex gives up on, its turn ends without a hook.",

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from orchestrator.core.screens import Composer, Screen, ScreenPattern
+from orchestrator.engines.user_setup import UserSetup
 
 
 def _none() -> Mapping[str, str]:
@@ -152,6 +153,7 @@ class Engine:
     about: str = ""
     tested: bool = True
     tested_versions: tuple[str, ...] = ()
+    package: str = ""  # its npm package, in which doctor finds the version without starting it
     clients: tuple[str, ...] = ()  # names by which the CLI introduces itself to an MCP server
     reads: Callable[[Mapping[str, str], str], UserFiles] = no_reads
     ships: tuple[str, ...] = ()  # files of ours that run inside the CLI; `orchestrator/engines/plugins/` holds them
@@ -174,5 +176,6 @@ class Engine:
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
     headless: Headless | None = None  # how squads run it; None: they cannot
+    setup: UserSetup | None = None  # how setup registers our server in it; None: it cannot
     asks_trust: bool = False  # nothing that a folder's own settings name runs before its user has trusted the folder
     limits: tuple[str, ...] = ()  # what does not work with it, one sentence each; for docs and doctor

@@ -25,6 +25,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.gemini_screen import PATTERNS, composer
+from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
 
@@ -60,8 +61,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 def reads(env: Mapping[str, str], cwd: str) -> UserFiles:
     """The user's `.gemini`, the project's settings, which beat the user's, and the system's, which beat both."""
-    base = _base(env)
-    user = f"{base}/.gemini"
+    base, user = gemini_home(env), config_dir(env)
     names = ("settings.json", "GEMINI.md", _ENABLEMENT, *_COPIED)
     files = (*(f"{user}/{name}" for name in names), f"{base}/.env", *_above(env, cwd))
     return UserFiles(files=files, dirs=(user, f"{base}/.agents"))
@@ -69,8 +69,7 @@ def reads(env: Mapping[str, str], cwd: str) -> UserFiles:
 
 def prepare(launch: Launch) -> PreparedLaunch:
     """The launch of one agent; BadRequest ``bad_config`` when the user's settings are no JSON."""
-    base, home = _base(launch.env), f"{launch.engine_dir}/{HOME}"
-    user = f"{base}/.gemini"
+    base, user, home = gemini_home(launch.env), config_dir(launch.env), f"{launch.engine_dir}/{HOME}"
     above = [_settings(launch.files[path], path) for path in _above(launch.env, launch.cwd) if path in launch.files]
     mine = _settings(launch.files.get(f"{user}/settings.json", "{}"), f"{user}/settings.json")
     server = SERVER_AGENT if any(_takes(SERVER, layer) for layer in above) else SERVER
@@ -152,11 +151,7 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
 def _record(env: Mapping[str, str], chat: str) -> ChatRecord:
     # Source: cleanupExpiredSessions in Gemini CLI 0.61; a context of its own comes before the first message.
     message = r'(?m)^\{"id":.*"type":"user"'
-    return ChatRecord(f"{_base(env)}/.gemini/tmp", f"*/chats/session-*-{chat[:8]}.json*", message)
-
-
-def _base(env: Mapping[str, str]) -> str:
-    return (env.get("GEMINI_CLI_HOME") or env.get("HOME") or "/nonexistent").rstrip("/")
+    return ChatRecord(f"{gemini_home(env)}/.gemini/tmp", f"*/chats/session-*-{chat[:8]}.json*", message)
 
 
 def _above(env: Mapping[str, str], cwd: str) -> tuple[str, str]:
@@ -285,10 +280,11 @@ ROW = Engine(
     asks_trust=True,
     about="Google's Gemini CLI",
     tested_versions=("0.61.0",),
+    package="@google/gemini-cli",
     tool_limit_s=TOOL_LIMIT_MS / 1000,
     clients=("gemini-cli-mcp-client",),
     parks="hook",
-    park_limit_s=600.0,  # a parked Gemini CLI animates a spinner, about a tenth of a core; at its prompt it is idle
+    park_limit_s=float(PARK_LIMIT_S),
     hook_events={
         "SessionStart": "start",
         "BeforeAgent": "prompt",
@@ -307,6 +303,7 @@ ROW = Engine(
     models=True,
     call_limit_s=600.0,
     headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin", models=".gemini/agents"),
+    setup=SETUP,
     limits=(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",

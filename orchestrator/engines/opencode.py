@@ -15,6 +15,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
+from orchestrator.engines.opencode_setup import SETUP
 from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
@@ -176,6 +177,7 @@ ROW = Engine(
     program="opencode",
     about="opencode",
     tested_versions=("1.18.33",),
+    package="opencode-ai",
     tool_limit_s=TOOL_LIMIT_MS / 1000,
     clients=("opencode",),
     ships=(PLUGIN,),
@@ -200,6 +202,7 @@ ROW = Engine(
     models=True,
     call_limit_s=60.0,
     headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),
+    setup=SETUP,
     limits=(
         "One agent takes 700 to 900 MB of memory.",
         "Its start takes about 20 seconds of processor time, so it gets twice `ready_timeout_s`.",

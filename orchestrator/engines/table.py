@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from orchestrator.base.errors import BadRequest
 from orchestrator.engines import claude, codex, gemini, opencode, others
 from orchestrator.engines.definition import APPROVALS, Engine
+from orchestrator.engines.user_setup import UserSetup
 
 NOT_PASSED = frozenset(
     {
@@ -37,6 +38,9 @@ ENGINES: dict[str, Engine] = {
         others.SHELL,
     )
 }
+
+SETUPS: dict[str, UserSetup] = {row.name: row.setup for row in ENGINES.values() if row.setup is not None}
+"""What setup and doctor need of the CLIs that setup supports, by their engines' names."""
 
 
 def engine(name: str) -> Engine:

@@ -18,7 +18,6 @@ from pathlib import Path
 from orchestrator.base.errors import Environment, NotReady
 
 BOM = "\ufeff"
-LOCK_STALE_S = 10.0  # Claude Code's own measure for a lock whose holder has died
 
 
 @dataclass(frozen=True)
@@ -92,15 +91,15 @@ def write(original: Original, text: str | None, stamp: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def claude_lock(path: Path) -> Iterator[None]:
-    """Hold the lock that Claude Code holds while it writes the file; NotReady ``config_busy`` while it does.
+def directory_lock(path: Path, stale_s: float) -> Iterator[None]:
+    """Hold the lock that a CLI holds while it writes the file; NotReady ``config_busy`` while it does.
 
-    Its form is Claude Code's: a directory next to the file, stale after ``LOCK_STALE_S``.
+    The lock is a directory next to the file, and counts no more when it is ``stale_s`` old.
     """
     lock = path.with_name(path.name + ".lock")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _locks(lock):
+        if not _locks(lock, stale_s):
             raise _busy(path)
     except OSError as error:
         raise _failed(path, error) from error
@@ -111,13 +110,13 @@ def claude_lock(path: Path) -> Iterator[None]:
             lock.rmdir()
 
 
-def _locks(lock: Path) -> bool:
+def _locks(lock: Path, stale_s: float) -> bool:
     """Whether the lock is ours now; a stale lock is taken over, and its holder may release it at any moment."""
     with contextlib.suppress(FileExistsError):
         lock.mkdir()
         return True
     with contextlib.suppress(FileNotFoundError):
-        if time.time() - lock.stat().st_mtime < LOCK_STALE_S:
+        if time.time() - lock.stat().st_mtime < stale_s:
             return False
         lock.rmdir()
     with contextlib.suppress(FileExistsError):

@@ -1,52 +1,67 @@
-"""Where each CLI keeps its configuration, as its own environment variables say. Looks at names, reads nothing."""
+"""The files that a CLI's configuration is in, as its `UserSetup` finds them; what else an engine reads of it.
+
+Reads only. What is missing or invalid is empty: here a file only shows something or is looked for.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from orchestrator.setup.entries import Cli
-
-
-def home(env: Mapping[str, str]) -> Path:
-    """The user's home directory."""
-    return Path(env["HOME"]) if env.get("HOME", "").startswith("/") else Path.home()
+from orchestrator.engines.user_setup import UserSetup
+from orchestrator.setup import jsonc, toml_text
 
 
-def config_dir(cli: Cli, env: Mapping[str, str]) -> Path:
-    """The directory of the CLI's own files."""
-    if cli.name == "gemini":
-        return Path(env.get("GEMINI_CLI_HOME") or home(env)) / ".gemini"
-    if cli.name == "claude":
-        return Path(env.get("CLAUDE_CONFIG_DIR") or home(env) / ".claude")
-    if cli.name == "codex":
-        return Path(env.get("CODEX_HOME") or home(env) / ".codex")
-    return Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "opencode"
+class ConfigFiles:
+    """The files of the machine, as the `ConfigReader` of engines."""
+
+    def size(self, path: str) -> int | None:
+        file = Path(path)
+        if not file.exists():
+            return None
+        return file.stat().st_size if file.is_file() else 0
+
+    def text(self, path: str) -> str:
+        try:
+            return Path(path).read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def document(self, path: str) -> dict[str, Any]:
+        text = self.text(path)
+        try:
+            found = toml_text.read(text) if path.endswith(".toml") else _json(text)
+        except jsonc.Unreadable:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
-def data_dir(env: Mapping[str, str]) -> Path:
-    """Where opencode keeps its login."""
-    return Path(env.get("XDG_DATA_HOME") or home(env) / ".local" / "share") / "opencode"
-
-
-def server_file(cli: Cli, env: Mapping[str, str]) -> Path:
+def server_file(cli: UserSetup, env: Mapping[str, str]) -> Path:
     """The file that holds the CLI's MCP servers, existing or not."""
-    at = config_dir(cli, env)
-    if cli.name == "gemini":
-        return at / "settings.json"
-    if cli.name == "codex":
-        return at / "config.toml"
-    if cli.name == "claude":
-        old = at / ".config.json"  # Claude Code prefers it where it is not empty
-        if old.is_file() and old.stat().st_size:
-            return old
-        return Path(env.get("CLAUDE_CONFIG_DIR") or home(env)) / ".claude.json"
-    if env.get("OPENCODE_CONFIG"):
-        return Path(env["OPENCODE_CONFIG"])
-    existing = (at / name for name in ("opencode.jsonc", "opencode.json", "config.json"))
-    return next((path for path in existing if path.exists()), at / "opencode.json")
+    return Path(cli.server_file(_with_home(env), ConfigFiles()))
 
 
-def hooks_file(cli: Cli, env: Mapping[str, str]) -> Path:
+def hooks_file(cli: UserSetup, env: Mapping[str, str]) -> Path:
     """The file that holds the CLI's hooks, existing or not."""
-    return config_dir(cli, env) / "settings.json" if cli.name == "claude" else server_file(cli, env)
+    return Path(cli.hooks_file(_with_home(env))) if cli.hooks_file else server_file(cli, env)
+
+
+def login(cli: UserSetup, env: Mapping[str, str]) -> str:
+    """Where a login was seen, in a few words and without any secret; empty if none was.
+
+    A login kept in the system's keychain is not seen, so a missing one is no proof.
+    """
+    return cli.login(_with_home(env), ConfigFiles())
+
+
+def _with_home(env: Mapping[str, str]) -> Mapping[str, str]:
+    return env if env.get("HOME", "").startswith("/") else {**env, "HOME": str(Path.home())}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return jsonc.read(text)

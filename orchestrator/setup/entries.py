@@ -6,31 +6,29 @@ another installation is found too, and one that a user has changed is not taken 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from orchestrator.edge.project_location import PER_CONNECTION
+from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
+from orchestrator.engines.user_setup import CALL_LIMIT_S, UserSetup
 from orchestrator.setup import jsonc, toml_text
 
-Form = Literal["json", "toml"]
-
-SERVER = "orchestrator"
 GSD = "gsd"
 """The name of the entry that offers the toolset gsd alone: it stands beside `SERVER`."""
 TOOLSETS = ("team", "squad", "smartspawn", GSD)
 DEFAULT = ("team", "squad")
 """What an entry offers that names no toolsets."""
 MCP_TAIL = ["-P", "-m", "orchestrator", "mcp"]
-AGENT_TOOLS = ("wait_for_command", "emit_event")
-CALL_S = 600  # how long a CLI lets one tool call run: above every long poll of ours
-CALL_TAIL = ["--call-limit", str(CALL_S)]  # tells the daemon so, which else goes by what the CLI does by itself
-START_S = 60  # the relay answers in less than a second, but a daemon may have many logs to read
-TURN_END_S = 86_400  # how long the turn-end hook may hold the master's turn
+CALL_TAIL = ["--call-limit", str(CALL_LIMIT_S)]  # for the daemon, which else goes by what the CLI does by itself
 SETTINGS = "settings entry"
-GEMINI_TURN_END_MS = 600_000  # a held Gemini costs a tenth of a core
-NOTICE_S = 10  # the other hooks tell the daemon and return
+PASSED_ON = (
+    "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
+    *PER_CONNECTION,
+)  # fmt: skip
+"""What our server reads of its environment, for a CLI that hands on nothing by itself."""
 
 
 @dataclass(frozen=True)
@@ -49,48 +47,11 @@ class EntryPart:
         return self.element or self.what == SETTINGS
 
 
-@dataclass(frozen=True)
-class Cli:
-    """One CLI as setup sees it. ``hook_events`` map its event names to the seconds (Gemini: ms) a hook may take."""
-
-    name: str
-    title: str
-    program: str
-    form: Form
-    server_path: tuple[str, ...]
-    hook_events: Mapping[str, int]
-    raises: bool = True  # the entry's limit is the one that cuts a call
-    notes: tuple[str, ...] = ()  # for whoever registers it
-    hook_notes: tuple[str, ...] = ()
-
-
-CLIS: dict[str, Cli] = {
-    cli.name: cli
-    for cli in (
-        Cli("gemini", "Gemini CLI", "gemini", "json", ("mcpServers",), {"AfterAgent": GEMINI_TURN_END_MS}),
-        Cli(
-            "claude", "Claude Code", "claude", "json", ("mcpServers",),
-            {"Stop": TURN_END_S, "UserPromptSubmit": NOTICE_S},
-            raises=False,  # after 120 s it moves a call to the background, whatever its limit
-        ),
-        Cli(
-            "codex", "Codex", "codex", "toml", ("mcp_servers",), {"Stop": TURN_END_S, "Interrupt": NOTICE_S},
-            notes=("in tmux start it with --no-daemon: its shared background process does not know your pane",),
-            hook_notes=("Codex asks once whether it may run a new hook: answer that you trust it",),
-        ),
-        Cli("opencode", "opencode", "opencode", "json", ("mcp",), {}),
-    )
-}  # fmt: skip
-
-
-def entry(cli: Cli, command: Sequence[str], passed_on: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> EntryPart:
-    """The master's entry, or that of gsd alone.
-
-    ``passed_on`` are the variables to hand to the server where the CLI strips them.
-    """
+def entry(cli: UserSetup, command: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> EntryPart:
+    """The master's entry, or that of gsd alone."""
     words = [*command, *_choice(toolsets), *(CALL_TAIL if cli.raises else ())]
     name = GSD if tuple(toolsets) == (GSD,) else SERVER
-    return EntryPart("entry", (*cli.server_path, name), _server(cli, words, list(passed_on)))
+    return EntryPart("entry", (*cli.server_path, name), cli.server(words, PASSED_ON))
 
 
 def settings_entry(command: Sequence[str]) -> EntryPart:
@@ -114,7 +75,7 @@ def toolsets_of(found: Any) -> tuple[str, ...] | None:
     return chosen("".join(words[words.index("--toolsets") + 1 :][:1]))
 
 
-def hooks(cli: Cli, command: Sequence[str]) -> list[EntryPart]:
+def hooks(cli: UserSetup, command: Sequence[str]) -> list[EntryPart]:
     """The turn-end hook and its companions; none where the CLI has no hooks."""
     # Where the installation is gone, Python would end with 2, by which a hook blocks every prompt of the user's.
     line = f"test ! -f {shlex.quote(command[-1])} || exec {shlex.join(command)}"
@@ -124,7 +85,7 @@ def hooks(cli: Cli, command: Sequence[str]) -> list[EntryPart]:
     ]
 
 
-def ours(cli: Cli, part: EntryPart, found: Any) -> bool:
+def ours(cli: UserSetup, part: EntryPart, found: Any) -> bool:
     """Whether ``found`` in the place of ``part`` is what some installation of ours wrote there."""
     if not isinstance(found, Mapping):
         return False
@@ -140,8 +101,7 @@ def ours(cli: Cli, part: EntryPart, found: Any) -> bool:
     # Older versions wrote no limit.
     if words[1 : 1 + len(MCP_TAIL)] != MCP_TAIL or rest not in ([], CALL_TAIL if cli.raises else []):
         return False
-    names = part.value.get("env_vars", [])
-    return found == (_documents(words) if part.in_settings else _server(cli, words, names))
+    return found == (_documents(words) if part.in_settings else cli.server(words, PASSED_ON))
 
 
 def names_us(part: EntryPart, found: Any) -> bool:
@@ -197,41 +157,20 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(one) for one in value] if isinstance(value, list) else value
 
 
-def shown(cli: Cli, part: EntryPart, value: Any) -> str:
+def shown(cli: UserSetup, part: EntryPart, value: Any) -> str:
     """The part as text in the form of the CLI's file, alone."""
     if cli.form == "toml":
         return toml_text.add("", part.path, value, element=part.element)
     return jsonc.add("", part.path, value, element=part.element)
 
 
-def for_agents(cli: Cli, command: Sequence[str], passed_on: Sequence[str]) -> str:
+def for_agents(cli: UserSetup, command: Sequence[str]) -> str:
     """What limits a CLI that a user starts as a sub-agent to its two tools, as text to copy."""
-    value = {**_server(cli, list(command), list(passed_on))}
-    if cli.name == "gemini":
-        value["includeTools"] = list(AGENT_TOOLS)
-    elif cli.name == "codex":
-        value["enabled_tools"] = list(AGENT_TOOLS)
+    value = cli.server(command, PASSED_ON)
+    if cli.tool_filter:
+        value[cli.tool_filter] = list(AGENT_TOOLS)
     part = EntryPart("entry", (*cli.server_path, SERVER), value)
-    text = shown(cli, part, value)
-    if cli.name == "claude":
-        allowed = ",".join(f"mcp__{SERVER}__{tool}" for tool in AGENT_TOOLS)
-        return f"claude --strict-mcp-config --mcp-config FILE --allowedTools {allowed}\nFILE:\n{text}"
-    if cli.name == "opencode":
-        tools = {f"{SERVER}_{tool}": "allow" for tool in AGENT_TOOLS}
-        return json.dumps({**json.loads(text), "permission": {f"{SERVER}_*": "deny", **tools}}, indent=2)
-    return text
-
-
-def _server(cli: Cli, command: list[str], passed_on: list[str]) -> dict[str, Any]:
-    if cli.name == "opencode":
-        return {"type": "local", "command": command, "enabled": True, "timeout": CALL_S * 1000}
-    start: dict[str, Any] = {"command": command[0], "args": command[1:]}
-    if cli.name == "gemini":
-        return {**start, "timeout": CALL_S * 1000, "trust": False}
-    if cli.name == "claude":
-        return {"type": "stdio", **start, "timeout": CALL_S * 1000}
-    limits = {"startup_timeout_sec": START_S, "tool_timeout_sec": CALL_S}
-    return {**start, "env_vars": passed_on, **limits}
+    return cli.agent_snippet(shown(cli, part, value))
 
 
 def _documents(words: list[str]) -> dict[str, Any]:
@@ -242,8 +181,8 @@ def _choice(toolsets: Sequence[str]) -> list[str]:
     return [] if tuple(toolsets) == DEFAULT else ["--toolsets", ",".join(toolsets)]
 
 
-def _hook(cli: Cli, line: str, limit: int) -> dict[str, Any]:
-    name = {"name": SERVER} if cli.name == "gemini" else {}  # Gemini shows it while the hook runs
+def _hook(cli: UserSetup, line: str, limit: int) -> dict[str, Any]:
+    name = {"name": cli.hook_name} if cli.hook_name else {}
     return {"type": "command", **name, "command": line, "timeout": limit}
 
 

@@ -13,16 +13,11 @@ from pathlib import Path
 
 from orchestrator.base.errors import Conflict
 from orchestrator.edge import project_location
+from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import cli_files, config_locations, entries, text_change
-from orchestrator.setup.entries import Cli, EntryPart
+from orchestrator.setup.entries import EntryPart
 from orchestrator.setup.jsonc import Unreadable
 from orchestrator.setup.text_change import PartChange, State
-
-PASSED_ON = (
-    "TMUX", "TMUX_PANE", "XDG_CONFIG_HOME", "ORCHESTRATOR_PROJECT", "ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR",
-    *project_location.PER_CONNECTION,
-)  # fmt: skip
-"""What our server reads of its environment, for a CLI that hands on nothing by itself."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +46,19 @@ class PartState:
     toolsets: tuple[str, ...] = ()
 
 
-def parts_of(cli: Cli, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[EntryPart, list[EntryPart]]:
+def parts_of(cli: UserSetup, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[EntryPart, list[EntryPart]]:
     """The entry and the hooks of this installation; with gsd alone the entry has a name of its own."""
-    passed_on = [name for name in PASSED_ON if cli.name == "codex"]
-    entry = entries.entry(cli, project_location.own_command("mcp"), passed_on, toolsets)
+    entry = entries.entry(cli, project_location.own_command("mcp"), toolsets)
     return entry, entries.hooks(cli, project_location.hook_command())
 
 
 def settings_part() -> EntryPart:
-    """The entry of gsd in the form of the GSD MCP architecture document, for Claude Code's ``settings.json``."""
+    """The entry of gsd in the form of the GSD MCP architecture document, for a ``settings.json``."""
     return entries.settings_entry(project_location.own_command("mcp"))
 
 
 def register(
-    cli: Cli,
+    cli: UserSetup,
     env: Mapping[str, str],
     *,
     with_hooks: bool,
@@ -84,7 +78,7 @@ def register(
 
 
 def unregister(
-    cli: Cli,
+    cli: UserSetup,
     env: Mapping[str, str],
     *,
     only_hooks: bool = False,
@@ -99,7 +93,7 @@ def unregister(
     """
     entry, hooks = parts_of(cli)
     alone = replace(parts_of(cli, (entries.GSD,))[0], optional=toolsets is None)
-    settings = [replace(settings_part(), optional=not in_settings)] if cli.name == "claude" else []
+    settings = [replace(settings_part(), optional=not in_settings)] if cli.gsd_in_settings else []
     if only_hooks:
         parts = hooks
     elif in_settings:
@@ -111,10 +105,10 @@ def unregister(
     return _work(cli, env, parts, taking=True, force=force, dry=dry)
 
 
-def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
+def look(cli: UserSetup, env: Mapping[str, str]) -> list[PartState]:
     """The state of the entry and each hook, and the existing entries of gsd. Environment ``config_unreadable``."""
     entry, hooks = parts_of(cli)
-    gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.name == "claude" else [])]
+    gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.gsd_in_settings else [])]
     out = []
     for part in (entry, *hooks, *(replace(one, optional=True) for one in gsd)):
         path = _file_of(cli, env, part)
@@ -134,7 +128,7 @@ def look(cli: Cli, env: Mapping[str, str]) -> list[PartState]:
     return out
 
 
-def _with_its_list(cli: Cli, text: str | None, part: EntryPart) -> EntryPart:
+def _with_its_list(cli: UserSetup, text: str | None, part: EntryPart) -> EntryPart:
     """The part with the toolsets of its existing entry, because no others were requested."""
     if part.what != "entry" or part.path[-1] == entries.GSD:
         return part
@@ -143,7 +137,7 @@ def _with_its_list(cli: Cli, text: str | None, part: EntryPart) -> EntryPart:
 
 
 def _work(
-    cli: Cli,
+    cli: UserSetup,
     env: Mapping[str, str],
     parts: list[EntryPart],
     *,
@@ -156,8 +150,9 @@ def _work(
     for part in parts:
         by_file.setdefault(_file_of(cli, env, part), []).append(part)
     with contextlib.ExitStack() as locks:
-        if not dry and cli.name == "claude":
-            locks.enter_context(cli_files.claude_lock(config_locations.server_file(cli, env)))
+        if not dry and cli.lock_stale_s:
+            path = config_locations.server_file(cli, env)
+            locks.enter_context(cli_files.directory_lock(path, cli.lock_stale_s))
         planned = [(cli_files.read(path), wanted) for path, wanted in by_file.items()]
         texts = [
             _changed(cli, original, wanted, taking=taking, keeps_list=keeps_list, force=force)
@@ -176,7 +171,13 @@ def _work(
 
 
 def _changed(
-    cli: Cli, original: cli_files.Original, parts: list[EntryPart], *, taking: bool, keeps_list: bool, force: bool
+    cli: UserSetup,
+    original: cli_files.Original,
+    parts: list[EntryPart],
+    *,
+    taking: bool,
+    keeps_list: bool,
+    force: bool,
 ) -> tuple[str | None, tuple[PartChange, ...]]:
     text, changes = original.text, []
     for part in parts:
@@ -196,5 +197,5 @@ def _changed(
     return text, tuple(changes)
 
 
-def _file_of(cli: Cli, env: Mapping[str, str], part: EntryPart) -> Path:
+def _file_of(cli: UserSetup, env: Mapping[str, str], part: EntryPart) -> Path:
     return config_locations.hooks_file(cli, env) if part.in_settings else config_locations.server_file(cli, env)

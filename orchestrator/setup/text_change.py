@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.base.errors import Conflict
+from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import entries, jsonc, toml_text
-from orchestrator.setup.entries import Cli, EntryPart
+from orchestrator.setup.entries import EntryPart
 from orchestrator.setup.jsonc import Key, Unreadable
 
 State = Literal["absent", "current", "other", "edited", "foreign"]
@@ -45,7 +46,7 @@ class PartChange:
     edited: bool = False
 
 
-def look(cli: Cli, text: str | None, part: EntryPart) -> FoundPart:
+def look(cli: UserSetup, text: str | None, part: EntryPart) -> FoundPart:
     """Whether the part is there, and whose; None is a missing file. Raises ``Unreadable``."""
     if not text:
         return FoundPart("absent")
@@ -61,7 +62,7 @@ def look(cli: Cli, text: str | None, part: EntryPart) -> FoundPart:
     return FoundPart("absent")
 
 
-def put(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str, PartChange]:
+def put(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str, PartChange]:
     """The text with the part in it. Conflict ``entry_edited`` where a user's own form starts something else."""
     found = look(cli, text, part)
     if found.state == "absent":
@@ -83,7 +84,7 @@ def put(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) -> 
     )
 
 
-def take(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str | None, PartChange]:
+def take(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str | None, PartChange]:
     """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
     found = look(cli, text, part)
     if found.state in ("absent", "foreign") or text is None:
@@ -95,7 +96,7 @@ def take(cli: Cli, text: str | None, part: EntryPart, *, force: bool = False) ->
     return new, PartChange(part.what, part.path, "removed", before=found.value, edited=edited)
 
 
-def _judge(cli: Cli, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
+def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
     if part.path[-1] == entries.GSD and not entries.names_us(part, value):
         return FoundPart("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
@@ -112,7 +113,7 @@ def _own_path(found: FoundPart) -> tuple[Key, ...]:
     return found.path
 
 
-def _replaced(cli: Cli, text: str, part: EntryPart, found: FoundPart) -> str:
+def _replaced(cli: UserSetup, text: str, part: EntryPart, found: FoundPart) -> str:
     if cli.form == "toml":
         text = _without(cli, text, _own_path(found)) or ""
         wanted = _with(_read(cli, text) if text else {}, part)
@@ -125,7 +126,7 @@ def _replaced(cli: Cli, text: str, part: EntryPart, found: FoundPart) -> str:
     return _checked(cli, jsonc.replace(text, path, value), wanted)
 
 
-def _without(cli: Cli, text: str, path: Sequence[Key]) -> str | None:
+def _without(cli: UserSetup, text: str, path: Sequence[Key]) -> str | None:
     wanted = copy.deepcopy(_read(cli, text))
     del _at(wanted, path[:-1])[path[-1]]
     new = jsonc.remove(text, path) if cli.form == "json" else toml_text.remove(text, path)
@@ -135,7 +136,7 @@ def _without(cli: Cli, text: str, path: Sequence[Key]) -> str | None:
     return new
 
 
-def _checked(cli: Cli, new: str, wanted: Any) -> str:
+def _checked(cli: UserSetup, new: str, wanted: Any) -> str:
     if _read(cli, new) != wanted:
         raise Unreadable(1, "its form is not understood; add the snippet by hand")
     return new
@@ -168,7 +169,7 @@ def _pruned(data: Any, path: Sequence[Key]) -> Any:
     return rest if inner in ({}, []) else {**rest, path[0]: inner}
 
 
-def _read(cli: Cli, text: str) -> Any:
+def _read(cli: UserSetup, text: str) -> Any:
     return _READ[cli.form](text)
 
 

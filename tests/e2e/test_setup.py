@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.setup import config_locations, entries, jsonc
+from orchestrator.engines.table import SETUPS
+from orchestrator.setup import config_locations, jsonc
 from tests.e2e.models.turn import KINDS
 from tests.e2e.world import START_S
 from tests.support.stage import until
@@ -25,7 +26,7 @@ def listed(world, kind):
 
 
 def config_of(world, kind) -> Path:
-    return config_locations.server_file(entries.CLIS[kind], world.env)
+    return config_locations.server_file(SETUPS[kind], world.env)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.engines.table import SETUPS
 from orchestrator.setup import jsonc, registration, text_change
-from orchestrator.setup.entries import CLIS, TOOLSETS
+from orchestrator.setup.entries import TOOLSETS
 
-JSON_CLIS = [cli for cli in CLIS.values() if cli.form == "json"]
+JSON_CLIS = [name for name, cli in SETUPS.items() if cli.form == "json"]
 NAMES = st.sampled_from(
     ["a", "model", 'quo"te', "mcpServers", "mcp", "hooks", "Stop", "AfterAgent", "ünï", "", "//no", "GSD"]
 )
@@ -93,7 +94,7 @@ def there_and_back(cli, before, order):
     relisted_and_back(cli, before, order)
     gsd, _ = registration.parts_of(cli, ("gsd",))
     own = registration.settings_part()
-    parts = [entry, *hooks, *([own] if cli.name == "claude" and order.draw(st.booleans()) else [gsd])]
+    parts = [entry, *hooks, *([own] if cli.gsd_in_settings and order.draw(st.booleans()) else [gsd])]
     text = before
     for part in parts:
         text, done = text_change.put(cli, text, part)
@@ -137,10 +138,11 @@ def relisted_and_back(cli, before, order):
 QUICK = settings(max_examples=60, deadline=None)
 
 
-@pytest.mark.parametrize("cli", JSON_CLIS, ids=lambda cli: cli.name)
+@pytest.mark.parametrize("name", JSON_CLIS)
 @QUICK
 @given(before=json_files(), order=st.data())
-def test_a_json_file_gets_its_bytes_back_and_keeps_all_else(cli, before, order):
+def test_a_json_file_gets_its_bytes_back_and_keeps_all_else(name, before, order):
+    cli = SETUPS[name]
     full = there_and_back(cli, before, order)
     if "\r\n" in (before or ""):
         assert full.count("\n") == full.count("\r\n")
@@ -157,7 +159,7 @@ def test_a_json_file_gets_its_bytes_back_and_keeps_all_else(cli, before, order):
 @QUICK
 @given(before=toml_files(), order=st.data())
 def test_a_toml_file_gets_its_bytes_back_and_keeps_all_else(before, order):
-    full = there_and_back(CLIS["codex"], before, order)
+    full = there_and_back(SETUPS["codex"], before, order)
     event("in a string" if "in a string" in (before or "") else "plain")
     assert full.replace("\r\n", "\n").startswith((before or "").replace("\r\n", "\n"))
     tomllib.loads(full.replace("\r\n", "\n"))

@@ -35,8 +35,8 @@ PACKAGES = {
     # The MCP surface below every feature: it knows connections, their rights and calls, and no feature.
     "protocol": {"base", "trust", "core", "engines", "edge"},
     "roles": {"base", "trust", "core", "engines"},
-    # Writes into the files of CLIs, and needs nothing of a running team.
-    "setup": {"base", "edge"},
+    # Writes into the files of CLIs as their engines say, and needs nothing of a running team.
+    "setup": {"base", "engines", "edge"},
     # The features. Each holds its rules, its tools, their models and their wiring.
     "team": {"base", "trust", "core", "engines", "journal", "tmux", "edge", "config", "protocol", "roles"},
     "squad": {"base", "trust", "core", "engines", "journal", "edge", "config", "protocol", "roles", "team"},

@@ -13,8 +13,7 @@ import pytest
 
 from orchestrator.cli import app, doctor_clis, doctor_leftovers
 from orchestrator.edge import project_location
-from orchestrator.engines.table import ENGINES
-from orchestrator.setup.entries import CLIS
+from orchestrator.engines.table import ENGINES, SETUPS
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +87,7 @@ def test_every_row_has_a_finding_and_untested_ones_say_so(tmp_path, capsys):
 
 def test_a_cli_that_is_not_installed_has_one_note_and_nothing_more(capsys):
     found = findings(capsys)
-    for name in CLIS:
+    for name in SETUPS:
         assert [one["level"] for one in of(found, f"engine {name}")] == ["note"]
         assert not of(found, f"{name} login") and not of(found, f"{name} registration")
 
@@ -183,7 +182,7 @@ def test_leftovers_of_crashes_are_told_and_left(tmp_path, capsys):
 
 def test_the_package_of_something_else_tells_no_version(tmp_path):
     packaged(tmp_path, "codex", "somebody-elses", "1.0.0")
-    assert doctor_clis.packaged(str(tmp_path / "bin" / "codex")) is None
+    assert doctor_clis.packaged(str(tmp_path / "bin" / "codex"), "@openai/codex") is None
 
 
 def test_an_engine_is_named_with_live_only(capsys):

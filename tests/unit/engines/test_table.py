@@ -13,11 +13,14 @@ from typing import get_args
 import pytest
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.cli.setup import BUSY_S
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Kind, Screen, explain, stands
 from orchestrator.engines import table
 from orchestrator.engines.definition import APPROVALS, HeadlessRun
-from orchestrator.engines.table import ENGINES
+from orchestrator.engines.server_entry import AGENT_TOOLS
+from orchestrator.engines.table import ENGINES, SETUPS
+from orchestrator.setup import entries
 from tests.support.launches import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -335,6 +338,42 @@ def test_a_masters_call_lasts_as_long_as_its_cli_lets_it_by_itself():
     known = {row.name: row.call_limit_s for row in ROWS if row.call_limit_s}
     assert known == {"opencode": 60.0, "claude": 120.0, "codex": 300.0, "gemini": 600.0}
     assert all(row.tool_limit_s > row.call_limit_s or row.name == "gemini" for row in ROWS)
+
+
+# -- how its user registers our server --------------------------------------------------------------------------
+
+
+class NoFiles:
+    def size(self, _path):
+        return None
+
+    def text(self, _path):
+        return ""
+
+    def document(self, _path):
+        return {}
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_the_files_of_a_cli_are_in_the_users_home_until_a_variable_moves_them(name):
+    cli, home = SETUPS[name], {"HOME": "/home/ada"}
+    usual = cli.server_file(home, NoFiles())
+    assert usual.startswith("/home/ada/.") and usual.endswith(f".{cli.form}")
+    assert cli.hooks_file is None or cli.hooks_file(home).startswith("/home/ada/.")
+    assert cli.variables
+    for variable in cli.variables:
+        assert cli.server_file({**home, variable: "/elsewhere"}, NoFiles()).startswith("/elsewhere")
+    assert cli.login(home, NoFiles()) == ""
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_an_entry_starts_the_command_it_is_made_for_and_a_sub_agents_names_its_tools(name):
+    cli = SETUPS[name]
+    words = ["/bin/python", "-m", "orchestrator", "mcp"]
+    assert entries.server_words(cli.server(words, ("TMUX",))) == words
+    assert all(tool in entries.for_agents(cli, words) for tool in AGENT_TOOLS)
+    assert ENGINES[name].program and ENGINES[name].clients, "a master that setup registers is known by its client"
+    assert cli.lock_stale_s < BUSY_S, "setup outlasts the lock of a CLI that has died"
 
 
 # -- the table as a whole ---------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ import pytest
 
 from orchestrator.cli import app, doctor_clis
 from orchestrator.edge import project_location
-from orchestrator.setup import cli_files, config_locations, entries, jsonc, logins, registration, text_change
-from orchestrator.setup.entries import CLIS
+from orchestrator.engines.table import SETUPS
+from orchestrator.setup import cli_files, config_locations, entries, jsonc, registration, text_change
 
 MCP = [sys.executable, "-P", "-m", "orchestrator", "mcp"]
 TOLD = [*MCP, "--call-limit", "600"]
-NAMES = sorted(CLIS)
-RAISED = sorted(name for name in CLIS if CLIS[name].raises)
+NAMES = sorted(SETUPS)
+RAISED = sorted(name for name in SETUPS if SETUPS[name].raises)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def told(capsys, *args, status=0):
 
 
 def file_of(cli) -> Path:
-    return config_locations.server_file(CLIS[cli], os.environ)
+    return config_locations.server_file(SETUPS[cli], os.environ)
 
 
 def data_of(cli):
@@ -109,7 +109,7 @@ def test_a_dry_run_shows_the_entry_and_writes_nothing(cli, home, capsys):
 def test_print_shows_every_snippet_with_the_two_tools_of_an_agent_and_writes_nothing(cli, home, capsys):
     snippets = told(capsys, "--print", cli)["snippets"]
     kinds = [one["for"] for one in snippets]
-    assert kinds == ["master", *["hook"] * len(CLIS[cli].hook_events), "agent"]
+    assert kinds == ["master", *["hook"] * len(SETUPS[cli].hook_events), "agent"]
     agent = snippets[-1]["text"]
     assert "wait_for_command" in agent and "emit_event" in agent and '"--agent"' in agent
     assert not list(home.iterdir())
@@ -128,7 +128,7 @@ HOOKS = {
 
 @pytest.mark.parametrize("cli", sorted(HOOKS))
 def test_hooks_are_a_constant_command_beside_the_users_own(cli, home, capsys):
-    path = config_locations.hooks_file(CLIS[cli], os.environ)
+    path = config_locations.hooks_file(SETUPS[cli], os.environ)
     path.parent.mkdir(exist_ok=True)
     event = next(iter(HOOKS[cli]))
     own = {"hooks": [{"type": "command", "command": "mine"}]}
@@ -238,7 +238,7 @@ def test_an_entry_of_another_installation_is_brought_up_to_date(capsys):
 
 def of_before(cli):
     """The file as a version wrote it that did not tell how long a call may last."""
-    old = replace(CLIS[cli], raises=False)
+    old = replace(SETUPS[cli], raises=False)
     text, _ = text_change.put(old, None, registration.parts_of(old)[0])
     assert "--call-limit" not in text
     file_of(cli).parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +353,7 @@ def test_secrets_of_a_replaced_entry_are_not_shown(capsys):
     ],
 )
 def test_the_clis_own_variables_move_the_file(cli, env, wanted):
-    assert str(config_locations.server_file(CLIS[cli], {"HOME": "/home/u", **env})) == wanted
+    assert str(config_locations.server_file(SETUPS[cli], {"HOME": "/home/u", **env})) == wanted
 
 
 def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
@@ -367,9 +367,8 @@ def test_an_existing_opencode_jsonc_and_an_old_claude_file_are_used(home):
 
 def test_claudes_lock_is_waited_for_honoured_and_taken_over_when_stale(home, capsys, monkeypatch):
     monkeypatch.setattr("orchestrator.cli.setup.BUSY_S", 0.0)
-    monkeypatch.setattr(
-        "orchestrator.setup.cli_files.LOCK_STALE_S", 3600.0
-    )  # a pause of this test makes no lock stale
+    patient = replace(SETUPS["claude"], lock_stale_s=3600.0)  # a pause of this test makes no lock stale
+    monkeypatch.setitem(SETUPS, "claude", patient)
     lock = home / ".claude.json.lock"
     lock.mkdir()
     assert told(capsys, "claude", status=4)["error"]["code"] == "config_busy"
@@ -427,7 +426,7 @@ def test_a_login_is_seen_where_it_lies_and_its_secret_never_shown(cli, env, name
     if name:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    found = logins.seen(CLIS[cli], {"HOME": str(home), **env})
+    found = config_locations.login(SETUPS[cli], {"HOME": str(home), **env})
     assert found.endswith(seen) and bool(found) == bool(seen)
 
 
@@ -440,7 +439,7 @@ def test_readers_message_names_the_line():
 def test_a_hook_whose_installation_is_gone_lets_every_turn_pass(tmp_path):
     [part] = [
         one
-        for one in entries.hooks(entries.CLIS["claude"], [sys.executable, "-IS", str(tmp_path / "hook.py")])
+        for one in entries.hooks(SETUPS["claude"], [sys.executable, "-IS", str(tmp_path / "hook.py")])
         if "Stop" in one.what
     ]
     line = part.value["hooks"][0]["command"]
@@ -455,7 +454,7 @@ def test_a_hook_whose_installation_is_gone_lets_every_turn_pass(tmp_path):
 
 def servers_of(cli):
     data = data_of(cli)
-    for key in CLIS[cli].server_path:
+    for key in SETUPS[cli].server_path:
         data = data.get(key, {})
     return data
 
@@ -465,7 +464,7 @@ def words_of(cli, name="orchestrator"):
 
 
 def limit_of(cli):
-    return ["--call-limit", "600"] if CLIS[cli].raises else []
+    return ["--call-limit", "600"] if SETUPS[cli].raises else []
 
 
 @pytest.mark.parametrize("cli", NAMES)
@@ -535,7 +534,7 @@ def test_a_server_called_gsd_that_is_not_ours_is_never_taken_out_and_replaced_by
     error = told(capsys, cli, "--toolsets", "gsd", status=3)["error"]
     assert error["code"] == "entry_edited" and "not ours" in error["message"]
     assert file_of(cli).read_text() == others
-    assert [seen.name for seen in registration.look(CLIS[cli], os.environ) if seen.part == "entry"] == [
+    assert [seen.name for seen in registration.look(SETUPS[cli], os.environ) if seen.part == "entry"] == [
         "orchestrator"
     ]
     run(capsys, cli, "--toolsets", "gsd", "--force")
@@ -589,7 +588,7 @@ def test_the_documents_own_form_goes_into_claudes_settings_and_out_again(home, c
     assert found["mcpServers"] == {"gsd": {"command": MCP[0], "args": [*MCP[1:], "--toolsets", "gsd"], "env": {}}}
     assert not (home / ".claude.json").exists()
     assert "nothing to change" in run(capsys, "claude", "--settings", "--toolsets", "gsd")
-    seen = {one.part: one.state for one in registration.look(CLIS["claude"], os.environ)}
+    seen = {one.part: one.state for one in registration.look(SETUPS["claude"], os.environ)}
     assert (seen["entry"], seen["settings entry"]) == ("absent", "current")
     run(capsys, "claude", "--settings", "--uninstall")
     assert path.read_text() == text
