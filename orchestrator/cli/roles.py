@@ -33,8 +33,8 @@ app = options.app("List, show and check the roles of agents and squad members.")
 def list_roles(directory: Directory = "", as_json: Json = False) -> None:
     """List the roles and the source of each.
 
-    For each id the first file found counts, in the order .agents/roles, agents, .claude/agents, .gemini/agents,
-    .codex/agents, then the roles shipped with orchestrator. Files that cannot be used are named on stderr.
+    For each id the first file found counts, in the order .agents/roles, agents, the folders of CLIs (such as
+    .claude/agents), then the roles shipped with orchestrator. Files that cannot be used are named on stderr.
     """
     found = _listing(directory)
     told = untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
@@ -82,7 +82,7 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
 
     Exit 1 if a file cannot be used.
     """
-    from orchestrator.engines.table import ENGINES  # noqa: PLC0415  (no other command here needs the table)
+    from orchestrator.engines.table import ENGINES  # noqa: PLC0415  (not at every start)
     from orchestrator.roles import lint as check  # noqa: PLC0415  (loads YAML)
 
     found = _listing(directory)

@@ -12,7 +12,15 @@ from typing import Any
 
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
 from orchestrator.engines.claude_setup import SETUP
-from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
+from orchestrator.engines.definition import (
+    Engine,
+    Headless,
+    HeadlessCommand,
+    HeadlessRun,
+    Launch,
+    PreparedLaunch,
+    RoleFolder,
+)
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
 
@@ -232,7 +240,8 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=120.0,  # then it goes on in the background
-    headless=Headless(run=_run, chats="chosen", long_prompt="stdin", models=".claude/agents"),
+    headless=Headless(run=_run, chats="chosen", long_prompt="stdin"),
+    role_folder=RoleFolder(".claude/agents"),
     setup=SETUP,
     limits=(
         'Claude Code refuses approval "all" to root, unless it detects a sandbox.',

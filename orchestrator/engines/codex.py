@@ -19,6 +19,7 @@ from orchestrator.engines.definition import (
     HeadlessRun,
     Launch,
     PreparedLaunch,
+    RoleFolder,
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
@@ -370,9 +371,8 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=300.0,
-    headless=Headless(
-        run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin", models=".codex/agents"
-    ),
+    headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),
+    role_folder=RoleFolder(".codex/agents", ending=".toml"),
     setup=SETUP,
     limits=(
         "A permission profile of the user's (`default_permissions`) must let the agent write its artifacts.",

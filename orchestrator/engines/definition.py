@@ -127,7 +127,13 @@ class Headless:
     record: Callable[[Mapping[str, str], str], ChatRecord] | None = None
     long_prompt: Literal["stdin", "no"] = "no"  # how to pass a prompt too long for an argument
     sequential: bool = False  # parallel runs disturb each other
-    models: str = ""  # the folder whose roles name models of this CLI
+
+
+class RoleFolder(NamedTuple):
+    """The folder in a project that a CLI reads agents from: its path, and how its files end."""
+
+    path: str
+    ending: str = ".md"
 
 
 def no_reads(_env: Mapping[str, str], _cwd: str) -> UserFiles:
@@ -176,6 +182,7 @@ class Engine:
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
     headless: Headless | None = None  # how squads run it; None: they cannot
+    role_folder: RoleFolder | None = None  # its files are roles too, and name models of this CLI
     setup: UserSetup | None = None  # how setup registers our server in it; None: it cannot
     asks_trust: bool = False  # nothing that a folder's own settings name runs before its user has trusted the folder
     limits: tuple[str, ...] = ()  # what does not work with it, one sentence each; for docs and doctor

@@ -22,6 +22,7 @@ from orchestrator.engines.definition import (
     HeadlessRun,
     Launch,
     PreparedLaunch,
+    RoleFolder,
     UserFiles,
 )
 from orchestrator.engines.gemini_screen import PATTERNS, composer
@@ -302,7 +303,8 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=600.0,
-    headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin", models=".gemini/agents"),
+    headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin"),
+    role_folder=RoleFolder(".gemini/agents"),
     setup=SETUP,
     limits=(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",

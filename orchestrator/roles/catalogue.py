@@ -63,8 +63,8 @@ class Role:
 
     def names_models_of(self, engine: Engine) -> bool:
         """Whether a ``model`` of this role is meant for that engine: of our folder, or of the engine's own."""
-        own = engine.headless.models if engine.headless else ""
-        return self.source == OWN or bool(own and f"/{self.source}".endswith(f"/{own}"))
+        own = engine.role_folder
+        return self.source == OWN or (own is not None and f"/{self.source}".endswith(f"/{own.path}"))
 
     @property
     def model(self) -> str | None:

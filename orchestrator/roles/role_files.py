@@ -15,16 +15,15 @@ from pathlib import Path
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
+from orchestrator.engines.table import ENGINES
 from orchestrator.roles.heads import UnusableRole
 
 OWN = ".agents/roles"
-FOLDERS = {
-    OWN: ".md",
-    "agents": ".md",
-    ".claude/agents": ".md",
-    ".gemini/agents": ".md",
-    ".codex/agents": ".toml",
-}
+_OF_CLIS = sorted(
+    (row.role_folder for row in ENGINES.values() if row.role_folder is not None),
+    key=lambda folder: (folder.ending, folder.path),  # Markdown before TOML
+)
+FOLDERS = {OWN: ".md", "agents": ".md"} | dict(_OF_CLIS)
 """The project's folders, nearest first, and how the names of their files end."""
 SHIPPED = "shipped"
 ROLE_MAX = 64 * 1024
@@ -77,8 +76,9 @@ def _given(root: Path, directory: str) -> Folder:
             directory=printable(directory),
             why=why,
         ) from error
-    codex = os.path.normpath(path).endswith("/.codex/agents")
-    return Folder(directory.rstrip("/") or "/", path, ".toml" if codex else ".md")
+    plain = os.path.normpath(path)
+    ending = next((folder.ending for folder in _OF_CLIS if plain.endswith(f"/{folder.path}")), ".md")
+    return Folder(directory.rstrip("/") or "/", path, ending)
 
 
 def names(folder: Folder) -> list[str]:

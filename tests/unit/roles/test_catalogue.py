@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, PreparedLaunch
+from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, PreparedLaunch, RoleFolder
 from orchestrator.roles import catalogue, heads, lint, role_files
 from orchestrator.roles.catalogue import BrokenRole, Role
 from orchestrator.roles.library import RoleLibrary
@@ -53,8 +53,9 @@ def own(found):
 
 
 def engine(name, models="", headless=True):
-    runs = Headless(lambda _: HeadlessCommand(("true",)), "told", models=models) if headless else None
-    return Engine(name, lambda _: PreparedLaunch(("true",)), 60.0, headless=runs)
+    runs = Headless(lambda _: HeadlessCommand(("true",)), "told") if headless else None
+    folder = RoleFolder(models) if models else None
+    return Engine(name, lambda _: PreparedLaunch(("true",)), 60.0, headless=runs, role_folder=folder)
 
 
 def code(call, *args):
