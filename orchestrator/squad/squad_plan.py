@@ -16,6 +16,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment, untrusted
 from orchestrator.engines.definition import ChatRecord, Headless, HeadlessRun
+from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
 from orchestrator.roles.catalogue import Role
 from orchestrator.squad import member_command, member_prompt, squad_files
@@ -26,7 +27,8 @@ CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 """A chat's id: it becomes a word on a command line, and must never look like an option."""
 BESIDE_BYTES = 64
 """Room for what stands beside a prompt in its word: --prompt=."""
-NO_ENGINE = "set ENGINE (cursor-agent, claude, codex, gemini, opencode), or RUN_TEMPLATE_PATH; see docs/squads.md"
+_PROGRAMS = ", ".join(sorted(row.program for row in ENGINES.values() if row.headless))
+NO_ENGINE = f"set ENGINE ({_PROGRAMS}), or RUN_TEMPLATE_PATH; see docs/squads.md"
 
 
 @dataclass(frozen=True)
