@@ -1,7 +1,4 @@
-"""The files that a CLI's configuration is in, as its `UserSetup` finds them; what else an engine reads of it.
-
-Reads only. What is missing or invalid is empty: here a file only shows something or is looked for.
-"""
+"""Where a CLI's configuration is, and whether the CLI is logged in, as its `UserSetup` determines. Reads only."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from orchestrator.setup import jsonc, toml_text
 
 
 class ConfigFiles:
-    """The files of the machine, as the `ConfigReader` of engines."""
+    """The user's files as they are now: the `ConfigReader` of the engines."""
 
     def size(self, path: str) -> int | None:
         file = Path(path)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.engines.table import ENGINES
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "orchestrator"
 
@@ -291,6 +293,24 @@ def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
         "orchestrator.team.panes.team_panes", "orchestrator.team.panes.run_windows", "orchestrator.team.life.deletion",
         "orchestrator.base.platform.processes", "orchestrator.team.tools",
     }  # fmt: skip
+
+
+CLIS = {row.name: row.program for row in ENGINES.values() if row.program}
+# "cursor" is also the key of a position in a log.
+CLI_WORDS = ({*CLIS, *CLIS.values()} - {"cursor"}) | {rf"/?\.{name}\b.*" for name in CLIS}
+CLI_WORDS |= {f"{name.upper()}_[A-Z_]+" for name in CLIS}
+
+
+def test_no_module_outside_engines_knows_a_cli_by_name_or_its_folders_and_variables():
+    """Such a word alone is a decision about one CLI; in a sentence it is an example."""
+    words, seen = re.compile("|".join(CLI_WORDS)), set()
+    for module, path in modules():
+        if layer(module) == "engines":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and words.fullmatch(node.value):
+                seen.add((module, node.value))
+    assert seen == set()
 
 
 def test_the_import_graph_has_no_cycle():

@@ -21,6 +21,7 @@ from orchestrator.engines.definition import APPROVALS, HeadlessRun
 from orchestrator.engines.server_entry import AGENT_TOOLS
 from orchestrator.engines.table import ENGINES, SETUPS
 from orchestrator.setup import entries
+from orchestrator.team import agent_tools
 from tests.support.launches import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,6 +135,10 @@ def test_a_row_says_what_is_known_of_it(row):
     page = (ROOT / "docs" / "engines.md").read_text("utf-8")
     assert f"`{row.name}`" in page
     assert [version for version in row.tested_versions if version not in page] == []
+
+
+def test_the_tools_that_every_cli_allows_an_agent_are_those_of_its_toolset():
+    assert tuple(agent_tools.build(None)) == AGENT_TOOLS
 
 
 def test_no_two_rows_claim_the_same_client():
