@@ -42,9 +42,9 @@ class UserSetup:
     """How the user of a CLI registers an MCP server and hooks with it, and what shows that the CLI is logged in.
 
     The functions get the user's environment, in which HOME is set, and return paths. ``login`` returns where a login
-    was seen, in a few words without any secret; empty: nowhere. ``server`` makes the entry of an MCP server from its
-    command line and the variables that it reads. ``hook_events`` map the CLI's event names to the time limit of our
-    hook, in the CLI's own unit.
+    was seen, in a few words without any secret; empty: nowhere. ``server`` makes the entry of an MCP server, with
+    ``command`` and ``args``, from the server's command line and the variables that it reads. ``hook_events`` map the
+    CLI's event names, which are keys below ``hooks``, to the time limit of our hook in the CLI's own unit.
     """
 
     title: str  # the CLI's name in a sentence
