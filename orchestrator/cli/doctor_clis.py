@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD
 from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.edge.project_location import Project
 
@@ -100,10 +101,10 @@ def _login(name: str, program: str, cli: UserSetup) -> DoctorFinding:
 
 def _registered(name: str, cli: UserSetup) -> Iterator[DoctorFinding]:
     from orchestrator.setup import registration  # noqa: PLC0415
-    from orchestrator.setup.entries import DEFAULT, GSD, SETTINGS  # noqa: PLC0415
+    from orchestrator.setup.entries import SETTINGS  # noqa: PLC0415
 
     entry, *others = registration.look(cli, os.environ)
-    offers = f" ({', '.join(entry.toolsets)})" if entry.toolsets not in ((), DEFAULT) else ""
+    offers = f" ({', '.join(entry.toolsets)})" if entry.toolsets not in ((), DEFAULT_TOOLSETS) else ""
     yield _part(f"{name} registration", entry, f"as master{offers}", f"orchestrator setup {name}")
     hooks = [one for one in others if one.part.startswith("hook")]
     for one in others:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest, NotReady
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD, TOOLSETS
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
@@ -109,13 +110,13 @@ def _chosen(cli: UserSetup, given: str, *, in_settings: bool, hooks: bool) -> tu
     from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.setup import entries  # noqa: PLC0415
 
-    found = entries.chosen(given) if given else (entries.GSD,) if in_settings else None
+    found = entries.chosen(given) if given else (GSD,) if in_settings else None
     if given and found is None:
-        known = ",".join(entries.TOOLSETS)
+        known = ",".join(TOOLSETS)
         raise BadRequest(
             "bad_argument", f"--toolsets {given!r} is not a list of toolsets", f"give each once, from: {known}"
         )
-    if in_settings and (not cli.gsd_in_settings or found != (entries.GSD,)):
+    if in_settings and (not cli.gsd_in_settings or found != (GSD,)):
         fit = {name: other.title for name, other in SETUPS.items() if other.gsd_in_settings}
         raise BadRequest(
             "bad_argument",
@@ -226,7 +227,7 @@ def _notes(name: str, cli: UserSetup, hooks: bool, uninstall: bool, in_settings:
 def _print(name: str, cli: UserSetup, chosen: tuple[str, ...] | None, in_settings: bool, as_json: bool) -> None:
     from orchestrator.setup import config_locations, entries, registration  # noqa: PLC0415
 
-    entry, hooks = registration.parts_of(cli, chosen or entries.DEFAULT)
+    entry, hooks = registration.parts_of(cli, chosen or DEFAULT_TOOLSETS)
     servers, settings = (
         f"{config_locations.server_file(cli, os.environ)}",
         f"{config_locations.hooks_file(cli, os.environ)}",
@@ -234,7 +235,7 @@ def _print(name: str, cli: UserSetup, chosen: tuple[str, ...] | None, in_setting
     if in_settings:
         part = registration.settings_part()
         found = [("gsd", settings, entries.shown(cli, part, part.value))]
-    elif entry.path[-1] == entries.GSD:
+    elif entry.path[-1] == GSD:
         found = [("gsd", servers, entries.shown(cli, entry, entry.value))]
     else:
         agent = entries.for_agents(cli, [*project_location.own_command("mcp"), "--agent"])

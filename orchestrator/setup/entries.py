@@ -11,16 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD, TOOLSETS
 from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
 from orchestrator.engines.user_setup import CALL_LIMIT_S, UserSetup
 from orchestrator.setup import jsonc, toml_text
 
-GSD = "gsd"
-"""The name of the entry that offers the toolset gsd alone: it stands beside `SERVER`."""
-TOOLSETS = ("team", "squad", "smartspawn", GSD)
-DEFAULT = ("team", "squad")
-"""What an entry offers that names no toolsets."""
 MCP_TAIL = ["-P", "-m", "orchestrator", "mcp"]
 CALL_TAIL = ["--call-limit", str(CALL_LIMIT_S)]  # for the daemon, which else goes by what the CLI does by itself
 SETTINGS = "settings entry"
@@ -47,8 +43,8 @@ class EntryPart:
         return self.element or self.what == SETTINGS
 
 
-def entry(cli: UserSetup, command: Sequence[str], toolsets: Sequence[str] = DEFAULT) -> EntryPart:
-    """The master's entry, or that of gsd alone."""
+def entry(cli: UserSetup, command: Sequence[str], toolsets: Sequence[str] = DEFAULT_TOOLSETS) -> EntryPart:
+    """The master's entry, or that of gsd alone, which is named after its toolset and stands beside `SERVER`."""
     words = [*command, *_choice(toolsets), *(CALL_TAIL if cli.raises else ())]
     name = GSD if tuple(toolsets) == (GSD,) else SERVER
     return EntryPart("entry", (*cli.server_path, name), cli.server(words, PASSED_ON))
@@ -71,7 +67,7 @@ def toolsets_of(found: Any) -> tuple[str, ...] | None:
     if words is None or "mcp" not in words:
         return None
     if "--toolsets" not in words:
-        return None if any(word.startswith("--toolsets=") for word in words) else DEFAULT
+        return None if any(word.startswith("--toolsets=") for word in words) else DEFAULT_TOOLSETS
     return chosen("".join(words[words.index("--toolsets") + 1 :][:1]))
 
 
@@ -178,7 +174,7 @@ def _documents(words: list[str]) -> dict[str, Any]:
 
 
 def _choice(toolsets: Sequence[str]) -> list[str]:
-    return [] if tuple(toolsets) == DEFAULT else ["--toolsets", ",".join(toolsets)]
+    return [] if tuple(toolsets) == DEFAULT_TOOLSETS else ["--toolsets", ",".join(toolsets)]
 
 
 def _hook(cli: UserSetup, line: str, limit: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.base.errors import Conflict
+from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD
 from orchestrator.edge import project_location
 from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import cli_files, config_locations, entries, text_change
@@ -46,7 +47,7 @@ class PartState:
     toolsets: tuple[str, ...] = ()
 
 
-def parts_of(cli: UserSetup, toolsets: Sequence[str] = entries.DEFAULT) -> tuple[EntryPart, list[EntryPart]]:
+def parts_of(cli: UserSetup, toolsets: Sequence[str] = DEFAULT_TOOLSETS) -> tuple[EntryPart, list[EntryPart]]:
     """The entry and the hooks of this installation; with gsd alone the entry has a name of its own."""
     entry = entries.entry(cli, project_location.own_command("mcp"), toolsets)
     return entry, entries.hooks(cli, project_location.hook_command())
@@ -72,7 +73,7 @@ def register(
     ``toolsets`` are those it shall offer; None: those of the existing entry, or the default.
     ``in_settings``: `settings_part` instead.
     """
-    entry, hooks = parts_of(cli, toolsets or entries.DEFAULT)
+    entry, hooks = parts_of(cli, toolsets or DEFAULT_TOOLSETS)
     parts = [settings_part() if in_settings else entry, *(hooks if with_hooks else [])]
     return _work(cli, env, parts, keeps_list=toolsets is None, force=force, dry=dry)
 
@@ -92,7 +93,7 @@ def unregister(
     With ``toolsets`` only the entry that has their name, with ``in_settings`` only `settings_part`.
     """
     entry, hooks = parts_of(cli)
-    alone = replace(parts_of(cli, (entries.GSD,))[0], optional=toolsets is None)
+    alone = replace(parts_of(cli, (GSD,))[0], optional=toolsets is None)
     settings = [replace(settings_part(), optional=not in_settings)] if cli.gsd_in_settings else []
     if only_hooks:
         parts = hooks
@@ -101,14 +102,14 @@ def unregister(
     elif toolsets is None:
         parts = [*hooks, entry, alone, *settings]
     else:
-        parts = [alone, *settings] if tuple(toolsets) == (entries.GSD,) else [*hooks, entry]
+        parts = [alone, *settings] if tuple(toolsets) == (GSD,) else [*hooks, entry]
     return _work(cli, env, parts, taking=True, force=force, dry=dry)
 
 
 def look(cli: UserSetup, env: Mapping[str, str]) -> list[PartState]:
     """The state of the entry and each hook, and the existing entries of gsd. Environment ``config_unreadable``."""
     entry, hooks = parts_of(cli)
-    gsd = [parts_of(cli, (entries.GSD,))[0], *([settings_part()] if cli.gsd_in_settings else [])]
+    gsd = [parts_of(cli, (GSD,))[0], *([settings_part()] if cli.gsd_in_settings else [])]
     out = []
     for part in (entry, *hooks, *(replace(one, optional=True) for one in gsd)):
         path = _file_of(cli, env, part)
@@ -130,7 +131,7 @@ def look(cli: UserSetup, env: Mapping[str, str]) -> list[PartState]:
 
 def _with_its_list(cli: UserSetup, text: str | None, part: EntryPart) -> EntryPart:
     """The part with the toolsets of its existing entry, because no others were requested."""
-    if part.what != "entry" or part.path[-1] == entries.GSD:
+    if part.what != "entry" or part.path[-1] == GSD:
         return part
     toolsets = entries.toolsets_of(text_change.look(cli, text, part).value)
     return replace(part, value=parts_of(cli, toolsets)[0].value) if toolsets else part

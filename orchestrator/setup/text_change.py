@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.base.errors import Conflict
+from orchestrator.base.toolsets import GSD
 from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import entries, jsonc, toml_text
 from orchestrator.setup.entries import EntryPart
@@ -97,7 +98,7 @@ def take(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = Fal
 
 
 def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
-    if part.path[-1] == entries.GSD and not entries.names_us(part, value):
+    if part.path[-1] == GSD and not entries.names_us(part, value):
         return FoundPart("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
         return FoundPart("edited", path, value)
