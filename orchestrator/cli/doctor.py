@@ -228,7 +228,7 @@ def _config(place: Project) -> Iterator[DoctorFinding]:
 
 
 def _trust(place: Project) -> Iterator[DoctorFinding]:
-    from orchestrator.daemon import acting_files  # noqa: PLC0415  (loads much)
+    from orchestrator.project_trust import acting_files  # noqa: PLC0415  (loads much)
 
     found = acting_files.pending_files(place.root)
     for one in found.files:

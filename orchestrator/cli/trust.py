@@ -82,7 +82,7 @@ def trust(
 
 def refuse_others() -> None:
     """BadRequest ``trust_refused`` in a process that an AI CLI has started; the daemon checks it again."""
-    from orchestrator.daemon import trust_authority  # noqa: PLC0415  (loads much)
+    from orchestrator.project_trust import trust_authority  # noqa: PLC0415  (loads much)
 
     trust_authority.refuse(trust_authority.chain_of(os.getpid()))
 

@@ -36,15 +36,15 @@ from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets
 from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
 from orchestrator.daemon.peers import Peer, Peers
-from orchestrator.daemon.sessions import Admin, build, serve
-from orchestrator.daemon.trust_requests import TrustRequests
+from orchestrator.daemon.sessions import build, serve
 from orchestrator.edge import project_location
 from orchestrator.gsd.wiring import GsdWiring
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
+from orchestrator.project_trust.trust_requests import TrustRequests
 from orchestrator.protocol.daemon_log import configure_log
-from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import MAX_LINE, Incoming, Stalled, TooLong, listen, waiting
 from orchestrator.protocol.wait_turns import WaitTurns
@@ -352,9 +352,9 @@ class Daemon:
 
     # -- what only the command line asks ------------------------------------------------------------------------
 
-    def _admin(self, client: Client) -> dict[str, Admin]:
+    def _admin(self, client: Client) -> AdminMethods:
         """The methods of the command line; a connection that may not use one gets the reason."""
-        offered: dict[str, Admin] = {
+        offered: AdminMethods = {
             "status": self.status,
             "stop": self.stop,
             **self.team.admin(),

@@ -7,7 +7,7 @@ strings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import signature
 from typing import Any
 
@@ -24,7 +24,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.daemon.resources import Resources
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
-from orchestrator.protocol.offers import OWN_IDENTITY, Offer
+from orchestrator.protocol.offers import OWN_IDENTITY, AdminMethods, Offer
 from orchestrator.protocol.sdk_messages import read, written
 from orchestrator.protocol.tool_calls import Client, call_tool, only_reading
 from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
@@ -49,10 +49,7 @@ class AdminParams(types.RequestParams):
     model_config = ConfigDict(extra="allow")
 
 
-Admin = Callable[..., Awaitable[dict[str, Any]]]
-
-
-def build(client: Client, offers: Sequence[Offer], admin: Mapping[str, Admin] | None = None) -> tuple[Any, Any]:
+def build(client: Client, offers: Sequence[Offer], admin: AdminMethods | None = None) -> tuple[Any, Any]:
     """The SDK server for one client, of what the features offer it, and its resources (None if it has none)."""
     listing = client.listing
     tools = {name: tool for offer in offers for name, tool in offer.tools.items()}
@@ -115,7 +112,9 @@ def _roots_changed(hear: Callable[[], None]) -> Callable[[Context, Any], Awaitab
     return changed
 
 
-def _admin_call(run: Admin) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
+def _admin_call(
+    run: Callable[..., Awaitable[dict[str, Any]]],
+) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
     async def handle(_ctx: Context, params: AdminParams) -> dict[str, Any]:
         given = params.model_extra or {}
         try:

@@ -5,9 +5,9 @@ The daemon joins the offers of all features into one MCP server, and knows none 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mcp_types as types
 from mcp.server.session import ServerSession
@@ -15,6 +15,8 @@ from mcp.server.session import ServerSession
 from orchestrator.edge.project_location import VERSION
 from orchestrator.protocol.tool_calls import Tool
 
+AdminMethods = Mapping[str, Callable[..., Awaitable[dict[str, Any]]]]
+"""Requests that only the command line makes: the name, and what serves its keyword arguments."""
 Contents = types.TextResourceContents | types.BlobResourceContents
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.toolsets import SMARTSPAWN
-from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn.event_resource import SpawnEvents
@@ -82,7 +82,7 @@ class SpawnWiring:
         if self._service is not None:
             await self._service.close()
 
-    def admin(self, client: Client) -> dict[str, Any]:
+    def admin(self, client: Client) -> AdminMethods:
         """Requests that only the command line makes."""
 
         async def spawn_run(*, run_id: str) -> dict[str, Any]:

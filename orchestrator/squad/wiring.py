@@ -14,7 +14,7 @@ import structlog
 
 from orchestrator.base.toolsets import SQUAD
 from orchestrator.edge import project_location
-from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.catalogue import BrokenRole
 from orchestrator.roles.library import RoleLibrary
@@ -52,7 +52,7 @@ class SquadWiring:
             return Offer()
         return Offer(self._tools[squad_tools.mode_of(client)], squad_tools.INSTRUCTIONS)
 
-    def admin(self) -> dict[str, Callable[..., Awaitable[dict[str, Any]]]]:
+    def admin(self) -> AdminMethods:
         """Requests that only the command line makes."""
         return {"squads": self._list, "squad_cancel": self._cancel}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from secrets import compare_digest
 from typing import Any
 
 from orchestrator.base.toolsets import TEAM
-from orchestrator.protocol.offers import Offer
+from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.team import agent_tools, agent_toolsets
 from orchestrator.team import tools as team_tools
@@ -90,7 +90,7 @@ class TeamWiring:
         """The prompts of a connection that may not lead."""
         return TeamPrompts(self._roster, client, (AGENT,))
 
-    def admin(self) -> dict[str, Callable[..., Awaitable[dict[str, Any]]]]:
+    def admin(self) -> AdminMethods:
         """Requests that only the command line makes."""
         return {"worktree": partial(agent_worktrees.remove, self.supervisor), "gc": self._gc, "fix": self._repair.run}
 

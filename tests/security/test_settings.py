@@ -13,8 +13,8 @@ from orchestrator.base.errors import Environment, untrusted
 from orchestrator.config import keys, sources
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.config.keys import Config
-from orchestrator.daemon import acting_files
 from orchestrator.engines.table import ENGINES
+from orchestrator.project_trust import acting_files
 from orchestrator.roles import catalogue
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.squad import squad_settings

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli.terminal import pieces
 from orchestrator.config import sources
-from orchestrator.daemon import trust_authority, trust_store
+from orchestrator.project_trust import trust_authority, trust_store
 from orchestrator.trust import allowed, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human

@@ -36,7 +36,7 @@ PACKAGES = {
     "config": {"base", "trust", "engines"},
     # The MCP surface below every feature: it knows connections, their rights and calls, and no feature.
     "protocol": {"base", "trust", "core", "engines", "edge"},
-    "roles": {"base", "trust", "core", "engines"},
+    "roles": {"base", "trust", "engines"},
     # Writes into the files of CLIs as their engines say, and needs nothing of a running team.
     "setup": {"base", "engines", "edge"},
     # The features. Each holds its rules, its tools, their models and their wiring.
@@ -44,13 +44,19 @@ PACKAGES = {
     "squad": {"base", "trust", "core", "engines", "journal", "edge", "config", "protocol", "roles", "team"},
     "spawn": {"base", "trust", "engines", "journal", "config", "protocol", "roles", "team", "squad"},
     "gsd": {"base", "core", "journal", "edge", "protocol"},
+    # What of a project's files acts, and a human's answer to whether it may.
+    "project_trust": {
+        "base", "trust", "edge", "config", "protocol", "roles", "team", "squad", "spawn",
+    },
     # Wiring only: one process, its door, its connections.
     "daemon": {
-        "base", "trust", "core", "engines", "edge", "config", "protocol", "roles", "team", "squad", "spawn", "gsd",
+        "base", "trust", "core", "engines", "edge", "config", "protocol", "team", "squad", "spawn", "gsd",
+        "project_trust",
     },
     # Parse, call one service, render.
     "cli": {
-        "base", "trust", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd", "daemon",
+        "base", "trust", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
+        "project_trust", "daemon",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
     "hook": set(),
@@ -81,11 +87,11 @@ JOINTS = {
     },
 }  # fmt: skip
 
-# Modules that import beyond their package's row: the daemon hands the journal its syncer and paths
-# and makes `.agents/` for what the user allows; doctor looks itself.
+# Modules that import beyond their package's row: the daemon hands the journal its syncer and paths, what the
+# user allows needs `.agents/`, and doctor looks itself.
 EXCEPTIONS = {
     ("orchestrator.daemon.process", "journal"),
-    ("orchestrator.daemon.trust_store", "journal"),
+    ("orchestrator.project_trust.trust_store", "journal"),
     ("orchestrator.cli.doctor", "journal"),
     ("orchestrator.cli.doctor_leftovers", "tmux"),
     ("orchestrator.cli.doctor_live", "tmux"),
@@ -106,7 +112,20 @@ OWNERS = {
     "rich": {"cli"},
     "httpx2": {"spawn"},
     "psutil": {"base"},
-    "structlog": {"protocol", "team", "squad", "spawn", "gsd", "daemon", "cli", "journal", "config", "tmux", "roles"},
+    "structlog": {
+        "protocol",
+        "team",
+        "squad",
+        "spawn",
+        "gsd",
+        "project_trust",
+        "daemon",
+        "cli",
+        "journal",
+        "config",
+        "tmux",
+        "roles",
+    },
     "tree_sitter": {"gsd"},
 }
 FORBIDDEN_WORDS = ("manager", "handler", "helper", "util", "factory", "controller", "registry")

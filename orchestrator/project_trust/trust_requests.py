@@ -18,10 +18,10 @@ import structlog
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.platform import processes
 from orchestrator.config.file_watch import ConfigState
-from orchestrator.daemon import acting_files, trust_authority, trust_store
-from orchestrator.daemon.acting_files import ActingFile
-from orchestrator.daemon.sessions import Admin
-from orchestrator.daemon.trust_authority import Process
+from orchestrator.project_trust import acting_files, trust_authority, trust_store
+from orchestrator.project_trust.acting_files import ActingFile
+from orchestrator.project_trust.trust_authority import Process
+from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad import squad_settings
@@ -55,7 +55,7 @@ class TrustRequests:
         self._held: set[Process] = set()
         self._one_by_one = asyncio.Lock()
 
-    def admin(self, client: Client) -> dict[str, Admin]:
+    def admin(self, client: Client) -> AdminMethods:
         """Requests that only the command line makes."""
         return {
             "trust_preview": partial(self._preview, client),
