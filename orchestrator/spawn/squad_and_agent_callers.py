@@ -20,7 +20,7 @@ from orchestrator.config.keys import Config
 from orchestrator.engines import table
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.catalogue import Role, RoleListing
-from orchestrator.spawn.callers import name_of
+from orchestrator.spawn.callers import Caller, kind_of, name_of
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.squad import squad_files, squad_plan, squad_settings
 from orchestrator.squad.member_environment import environment_of
@@ -231,6 +231,34 @@ class AgentCaller:
         if not text.strip():
             return Fault("empty", f"agent {agent_id} ended the task without an answer", retry=True)
         return Reply(text, finish_reason="length" if cut else "stop", model=ask.model)
+
+
+class SquadAndAgentCallers:
+    """The callers that one daemon adds to the model API; ``by_kind`` has them as `kind_of` names them."""
+
+    def __init__(self, roster: Roster, squads: Squads) -> None:
+        self.engines = EngineCaller(squads, roster.config, roster.clock)
+        self.agents = AgentCaller(roster)
+        self.by_kind: Mapping[str, Caller] = {"engine": self.engines, "agent": self.agents}
+
+    async def check(self, client: Client, names: tuple[str, ...]) -> Callable[[str], None]:
+        """Raise if the client cannot have its runs answered by these (``engine:claude``, ``agent:builder``).
+
+        Returns a function that keeps, for the id of a run, what its members need of this client. Raises as the
+        ``check`` of `EngineCaller` and `AgentCaller`.
+        """
+        kept = await asyncio.to_thread(kept_of, client) if names else MemberStart()
+        for name in names:
+            if kind_of(name) == "engine":
+                await self.engines.check(name_of(name), kept)
+            else:
+                self.agents.check(name_of(name))
+
+        def keep(run_id: str) -> None:
+            if names:
+                self.engines.keep(run_id, kept)
+
+        return keep
 
 
 def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Fault:

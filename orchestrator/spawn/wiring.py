@@ -1,13 +1,15 @@
-"""Loads the spawn runs of a daemon when a client uses the toolset, or a home has unfinished runs.
+"""Wire the spawn runs into the daemon: the callers of their nodes, the tools, the listeners of their events.
 
-Most daemons never need them, and loading them is a tenth of a daemon's start.
+Most daemons never need them, and loading them is a tenth of a daemon's start: their modules are loaded when a client
+uses the toolset, or a home has unfinished runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.toolsets import SMARTSPAWN
 from orchestrator.protocol.offers import AdminMethods, Offer
-from orchestrator.protocol.tool_calls import Client
+from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn.event_resource import SpawnEvents
 from orchestrator.spawn.home_location import has_open_runs, home_of
@@ -24,29 +26,40 @@ from orchestrator.team.roster.roster import Roster
 
 if TYPE_CHECKING:
     from orchestrator.spawn.runs import SpawnRuns
-    from orchestrator.spawn.service import SpawnService
+    from orchestrator.spawn.squad_and_agent_callers import SquadAndAgentCallers
 
 INSTRUCTIONS = (
     "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
     "the merged answer."
 )
 
-Told = Callable[[str], None]
+Listener = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _LoadedParts:
+    """What a daemon makes at the first use of spawn runs."""
+
+    runs: SpawnRuns
+    callers: SquadAndAgentCallers
+    tools: dict[str, Tool]
 
 
 class SpawnWiring:
-    """Spawn runs of one daemon, from its start to its end. ``listeners`` hear the id of each run that has moved."""
+    """Spawn runs of one daemon, from its start to its end. ``listeners`` get the id of each run that has changed."""
 
     def __init__(self, roster: Roster, squads: Squads, library: RoleLibrary) -> None:
-        self._given = roster, squads, library
-        self.listeners: list[Told] = []
-        self._service: SpawnService | None = None
-        self._beginning: asyncio.Task[None] | None = None
+        self._roster = roster
+        self._squads = squads
+        self._library = library
+        self.listeners: list[Listener] = []
+        self._parts: _LoadedParts | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def active(self) -> int:
         """How many runs need this daemon."""
-        return self._service.active if self._service is not None else 0
+        return self._parts.runs.active if self._parts is not None else 0
 
     @property
     def runs(self) -> SpawnRuns:
@@ -57,30 +70,31 @@ class SpawnWiring:
         """The toolset, if the connection has it; the events of its runs, if it may change something."""
         if SMARTSPAWN not in client.toolsets:
             return Offer()
-        service = self._loaded()
-        events = SpawnEvents(partial(service.runs.events, client.env), self.listeners)
-        return Offer(service.tools, INSTRUCTIONS, resources=events if client.rights == "master" else None)
+        parts = self._loaded()
+        events = SpawnEvents(partial(parts.runs.events, client.env), self.listeners)
+        return Offer(parts.tools, INSTRUCTIONS, resources=events if client.rights == "master" else None)
 
     def begin(self) -> None:
         """Continue the runs of an earlier daemon, in the background."""
-        self._beginning = asyncio.get_running_loop().create_task(self._resume(dict(os.environ)))
+        self._start(self._resume(dict(os.environ)))
 
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
         if client.rights == "master" and SMARTSPAWN in client.toolsets:
-            self._loaded().welcome(client)
+            self._start(self._resume_with(self._loaded(), client))
 
     def part(self, client: Client) -> None:
         """A connection has ended."""
-        if self._service is not None:
-            self._service.part(client)
+        if self._parts is not None:
+            self._parts.callers.engines.withdraw(client)
 
     async def close(self) -> None:
         """Release all runs, because the daemon ends."""
-        if self._beginning is not None:
-            await call_off([self._beginning])
-        if self._service is not None:
-            await self._service.close()
+        if self._parts is not None:
+            self._parts.callers.agents.leave()
+        await call_off(self._tasks)
+        if self._parts is not None:
+            await self._parts.runs.close()
 
     def admin(self, client: Client) -> AdminMethods:
         """Requests that only the command line makes."""
@@ -94,16 +108,41 @@ class SpawnWiring:
         if await asyncio.to_thread(_has_work, env):
             await self.runs.resume(env)
 
-    def _loaded(self) -> SpawnService:
-        if self._service is None:
-            from orchestrator.spawn.service import SpawnService  # noqa: PLC0415 - the head says why
+    @staticmethod
+    async def _resume_with(parts: _LoadedParts, client: Client) -> None:
+        await parts.callers.engines.offer(client)
+        await parts.runs.resume(client.env)
 
-            self._service = SpawnService(*self._given, self.listeners)
-        return self._service
+    def _loaded(self) -> _LoadedParts:
+        if self._parts is None:
+            from orchestrator.spawn import tools  # noqa: PLC0415 - the head says why
+            from orchestrator.spawn.runs import SpawnRuns  # noqa: PLC0415
+            from orchestrator.spawn.squad_and_agent_callers import SquadAndAgentCallers  # noqa: PLC0415
+
+            roster = self._roster
+            callers = SquadAndAgentCallers(roster, self._squads)
+            runs = SpawnRuns(roster.root, roster.clock, callers.by_kind, self._run_changed, self._run_ended)
+            deps = tools.SpawnToolDeps(runs, self._library, callers.check, roster.withheld)
+            self._parts = _LoadedParts(runs, callers, tools.build(deps))
+        return self._parts
+
+    def _run_changed(self, run_id: str) -> None:
+        for listener in self.listeners:
+            listener(run_id)
+
+    def _run_ended(self, run_id: str) -> None:
+        callers = self._loaded().callers
+        callers.engines.forget(run_id)
+        self._start(callers.agents.forget(run_id))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _has_work(env: Mapping[str, str]) -> bool:
     try:
         return has_open_runs(home_of(env))
     except OrchestratorError:
-        return True  # the service says what is wrong with it
+        return True  # `SpawnRuns.resume` reports what is wrong with it

@@ -82,10 +82,8 @@ INNER = {
 # Of a feature that stands on another one, only what joins the two may import it.
 JOINTS = {
     "squad": {"orchestrator.squad.wiring"},
-    "spawn": {
-        "orchestrator.spawn.wiring", "orchestrator.spawn.service", "orchestrator.spawn.squad_and_agent_callers",
-    },
-}  # fmt: skip
+    "spawn": {"orchestrator.spawn.wiring", "orchestrator.spawn.squad_and_agent_callers"},
+}
 
 # Modules that import beyond their package's row: the daemon hands the journal its syncer and paths, what the
 # user allows needs `.agents/`, and doctor looks itself.

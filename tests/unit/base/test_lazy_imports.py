@@ -25,7 +25,8 @@ def test_a_daemon_does_not_load_what_colours_a_log_or_serves_over_http_or_runs_m
     code += "from orchestrator.__main__ import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
     loaded = python(code)
     assert "orchestrator.daemon.process" in loaded
-    assert not {"rich", "uvicorn", "python_multipart", "orchestrator.spawn.service"} & set(loaded)
+    spawn = {f"orchestrator.spawn.{name}" for name in ("runs", "tools", "squad_and_agent_callers", "run_data")}
+    assert not {"rich", "uvicorn", "python_multipart", *spawn} & set(loaded)
 
 
 def test_what_was_missing_for_a_while_can_be_imported_afterwards_and_what_was_there_stays():
