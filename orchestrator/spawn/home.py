@@ -15,7 +15,7 @@ import structlog
 
 from orchestrator.base.clock import Clock, Signal, elapse, wait_until
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.spawn import api_key, lease, queries, smart_spawn_client
+from orchestrator.spawn import api_key, queries, run_owner, smart_spawn_client
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.model_table import ModelTable, shipped
@@ -71,7 +71,7 @@ class SpawnHome:
         self._foreign: asyncio.Task[None] | None = None
         callers: dict[str, Caller] = {"model": deps.api, **deps.callers}
         run_deps = RunDeps(path, self.db, deps.clock, callers, self.table, self._plan, self.changed, self.seals)
-        self.run_queue = RunQueue(run_deps, lease.me(), deps.project, self._key, deps.ended)
+        self.run_queue = RunQueue(run_deps, run_owner.me(), deps.project, self._key, deps.ended)
 
     async def open(self) -> None:
         """Open or create the database and start its queue; raises an error that says why the home is unusable."""

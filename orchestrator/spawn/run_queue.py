@@ -19,7 +19,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.spawn import lease, owned_runs, queries, transitions
+from orchestrator.spawn import owned_runs, queries, run_owner, transitions
 from orchestrator.spawn.row_writes import worked
 from orchestrator.spawn.run_data import RunOwner, RunRow
 from orchestrator.spawn.run_execution import RunExecution
@@ -157,7 +157,9 @@ class RunQueue:
         db, at = self._deps.db, rfc3339(self._deps.clock.now())
         if row.owner is not None and row.owner != self.me:
             quiet_s = (self._deps.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
-            if not lease.dead(row.owner, self.me) and not lease.lapsed(row.owner, self.me, quiet_s, row.settings):
+            if not run_owner.dead(row.owner, self.me) and not run_owner.lapsed(
+                row.owner, self.me, quiet_s, row.settings
+            ):
                 return False
             if not await db.write(transitions.release, row.id, row.token, at):
                 return False
