@@ -71,7 +71,7 @@ class SpawnHome:
         self._foreign: asyncio.Task[None] | None = None
         callers: dict[str, Caller] = {"model": deps.api, **deps.callers}
         run_deps = RunDeps(path, self.db, deps.clock, callers, self.table, self._plan, self.changed, self.seals)
-        self.run_queue = RunQueue(run_deps, run_owner.me(), deps.project, self._key, deps.ended)
+        self.run_queue = RunQueue(run_deps, run_owner.this_daemon(), deps.project, self._key, deps.ended)
 
     async def open(self) -> None:
         """Open or create the database and start its queue; raises an error that says why the home is unusable."""

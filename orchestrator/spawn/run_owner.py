@@ -15,13 +15,13 @@ from orchestrator.spawn.run_data import RunOwner, RunSettings
 MARGIN_S = 60.0
 
 
-def me() -> RunOwner:
+def this_daemon() -> RunOwner:
     """The calling process as an owner of runs."""
     pid = os.getpid()
     return RunOwner(socket.gethostname(), processes.boot_id(), pid, processes.start_time(pid) or 0)
 
 
-def dead(owner: RunOwner, mine: RunOwner) -> bool:
+def has_ended(owner: RunOwner, mine: RunOwner) -> bool:
     """Whether the owner has certainly ended.
 
     It has if it is on the host of ``mine`` and ran before the last reboot, or its process is gone.
@@ -33,7 +33,7 @@ def dead(owner: RunOwner, mine: RunOwner) -> bool:
     return not processes.alive(owner.pid, owner.start)
 
 
-def lapsed(owner: RunOwner, mine: RunOwner, quiet_s: float, settings: RunSettings) -> bool:
+def presumed_ended(owner: RunOwner, mine: RunOwner, quiet_s: float, settings: RunSettings) -> bool:
     """Whether the owner is on another host and wrote nothing about its run for longer than a run may take.
 
     An owner writes at the latest when its run ends, within RUN_TIMEOUT_SECONDS. If it is alive after all, its old

@@ -157,7 +157,7 @@ class RunQueue:
         db, at = self._deps.db, rfc3339(self._deps.clock.now())
         if row.owner is not None and row.owner != self.me:
             quiet_s = (self._deps.clock.now() - datetime.fromisoformat(row.updated_at)).total_seconds()
-            if not run_owner.dead(row.owner, self.me) and not run_owner.lapsed(
+            if not run_owner.has_ended(row.owner, self.me) and not run_owner.presumed_ended(
                 row.owner, self.me, quiet_s, row.settings
             ):
                 return False
