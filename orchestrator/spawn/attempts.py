@@ -59,7 +59,7 @@ class Attempts:
                 again = row.reruns < RERUNS
                 told = "the daemon ended during the call; its whole reservation counts"
                 told += "; it is run once more" if again else "; it was run again already"
-                await work.record.write(transitions.lose, row.node.id, attempt.attempt, work.record.at(), again, told)
+                await work.record.write(transitions.lose, attempt, again, told)
                 work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")
                 work.rows[row.node.id] = replace(
                     row, status="queued" if again else "failed", reruns=row.reruns + 1, error=None if again else told
@@ -150,10 +150,7 @@ class Attempts:
         """Write the attempt and its reservation down; False when the run has been canceled meanwhile."""
         work = self._work
         try:
-            await work.record.write(
-                transitions.claim, row.node.id, attempt.attempt, attempt.token, attempt.reserved, row.node.model,
-                work.record.at(), work.active_s(),
-            )  # fmt: skip
+            await work.record.write(transitions.claim, attempt)
         except Fenced:
             if not await work.record.is_ours():
                 raise
@@ -201,11 +198,7 @@ class Attempts:
 
     async def _written(self, settled: SettledAttempt, stored: ArtifactRow | None) -> None:
         work = self._work
-        await work.record.write(
-            lambda con, run_id, token: owned_runs.settle(
-                con, run_id, token, work.seals, settled, stored, work.record.at(), work.active_s()
-            )
-        )
+        await work.record.write(owned_runs.settle, work.seals, settled, stored)
         work.put(settled.row, settled.attempt)
         if stored is not None:
             work.files[stored.node_id] = stored

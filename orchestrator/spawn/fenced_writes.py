@@ -58,11 +58,11 @@ class FencedWrites:
         return rfc3339(self._clock.now())
 
     async def write(self, change: Callable[..., Any], *args: Any) -> None:
-        """``change(con, run_id, token, *args)``, committed; Fenced when it says that it was not to be."""
-        tried, active_s = False, self._active_s()
+        """``change(con, run_id, token, *args, at)``, committed; Fenced if it returns something false."""
+        tried, at, active_s = False, self.at(), self._active_s()
 
         def timed(con: sqlite3.Connection) -> Any:
-            done = change(con, self._run.id, self._run.token, *args)
+            done = change(con, self._run.id, self._run.token, *args, at)
             if done:
                 worked(con, self._run.id, active_s)
             return done
@@ -96,9 +96,7 @@ class FencedWrites:
 
     async def note(self, level: Level, message: str) -> None:
         """Write an event of the run."""
-        await self.write(
-            lambda con, run_id, token: transitions.note(con, run_id, token, None, level, message, self.at())
-        )
+        await self.write(transitions.note, level, message)
 
     async def store(
         self, name: str, data: bytes, node_id: str, kind: ArtifactType, model: str, *, over: Callable[[], bool]

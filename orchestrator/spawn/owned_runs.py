@@ -89,10 +89,9 @@ def settle(
     settled: SettledAttempt,
     file: ArtifactRow | None,
     at: str,
-    active_s: float,
 ) -> bool:
     """As `transitions.settle`, with the seal of the answer's file."""
-    written = transitions.settle(con, run_id, token, settled, file, at, active_s)
+    written = transitions.settle(con, run_id, token, settled, file, at)
     if written and file is not None:
         seals.seal_file(con, run_id, file)
     return written

@@ -332,6 +332,16 @@ class SettledAttempt:
     message: str
 
 
+@dataclass(frozen=True)
+class NodeEnd:
+    """How nodes end without an answer: their state and error, and the event that records it."""
+
+    status: NodeStatus
+    error: str
+    message: str
+    level: Level
+
+
 ArtifactType = Literal["raw", "merged", "plan", "log"]
 
 
@@ -346,3 +356,14 @@ class ArtifactRow:
     sha256: str
     created_at: str
     model: str = ""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended. ``merged`` is the file of its final answer; ``dissent`` says where the answers disagree."""
+
+    status: RunStatus
+    summary: str
+    error: str | None = None
+    dissent: str = ""
+    merged: ArtifactRow | None = None

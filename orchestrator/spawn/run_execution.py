@@ -25,7 +25,7 @@ from orchestrator.spawn.costs import spent
 from orchestrator.spawn.fenced_writes import Fenced
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.replies import masked
-from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeRow, RunRow
+from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeEnd, NodeRow, RunOutcome, RunRow
 from orchestrator.spawn.run_seals import Seals
 from orchestrator.spawn.run_state import RunDeps, RunState
 from orchestrator.spawn.scheduler import NodeTurn, RunView
@@ -153,7 +153,7 @@ class RunExecution:
             over=work.over,
         )
         failpoints.passed("spawn:planned")
-        await work.record.write(owned_runs.lay, work.seals, plan, row, work.record.at())
+        await work.record.write(owned_runs.lay, work.seals, plan, row)
         failpoints.passed("spawn:laid")
 
     async def _start(self, node_ids: tuple[str, ...]) -> bool:
@@ -206,9 +206,8 @@ class RunExecution:
         work = self._state
         for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
             those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
-            level = "error" if to == "failed" else "info"
-            before = ("queued", "retry_pending")
-            await work.record.write(transitions.turn, those, before, to, why, f"{to}: {why}", level, work.record.at())
+            end = NodeEnd(to, why, f"{to}: {why}", "error" if to == "failed" else "info")
+            await work.record.write(transitions.turn, those, ("queued", "retry_pending"), end)
             for node_id in those:
                 work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
         if turns:
@@ -234,10 +233,9 @@ class RunExecution:
                     end = replace(end, status="failed", error=told)
             failpoints.passed("spawn:merged")
         summary = "; ".join(filter(None, (end.summary, told or (final.note if final is not None else ""))))
-        await work.record.write(
-            transitions.finish, end.status, end.error or None, summary, final.dissent if final else "", merged,
-            ": ".join(filter(None, (end.status, end.error or summary))), work.record.at(), work.active_s(),
-        )  # fmt: skip
+        dissent = final.dissent if final is not None else ""
+        outcome = RunOutcome(end.status, summary, end.error or None, dissent, merged)
+        await work.record.write(transitions.finish, outcome)
         failpoints.passed("spawn:finished")
 
     async def _give_up(self, why: str) -> None:
@@ -246,4 +244,4 @@ class RunExecution:
         await self._attempts.close()
         with contextlib.suppress(Fenced):
             status = "canceled" if work.stop == "canceled" else "failed"
-            await work.record.write(transitions.abandon, status, masked(why), work.record.at(), work.active_s())
+            await work.record.write(transitions.abandon, status, masked(why))

@@ -1,6 +1,6 @@
 """Every step in the life of a stored run: each compares and sets, and writes its events, in the caller's transaction.
 
-Each function takes the connection first, and ``at`` (RFC 3339 UTC) last or nearly last. ``token`` is the fence: it
+Each function takes the connection first, and ``at`` (RFC 3339 UTC) after its other values. ``token`` is the fence: it
 rises with each change of owner, and a step with another number, or for an ended run, changes nothing and returns
 False (None, 0). Events get the next number of their run, from 1 without gaps. Messages are stored as given: callers
 have masked them.
@@ -13,7 +13,6 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
-from decimal import Decimal
 
 import orjson
 
@@ -22,13 +21,16 @@ from orchestrator.spawn import queries
 from orchestrator.spawn.callers import kind_of
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.queries import node_key
-from orchestrator.spawn.row_writes import end, held, insert, keep, say, sum_up, worked
+from orchestrator.spawn.row_writes import end, held, insert, keep, say, sum_up
 from orchestrator.spawn.run_data import (
     NODE_ENDED,
     RUN_ENDED,
     ArtifactRow,
+    AttemptRow,
     Level,
+    NodeEnd,
     NodeStatus,
+    RunOutcome,
     RunOwner,
     RunPlan,
     RunRow,
@@ -219,23 +221,11 @@ def lay(con: sqlite3.Connection, run_id: str, token: int, plan: RunPlan, artifac
     return say(con, run_id, None, "info", f"planned {len(plan.nodes)} nodes ({plan.source})", at)
 
 
-def claim(
-    con: sqlite3.Connection,
-    run_id: str,
-    token: int,
-    node_id: str,
-    attempt: int,
-    attempt_token: str,
-    reserved: Decimal,
-    model: str,
-    at: str,
-    active_s: float,
-    rerun: bool = False,
-) -> bool:
+def claim(con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow, at: str) -> bool:
     """Begin an attempt and reserve its price, which counts once this is committed.
 
-    ``attempt`` must be the number after the node's last. The run must be running and not be canceling. With ``rerun``
-    the node may be `running` if none of its attempts is. An attempt whose caller has no price never gets one.
+    Its number must be the one after the node's last. The run must be running and not be canceling. An attempt whose
+    caller has no price never gets one.
     """
     run = held(con, run_id, token)
     if run is None or not run["active"] or run["cancel_requested"]:
@@ -243,9 +233,12 @@ def claim(
     claimed = con.execute(
         "UPDATE nodes SET status = 'running', attempt = ?, retry_at = NULL, error = NULL, "
         "started_at = COALESCE(started_at, ?) "
-        "WHERE id = ? AND attempt = ? AND (status IN ('queued', 'retry_pending') OR (? AND status = 'running')) "
+        "WHERE id = ? AND attempt = ? AND status IN ('queued', 'retry_pending') "
         "AND NOT EXISTS (SELECT 1 FROM attempts WHERE run_id = ? AND node_id = ? AND state = 'running')",
-        (attempt, at, node_key(run_id, node_id), attempt - 1, rerun, run_id, node_id),
+        (
+            *(attempt.attempt, at, node_key(run_id, attempt.node_id), attempt.attempt - 1),
+            *(run_id, attempt.node_id),
+        ),
     )
     if not claimed.rowcount:
         return False
@@ -253,18 +246,17 @@ def claim(
         con,
         "attempts",
         run_id=run_id,
-        node_id=node_id,
-        attempt=attempt,
-        token=attempt_token,
+        node_id=attempt.node_id,
+        attempt=attempt.attempt,
+        token=attempt.token,
         state="running",
-        reserved=str(reserved),
-        model=model,
+        reserved=str(attempt.reserved),
+        model=attempt.model,
         started_at=at,
-        cost_source="reserved" if kind_of(model) == "model" else "none",
+        cost_source="reserved" if kind_of(attempt.model) == "model" else "none",
     )
-    worked(con, run_id, active_s)
-    again = f" (attempt {attempt})" if attempt > 1 else ""
-    return say(con, run_id, node_id, "info", f"asks {model}{again}", at)
+    again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
+    return say(con, run_id, attempt.node_id, "info", f"asks {attempt.model}{again}", at)
 
 
 def settle(
@@ -274,7 +266,6 @@ def settle(
     settled: SettledAttempt,
     artifact: ArtifactRow | None,
     at: str,
-    active_s: float,
 ) -> bool:
     """End an attempt, exactly once: store its cost, the new state of its node, and its artifact.
 
@@ -307,17 +298,17 @@ def settle(
     sum_up(con, run_id, attempt.node_id)
     if artifact is not None:
         keep(con, run_id, artifact)
-    worked(con, run_id, active_s)
     return say(con, run_id, attempt.node_id, settled.level, settled.message, at)
 
 
 def lose(
-    con: sqlite3.Connection, run_id: str, token: int, node_id: str, attempt: int, at: str, again: bool, message: str
+    con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow, again: bool, message: str, at: str
 ) -> bool:
     """Give up an attempt whose end was not seen: its whole reservation counts; with ``again`` its node is queued."""
     if held(con, run_id, token) is None:
         return False
-    values = (at, message, run_id, node_id, attempt)
+    node_id = attempt.node_id
+    values = (at, message, run_id, node_id, attempt.attempt)
     lost = con.execute(f"UPDATE attempts SET state = 'lost', finished_at = ?, error = ? WHERE {_ATTEMPT}", values)
     if not lost.rowcount:
         return False
@@ -334,40 +325,24 @@ def turn(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
-    nodes: Sequence[str],
-    frm: Collection[NodeStatus],
-    to: NodeStatus,
-    error: str | None,
-    message: str,
-    level: Level,
+    node_ids: Sequence[str],
+    states: Collection[NodeStatus],
+    end: NodeEnd,
     at: str,
 ) -> int:
-    """Turn those of the nodes that are in one of these states to another, with an event each; how many there were."""
+    """End those of the nodes that are in one of these states, with an event each; how many there were."""
     if held(con, run_id, token) is None:
         return 0
     turned = 0
-    which = f"id = ? AND status IN ({', '.join('?' * len(frm))})"
+    which = f"id = ? AND status IN ({', '.join('?' * len(states))})"
     sql = f"UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? WHERE {which}"
-    for node_id in nodes:
-        values = (to, error, at if to in NODE_ENDED else None, node_key(run_id, node_id), *frm)
-        if con.execute(sql, values).rowcount:
-            turned += say(con, run_id, node_id, level, message, at)
+    for node_id in node_ids:
+        if con.execute(sql, (end.status, end.error, at, node_key(run_id, node_id), *states)).rowcount:
+            turned += say(con, run_id, node_id, end.level, end.message, at)
     return turned
 
 
-def finish(
-    con: sqlite3.Connection,
-    run_id: str,
-    token: int,
-    status: RunStatus,
-    error: str | None,
-    summary: str,
-    dissent: str,
-    merged: ArtifactRow | None,
-    message: str,
-    at: str,
-    active_s: float,
-) -> bool:
+def finish(con: sqlite3.Connection, run_id: str, token: int, outcome: RunOutcome, at: str) -> bool:
     """End the run, exactly once. Refused (False) while one of its nodes or attempts has not ended."""
     if held(con, run_id, token) is None:
         return False
@@ -376,35 +351,31 @@ def finish(
         "OR EXISTS (SELECT 1 FROM attempts WHERE run_id = ? AND state = 'running')",
         (run_id, run_id),
     ).fetchone()
-    if left or status not in RUN_ENDED:
+    if left or outcome.status not in RUN_ENDED:
         return False
-    con.execute("UPDATE runs SET summary = ?, dissent = ? WHERE id = ?", (summary, dissent, run_id))
-    if merged is not None:
-        keep(con, run_id, merged)
-    worked(con, run_id, active_s)
-    end(con, run_id, status, error, at)
+    con.execute("UPDATE runs SET summary = ?, dissent = ? WHERE id = ?", (outcome.summary, outcome.dissent, run_id))
+    if outcome.merged is not None:
+        keep(con, run_id, outcome.merged)
+    end(con, run_id, outcome.status, outcome.error, at)
     levels: dict[RunStatus, Level] = {"failed": "error", "canceled": "warning"}
-    return say(con, run_id, None, levels.get(status, "info"), message, at)
+    message = ": ".join(filter(None, (outcome.status, outcome.error or outcome.summary)))
+    return say(con, run_id, None, levels.get(outcome.status, "info"), message, at)
 
 
-def abandon(
-    con: sqlite3.Connection, run_id: str, token: int, status: RunStatus, why: str, at: str, active_s: float
-) -> bool:
+def abandon(con: sqlite3.Connection, run_id: str, token: int, status: RunStatus, why: str, at: str) -> bool:
     """End a run that cannot continue, with all that is open: attempts in flight are lost, their nodes failed."""
     if held(con, run_id, token) is None:
         return False
     for row in queries.attempts(con, run_id):
         if row.state == "running":
-            lose(con, run_id, token, row.node_id, row.attempt, at, False, why)
+            lose(con, run_id, token, row, False, why, at)
     open_ = [row.node.id for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED]
-    turn(con, run_id, token, open_, ("queued", "running", "retry_pending"), "canceled", why, why, "error", at)
-    return finish(con, run_id, token, status, why, why, "", None, f"{status}: {why}", at, active_s)
+    turn(
+        con, run_id, token, open_, ("queued", "running", "retry_pending"), NodeEnd("canceled", why, why, "error"), at
+    )
+    return finish(con, run_id, token, RunOutcome(status, why, error=why), at)
 
 
-def note(
-    con: sqlite3.Connection, run_id: str, token: int | None, node_id: str | None, level: Level, message: str, at: str
-) -> bool:
-    """Write an event and nothing else; without a token whoever says it, also of a run that has ended."""
-    if token is not None and held(con, run_id, token) is None:
-        return False
-    return say(con, run_id, node_id, level, message, at)
+def note(con: sqlite3.Connection, run_id: str, token: int, level: Level, message: str, at: str) -> bool:
+    """Write an event of the run and nothing else."""
+    return held(con, run_id, token) is not None and say(con, run_id, None, level, message, at)

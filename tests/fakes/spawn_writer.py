@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.spawn import owned_runs
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.run_data import RunSettings
+from orchestrator.spawn.run_data import RunOutcome, RunSettings
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 from tests.support.spawns import AT, DIAMOND, claim, file, row, settle
 
@@ -47,7 +47,7 @@ async def main(home: Path, name: str, acks: int, runs: int) -> None:
                 more = {} if attempt == 2 else {"node_status": "retry_pending", "retry_at": AT}
                 assert await db.write(settle, node.id, attempt, run_id=run_id, cost=Decimal("0.01"), **more)
                 tell(f"settled {node.id} {attempt}")
-        assert await db.write(steps.finish, run_id, 1, "completed", None, "", "", None, "end", AT, 1.0)
+        assert await db.write(steps.finish, run_id, 1, RunOutcome("completed", ""), AT)
         tell("finished -")
 
     for start in range(0, runs, 5):

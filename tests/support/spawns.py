@@ -60,11 +60,12 @@ def begun(con, run_id="r1", plan=DIAMOND, token=1, **more):
     assert steps.lay(con, run_id, token, plan, file("plan", "plan"), AT)
 
 
-def claim(con, node_id, attempt=1, *, run_id="r1", token=1, reserved="0.5", rerun=False):
-    price = Decimal(reserved)
-    return steps.claim(
-        con, run_id, token, node_id, attempt, f"{run_id}/{node_id}/{attempt}", price, "m", AT, 0.5, rerun
-    )
+def attempt_of(node_id, number=1, *, run_id="r1", reserved="0.5"):
+    return AttemptRow(node_id, number, f"{run_id}/{node_id}/{number}", "running", Decimal(reserved), model="m")
+
+
+def claim(con, node_id, number=1, *, run_id="r1", token=1, reserved="0.5"):
+    return steps.claim(con, run_id, token, attempt_of(node_id, number, run_id=run_id, reserved=reserved), AT)
 
 
 def settle(
@@ -74,7 +75,7 @@ def settle(
     """End an attempt that the model ``real`` answered."""
     ended = AttemptRow(node_id, attempt, "t", state, Decimal("0.5"), cost, cost_source, 3, 4, "real")
     then = NodeRow(node(node_id), node_status, error=error, retry_at=retry_at, finish_reason="stop")
-    return steps.settle(con, run_id, token, SettledAttempt(ended, then, "info", "done"), artifact, AT, 1.0)
+    return steps.settle(con, run_id, token, SettledAttempt(ended, then, "info", "done"), artifact, AT)
 
 
 def in_home(home, play):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Conflict, Corrupt, Environment
-from orchestrator.spawn import database, ddl, owned_runs, queries
+from orchestrator.spawn import database, ddl, owned_runs, queries, row_writes
 from orchestrator.spawn import transitions as steps
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
@@ -35,7 +35,7 @@ def home(tmp_path):
 
 
 def note(con, text, run_id="r1"):
-    return steps.note(con, run_id, None, None, "info", text, AT)
+    return row_writes.say(con, run_id, None, "info", text, AT)
 
 
 def texts(con, run_id="r1"):

@@ -11,10 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import ddl, queries
 from orchestrator.spawn import transitions as steps
-from orchestrator.spawn.run_data import NODE_ENDED, RUN_ENDED, RunPlan, RunSettings
-from tests.support.spawns import AT, DIAMOND, LATER, THEM, US, begun, claim, file, node, row, settle
+from orchestrator.spawn.run_data import NODE_ENDED, RUN_ENDED, NodeEnd, RunOutcome, RunPlan, RunSettings
+from tests.support.spawns import AT, DIAMOND, LATER, THEM, US, attempt_of, begun, claim, file, node, row, settle
 
 WAITING = "waiting for key"
+SKIPPED = NodeEnd("skipped", "upstream failed", "m", "warning")
+CANCELED = NodeEnd("canceled", "stop", "canceled", "warning")
+COMPLETED = RunOutcome("completed", "")
 
 
 def fresh():
@@ -53,14 +56,15 @@ def test_a_run_goes_from_the_line_to_its_end_and_each_step_is_an_event(con):
     for node_id in ("a", "b", "merged"):
         assert claim(con, node_id)
         assert settle(con, node_id, artifact=file(node_id))
-    end = (con, "r1", 1, "completed", None, "sum", "diss", file("merged", "merged"), "the end", LATER, 9.5)
+    outcome = RunOutcome("completed", "sum", dissent="diss", merged=file("merged", "merged"))
+    end = (con, "r1", 1, outcome, LATER)
     assert steps.finish(*end)
     run = queries.run(con, "r1")
     assert (run.status, run.owner, run.active, run.finished_at) == ("completed", None, False, LATER)
-    assert (run.summary, run.dissent, run.active_s, run.plan_source) == ("sum", "diss", 9.5, "local")
+    assert (run.summary, run.dissent, run.plan_source) == ("sum", "diss", "local")
     assert [event.seq for event in queries.events(con, "r1")] == list(range(1, 12))
     assert said(con)[:4] == ["run created", "run started", "so", "planned 3 nodes (local)"]
-    assert queries.last_event(con, "r1").message == "the end"
+    assert queries.last_event(con, "r1").message == "completed: sum"
     before = everything(con)
     assert not steps.finish(*end)
     assert everything(con) == before
@@ -104,7 +108,7 @@ def test_no_more_runs_begin_than_have_a_place_and_the_line_is_kept(con):
     for name in ("r1", "r2", "r3", "r4"):
         steps.create(con, row(name, settings=RunSettings(max_parallel_runs=2)), AT)
     assert [steps.begin(con, name, 1, AT) for name in ("r4", "r3", "r2", "r1")] == [False, False, True, True]
-    assert steps.finish(con, "r1", 1, "failed", "x", "", "", None, "failed", AT, 1)
+    assert steps.finish(con, "r1", 1, RunOutcome("failed", "", "x"), AT)
     assert [steps.begin(con, name, 1, AT) for name in ("r4", "r3")] == [False, True]
 
 
@@ -150,10 +154,10 @@ FENCED = {
     "lay": lambda con, token: steps.lay(con, "r1", token, DIAMOND, file("plan", "plan"), AT),
     "claim": lambda con, token: claim(con, "b", token=token),
     "settle": lambda con, token: settle(con, "a", token=token),
-    "lose": lambda con, token: steps.lose(con, "r1", token, "a", 1, AT, True, "lost"),
-    "turn": lambda con, token: steps.turn(con, "r1", token, ["b"], {"queued"}, "skipped", "e", "m", "info", AT),
-    "finish": lambda con, token: steps.finish(con, "r1", token, "failed", "e", "", "", None, "m", AT, 1),
-    "note": lambda con, token: steps.note(con, "r1", token, None, "info", "m", AT),
+    "lose": lambda con, token: steps.lose(con, "r1", token, attempt_of("a"), True, "lost", AT),
+    "turn": lambda con, token: steps.turn(con, "r1", token, ["b"], {"queued"}, SKIPPED, AT),
+    "finish": lambda con, token: steps.finish(con, "r1", token, RunOutcome("failed", "", "e"), AT),
+    "note": lambda con, token: steps.note(con, "r1", token, "info", "m", AT),
 }  # fmt: skip
 
 
@@ -172,7 +176,7 @@ def test_whoever_lost_the_run_changes_nothing(con, name, token):
 def test_nothing_happens_to_a_run_that_has_ended_or_never_was(con, name):
     assert not FENCED[name](con, 1)
     begun(con, plan=RunPlan((), "local"))
-    assert steps.finish(con, "r1", 1, "completed", None, "", "", None, "m", AT, 1)
+    assert steps.finish(con, "r1", 1, COMPLETED, AT)
     before = everything(con)
     assert not FENCED[name](con, 1)
     assert everything(con) == before
@@ -191,14 +195,13 @@ def test_of_two_that_take_a_run_one_gets_it(con):
 STATES = ("queued", "running", "retry_pending", *sorted(NODE_ENDED))
 
 
-@pytest.mark.parametrize("rerun", [False, True])
 @pytest.mark.parametrize("state", STATES)
-def test_a_node_is_claimed_from_the_states_before_running_alone(con, state, rerun):
+def test_a_node_is_claimed_from_the_states_before_running_alone(con, state):
     begun(con)
     con.execute("UPDATE nodes SET status = ? WHERE id = 'r1:a'", (state,))
-    fits = state in {"queued", "retry_pending"} or (rerun and state == "running")
+    fits = state in {"queued", "retry_pending"}
     before = everything(con)
-    assert claim(con, "a", rerun=rerun) is fits
+    assert claim(con, "a") is fits
     assert (everything(con) == before) is not fits
 
 
@@ -208,7 +211,7 @@ def test_a_node_is_claimed_once_with_the_next_number_and_only_in_its_place(con):
     assert claim(con, "a")
     before = everything(con)
     assert not claim(con, "a")
-    assert not claim(con, "a", 2, rerun=True)
+    assert not claim(con, "a", 2)
     assert everything(con) == before
     steps.wait_for(con, "r1", 1, WAITING, AT)
     assert not claim(con, "b")
@@ -222,12 +225,12 @@ def test_an_attempt_ends_once(con, first):
     begun(con)
     claim(con, "a")
     if first == "lost":
-        assert steps.lose(con, "r1", 1, "a", 1, AT, False, "gone")
+        assert steps.lose(con, "r1", 1, attempt_of("a"), False, "gone", AT)
     else:
         assert settle(con, "a", state=first)
     before = everything(con)
     assert not settle(con, "a", cost=Decimal(7))
-    assert not steps.lose(con, "r1", 1, "a", 1, AT, True, "gone")
+    assert not steps.lose(con, "r1", 1, attempt_of("a"), True, "gone", AT)
     assert everything(con) == before
 
 
@@ -241,7 +244,7 @@ def test_a_node_sums_what_all_its_attempts_have_used(con):
         "retry_pending", 1, LATER, "429", None,
     )  # fmt: skip
     claim(con, "a", 2)
-    steps.lose(con, "r1", 1, "a", 2, AT, True, "cut off")
+    steps.lose(con, "r1", 1, attempt_of("a", 2), True, "cut off", AT)
     one = stored(con, "a")
     assert (one.status, one.reruns, one.attempt) == ("queued", 1, 2)
     claim(con, "a", 3)
@@ -276,7 +279,7 @@ def test_a_caller_without_a_price_costs_nothing_and_an_unknown_end_all_that_was_
 def test_a_node_ended_by_something_else_stays_so_but_its_attempt_is_paid(con):
     begun(con)
     claim(con, "a")
-    assert steps.turn(con, "r1", 1, ["a", "b"], {"running"}, "canceled", "stop", "canceled", "warning", AT) == 1
+    assert steps.turn(con, "r1", 1, ["a", "b"], {"running"}, CANCELED, AT) == 1
     assert settle(con, "a")
     assert stored(con, "a").status == "canceled"
     assert queries.attempts(con, "r1")[0].spent == Decimal("0.1")
@@ -286,10 +289,7 @@ def test_only_nodes_in_the_named_states_are_turned_with_an_event_each(con):
     begun(con)
     claim(con, "a")
     count = len(said(con))
-    assert (
-        steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued"}, "skipped", "upstream failed", "m", "warning", AT)
-        == 2
-    )
+    assert steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued"}, SKIPPED, AT) == 2
     assert [one.status for one in queries.nodes(con, "r1")] == ["running", "skipped", "skipped"]
     assert len(said(con)) == count + 2
     assert stored(con, "b").error == "upstream failed"
@@ -297,10 +297,10 @@ def test_only_nodes_in_the_named_states_are_turned_with_an_event_each(con):
 
 def test_a_run_does_not_end_before_its_nodes_and_attempts(con):
     begun(con)
-    end = (con, "r1", 1, "completed", None, "", "", None, "m", AT, 1)
+    end = (con, "r1", 1, COMPLETED, AT)
     assert not steps.finish(*end)
     claim(con, "a")
-    steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued", "running"}, "canceled", None, "m", "info", AT)
+    steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued", "running"}, CANCELED, AT)
     assert not steps.finish(*end)
     settle(con, "a", state="canceled")
     assert steps.finish(*end)
@@ -341,7 +341,7 @@ def test_a_run_in_the_line_is_canceled_at_once(con):
 def test_events_are_read_from_a_number_on_or_from_the_end(con):
     steps.create(con, row(), AT)
     for at in range(2, 11):
-        assert steps.note(con, "r1", None, "a", "warning", f"m{at}", AT)
+        assert steps.note(con, "r1", 1, "warning", f"m{at}", AT)
 
     def seqs(*args, **more):
         return [event.seq for event in queries.events(con, "r1", *args, **more)]
@@ -411,7 +411,7 @@ class Lives(RuleBasedStateMachine):
     @rule(node_id=st.sampled_from(NODES), old=OLD, off=st.sampled_from([0, 0, -1]), again=st.booleans())
     def lose(self, node_id, old, off, again):
         attempt = self.last(node_id) + off
-        if steps.lose(self.con, "r1", self.tokens(old), node_id, attempt, AT, again, "lost"):
+        if steps.lose(self.con, "r1", self.tokens(old), attempt_of(node_id, attempt), again, "lost", AT):
             assert not old
             assert (node_id, attempt) not in self.ends
             self.ends[node_id, attempt] = Decimal("0.5")
@@ -419,7 +419,8 @@ class Lives(RuleBasedStateMachine):
     @rule(old=OLD, to=st.sampled_from(["skipped", "failed", "canceled"]))
     def turn(self, old, to):
         waiting = {"queued", "retry_pending"}
-        turned = steps.turn(self.con, "r1", self.tokens(old), ["b", "merged"], waiting, to, None, "m", "info", AT)
+        end = NodeEnd(to, "e", "m", "info")
+        turned = steps.turn(self.con, "r1", self.tokens(old), ["b", "merged"], waiting, end, AT)
         assert not (turned and old)
 
     @rule(old=OLD)
@@ -446,7 +447,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(old=OLD, status=st.sampled_from(sorted(RUN_ENDED)))
     def finish(self, old, status):
-        assert not (steps.finish(self.con, "r1", self.tokens(old), status, None, "", "", None, "m", AT, 1) and old)
+        assert not (steps.finish(self.con, "r1", self.tokens(old), RunOutcome(status, ""), AT) and old)
 
     @invariant()
     def the_events_are_dense_and_none_is_lost(self):
