@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.spawn.run_data import AttemptRow, CostSource, Fault, Price, Reply
@@ -36,31 +35,9 @@ def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tu
     return reserved, "reserved"
 
 
-@dataclass(frozen=True)
-class Spent:
-    """A sum over attempts. ``usd`` is None if none of them has a price."""
-
-    usd: Decimal | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
 def spent(attempts: Iterable[AttemptRow]) -> Decimal:
     """Dollars that count against MAX_USD_PER_RUN: known costs, and reservations where the cost is not known yet."""
     return sum((one.spent for one in attempts), ZERO)
-
-
-def total(attempts: Iterable[AttemptRow]) -> Spent:
-    """The sum over all of them."""
-    found = Spent()
-    for one in attempts:
-        priced = one.cost is not None or one.cost_source != "none"
-        found = Spent(
-            (found.usd or ZERO) + one.spent if priced else found.usd,
-            found.prompt_tokens + one.prompt_tokens,
-            found.completion_tokens + one.completion_tokens,
-        )
-    return found
 
 
 def shown(usd: Decimal) -> float:

@@ -78,11 +78,6 @@ class Database:
         self._schema = -1
         self._wal_due = WAL_BYTES
 
-    @property
-    def exists(self) -> bool:
-        """Whether the home has a database; does not open it."""
-        return self.path.exists()
-
     async def write(
         self, fn: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:

@@ -119,11 +119,6 @@ def split(task: str, limit: int = PLAN_PARTS) -> Split:
     return Split(())
 
 
-def parts(task: str, limit: int = PLAN_PARTS) -> list[str]:
-    """The parts of a task in the order of its text; empty if it cannot be split."""
-    return list(split(task, limit).parts)
-
-
 def edges(found: Split) -> list[tuple[int, ...]]:
     """For each part, the places of the parts it waits for; without those that others wait for already (A4)."""
     count = len(found.parts)

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from orchestrator.spawn import ddl
 from orchestrator.spawn.modes.names import Mode
 from orchestrator.spawn.run_data import (
-    NODE_ENDED,
     ArtifactRow,
     ArtifactType,
     AttemptRow,
@@ -180,21 +179,6 @@ def artifact(con: sqlite3.Connection, run_id: str, node_id: str) -> ArtifactRow 
         (run_id, short, node_key(run_id, short)),
     ).fetchone()
     return None if row is None else _artifact(run_id, row)
-
-
-def counts(con: sqlite3.Connection, run_id: str) -> dict[NodeStatus, int]:
-    """How many nodes of the run have which status; statuses that none has are left out."""
-    found = con.execute("SELECT status, COUNT(*) FROM nodes WHERE run_id = ? GROUP BY status", (run_id,))
-    return {_word(NodeStatus, status, "failed"): count for status, count in found}
-
-
-def wave(con: sqlite3.Connection, run_id: str) -> int | None:
-    """The first wave with a node that has not ended; None when there is none."""
-    marks = ", ".join("?" * len(NODE_ENDED))
-    (found,) = con.execute(
-        f"SELECT MIN(wave) FROM nodes WHERE run_id = ? AND status NOT IN ({marks})", (run_id, *sorted(NODE_ENDED))
-    ).fetchone()
-    return None if found is None else int(found)
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------

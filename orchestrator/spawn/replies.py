@@ -116,7 +116,6 @@ class Stream:
         self._headers = headers
         self._now = now
         self._key = key
-        self._generation_id = self._word(_header(headers, "x-generation-id"))
         self._parts: list[bytes] = []  # what came since the last line ended
         self._data: list[str] = []  # data lines of the event that is being read
         self._plain: bool | None = None
@@ -211,7 +210,6 @@ class Stream:
         """One chunk, or the whole body: its error, its text, its end, its usage."""
         if isinstance(found.get("usage"), dict):
             self._usage = found["usage"]
-        self._generation_id = self._word(found.get("id")) or self._generation_id
         self._model = self._word(found.get("model")) or self._model
         self._wrong(found.get("error"))
         choices = found.get("choices")
@@ -269,9 +267,7 @@ class Stream:
             if self._finish == "content_filter" or self._refusal:
                 return fault("refused", self._refusal or "the content filter withheld the answer", retry=False)
             return fault("empty", "the model answered with nothing", retry=True)
-        return Reply(
-            text, self._finish or "stop", self._model, prompt, completion, cost, generation_id=self._generation_id
-        )
+        return Reply(text, self._finish or "stop", self._model, prompt, completion, cost)
 
 
 def _events(data: list[str]) -> Iterator[str]:

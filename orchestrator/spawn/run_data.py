@@ -180,7 +180,6 @@ class Reply:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost: Decimal | None = None
-    generation_id: str = ""
 
     @property
     def truncated(self) -> bool:

@@ -55,23 +55,6 @@ def test_what_is_spent_counts_the_reservations_of_attempts_nobody_knows_the_end_
     assert costs.spent([]) == Decimal(0)
 
 
-def test_a_sum_stays_exact():
-    rows = [
-        row("a", Decimal("0.1"), "usage", "m"),
-        row("a", Decimal("0.2"), "usage", "n", (10, 20)),
-        row("b", None, "reserved", "m"),
-    ]
-    assert costs.total(rows) == costs.Spent(Decimal("0.8"), 12, 24)
-
-
-def test_a_sum_is_unknown_only_where_none_of_its_attempts_has_a_price():
-    free, paid = row("a", None, "none"), row("a", Decimal(0), "usage")
-    assert costs.total([free, free]).usd is None
-    assert costs.total([]).usd is None
-    assert costs.total([free, paid]).usd == 0
-    assert costs.total([paid, free]).usd == 0
-
-
 @pytest.mark.parametrize(("usd", "number"), [("0.123456789", 0.12345679), ("5", 5.0), ("0.1", 0.1), ("0", 0.0)])
 def test_dollars_are_shown_with_eight_decimals(usd, number):
     assert costs.shown(Decimal(usd)) == number

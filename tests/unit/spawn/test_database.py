@@ -190,12 +190,10 @@ def test_it_tells_that_somebody_else_has_written(home):
 def test_nothing_is_made_before_the_first_call_and_all_of_it_is_the_users_alone(home):
     db = Database(home)
     assert not home.exists()
-    assert not db.exists
     db.close()
 
     async def play(db):
         await db.write(steps.create, row(), AT)
-        assert db.exists
         assert home.stat().st_mode & 0o777 == 0o700
         assert {path.name: path.stat().st_mode & 0o777 for path in home.iterdir()} == {
             "db.sqlite": 0o600, "db.sqlite-wal": 0o600, "db.sqlite-shm": 0o600, "db.lock": 0o600,

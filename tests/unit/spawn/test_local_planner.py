@@ -27,7 +27,6 @@ from orchestrator.spawn.run_data import RunRequest
 )
 def test_a_task_falls_into_its_parts(task, parts, ordered):
     assert local_planner.split(task) == local_planner.Split(tuple(parts), ordered)
-    assert local_planner.parts(task) == parts
 
 
 @pytest.mark.parametrize(
@@ -44,12 +43,12 @@ def test_a_task_falls_into_its_parts(task, parts, ordered):
     ],
 )
 def test_a_task_that_is_one_thing_does_not_fall_apart(task):
-    assert local_planner.parts(task) == []
+    assert local_planner.split(task).parts == ()
 
 
 @pytest.mark.parametrize("limit", [local_planner.PLAN_PARTS, local_planner.SWARM_PARTS])
 def test_what_is_over_the_limit_stands_in_the_last_part(limit):
-    found = local_planner.parts("\n".join(f"- do {at}" for at in range(limit + 3)), limit)
+    found = local_planner.split("\n".join(f"- do {at}" for at in range(limit + 3)), limit).parts
     assert len(found) == limit
     assert found[-1] == "\n".join(f"do {at}" for at in range(limit - 1, limit + 3))
 

@@ -51,7 +51,7 @@ def streamed(data, cuts=None, headers=None, key=""):
 
 
 def test_a_whole_answer_is_a_reply_with_its_usage():
-    assert read(body()) == Reply("yes", "stop", "a/b", 10, 20, Decimal("0.0012"), "gen-1")
+    assert read(body()) == Reply("yes", "stop", "a/b", 10, 20, Decimal("0.0012"))
 
 
 def test_a_streamed_answer_is_the_same_reply():
@@ -82,7 +82,7 @@ def test_a_stream_is_complete_at_done_and_minds_nothing_behind_it():
 
 def test_events_whose_blank_lines_are_missing_are_read_all_the_same():
     data = sse(delta("y"), delta("es", "stop"), END, "[DONE]").replace(b"\n\n", b"\n")
-    assert streamed(data) == Reply("yes", "stop", "a/b", 10, 20, Decimal("0.0012"), "gen-1")
+    assert streamed(data) == Reply("yes", "stop", "a/b", 10, 20, Decimal("0.0012"))
 
 
 @pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
@@ -107,7 +107,7 @@ def test_the_answer_of_another_choice_is_not_mixed_in():
 
 def test_names_of_the_wrong_type_are_left_out_and_the_answer_stands():
     found = read(body(id=7, model=["a"], finish=3))
-    assert found == Reply("yes", "stop", "", 10, 20, Decimal("0.0012"), "")
+    assert found == Reply("yes", "stop", "", 10, 20, Decimal("0.0012"))
 
 
 def test_content_in_parts_is_joined():
@@ -130,11 +130,6 @@ def test_an_answer_that_was_cut_at_its_length_is_a_truncated_reply():
 def test_an_answer_with_a_finish_reason_is_whole_also_without_done():
     found = streamed(sse(delta("yes"), delta("", "stop")))
     assert (found.text, found.cost) == ("yes", None)
-
-
-def test_the_generations_id_comes_from_the_header_where_the_body_has_none():
-    data = sse({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}, "[DONE]")
-    assert streamed(data, headers={"X-Generation-Id": "gen-9"}).generation_id == "gen-9"
 
 
 # -- what an answer costs ---------------------------------------------------------------------------------------------
@@ -220,7 +215,7 @@ def test_an_answer_the_filter_withheld_is_refused_for_good_and_the_beginning_of_
     found = read(body("", "content_filter"))
     assert (found.code, found.retry) == ("refused", False)
     assert read(body("so far", "content_filter")) == Reply(
-        "so far", "content_filter", "a/b", 10, 20, Decimal("0.0012"), "gen-1"
+        "so far", "content_filter", "a/b", 10, 20, Decimal("0.0012")
     )
     refusal = body(None, choice={"message": {"content": None, "refusal": "I will not"}})
     assert (read(refusal).code, read(refusal).message) == ("refused", "I will not")
