@@ -41,8 +41,8 @@ def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
         return ""
     if _comes_along(home, project):
         # The owner of the key pays and can read the prompts: a stranger's key must not be used as the user's.
-        told = f"{path} is in a repository or project, so it may be another user's key"
-        raise Environment("key_unsafe", told, f"set {VARIABLE}, or move the home", file=str(path))
+        message = f"{path} is in a repository or project, so it may be another user's key"
+        raise Environment("key_unsafe", message, f"set {VARIABLE}, or move the home", file=str(path))
     try:
         return _checked(data.decode("ascii").strip(), str(path))
     except UnicodeDecodeError:

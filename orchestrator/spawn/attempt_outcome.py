@@ -123,7 +123,7 @@ def text_of(home: Path, files: Files, node_id: str) -> str:
 
 def plan_document(run: RunRow, plan: RunPlan) -> bytes:
     """The artifact with the plan of the run, its planner, and what differs from the request."""
-    nodes = [replace(one, task=_kept(run, one.task), system=_kept(run, one.system)) for one in plan.nodes]
+    nodes = [replace(node, task=_kept(run, node.task), system=_kept(run, node.system)) for node in plan.nodes]
     waves: dict[int, list[str]] = {}
     for node in nodes:
         waves.setdefault(node.wave, []).append(node.id)
@@ -196,8 +196,8 @@ def settled(
         ended = replace(
             row, status="completed", error=None, finish_reason=outcome.finish_reason, answered_by=done.model
         )
-        told = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
-        return SettledAttempt(done, ended, "info", told)
+        message = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
+        return SettledAttempt(done, ended, "info", message)
     if outcome.code == "canceled":
         return SettledAttempt(done, replace(row, status="canceled", error=error), "info", outcome.message)
     return _failed(run, row, outcome, done, left_s=left_s, now=now)

@@ -47,7 +47,7 @@ class Attempts:
     async def resume(self) -> None:
         """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
         work = self._work
-        for attempt in [one for one in work.attempts.values() if one.state == "running"]:
+        for attempt in [attempt for attempt in work.attempts.values() if attempt.state == "running"]:
             row = work.rows[attempt.node_id]
             found = await asyncio.to_thread(self._left_by_the_dead, attempt.node_id)
             if found is not None and found.get("token") == attempt.token:
@@ -57,12 +57,15 @@ class Attempts:
                 self.begin(row, attempt, prepared, claimed=True)
             else:
                 again = row.reruns < RERUNS
-                told = "the daemon ended during the call; its whole reservation counts"
-                told += "; it is run once more" if again else "; it was run again already"
-                await work.record.write(transitions.lose, attempt, again, told)
+                message = "the daemon ended during the call; its whole reservation counts"
+                message += "; it is run once more" if again else "; it was run again already"
+                await work.record.write(transitions.lose, attempt, again, message)
                 work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")
                 work.rows[row.node.id] = replace(
-                    row, status="queued" if again else "failed", reruns=row.reruns + 1, error=None if again else told
+                    row,
+                    status="queued" if again else "failed",
+                    reruns=row.reruns + 1,
+                    error=None if again else message,
                 )
 
     def _left_by_the_dead(self, node_id: str) -> dict[str, Any] | None:

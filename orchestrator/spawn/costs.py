@@ -37,7 +37,7 @@ def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tu
 
 def spent(attempts: Iterable[AttemptRow]) -> Decimal:
     """Dollars that count against MAX_USD_PER_RUN: known costs, and reservations where the cost is not known yet."""
-    return sum((one.spent for one in attempts), ZERO)
+    return sum((attempt.spent for attempt in attempts), ZERO)
 
 
 def shown(usd: Decimal) -> float:

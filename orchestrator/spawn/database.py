@@ -143,9 +143,9 @@ class Database:
         except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every caller waiting
             for job in group:
                 job.error = error
-        told = {id(job.error): translated(self.path, job.error) for job in group if job.error is not None}
+        translations = {id(job.error): translated(self.path, job.error) for job in group if job.error is not None}
         for job in group:
-            job.error = told.get(id(job.error))
+            job.error = translations.get(id(job.error))
         if any(isinstance(job.error, Environment | Corrupt) for job in group):
             self._give_up()
         loops = {job.loop for job in group}
@@ -183,7 +183,7 @@ class Database:
             self._carry_over(con)
 
     def _run_job(self, con: sqlite3.Connection, job: _Job[Any]) -> None:
-        con.execute("SAVEPOINT one")
+        con.execute("SAVEPOINT job")
         try:
             job.value = job.fn(con)
         except Exception as error:
@@ -191,8 +191,8 @@ class Database:
             if not con.in_transaction or translated(self.path, error) is not error:
                 raise
             job.error = error
-            con.execute("ROLLBACK TO one")
-        con.execute("RELEASE one")
+            con.execute("ROLLBACK TO job")
+        con.execute("RELEASE job")
 
     def _carry_over(self, con: sqlite3.Connection) -> None:
         """Carry a long WAL into the file; what fails stays in the WAL, and is tried again when that has grown."""

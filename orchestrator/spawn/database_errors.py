@@ -18,15 +18,15 @@ _REFUSED = frozenset({
 def translated(path: Path, error: BaseException) -> BaseException:
     """The error in the product's words where file or machine are to blame; else itself, for it is the caller's."""
     if isinstance(error, OSError):
-        told: OrchestratorError | None = failure(path, error)
+        refusal: OrchestratorError | None = failure(path, error)
     elif isinstance(error, sqlite3.Error):
-        told = _by_code(path, error)
+        refusal = _by_code(path, error)
     else:
-        told = None
-    if told is None:
+        refusal = None
+    if refusal is None:
         return error
-    told.__cause__ = error
-    return told
+    refusal.__cause__ = error
+    return refusal
 
 
 def _by_code(path: Path, error: sqlite3.Error) -> OrchestratorError | None:

@@ -177,21 +177,21 @@ def strange(con: sqlite3.Connection) -> str:
     rows. Other ordinary tables are harmless: no statement of ours names them.
     """
     for kind, name, table, sql in con.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
-        told = f"the {kind} {str(name)[:80]!r}"
+        named = f"the {kind} {str(name)[:80]!r}"
         if kind not in {"table", "index"} or (
             kind == "table" and re.match(r"\s*CREATE\s+VIRTUAL\b", str(sql), re.IGNORECASE)
         ):
-            return told
+            return named
         if kind == "table" and str(name).lower() in OURS and (name not in OURS or _INERT.search(str(sql))):
-            return told
+            return named
         if kind == "index" and sql is not None and str(table).lower() in OURS and _computes(con, str(name), str(sql)):
-            return told
+            return named
     return ""
 
 
 def _computes(con: sqlite3.Connection, index: str, sql: str) -> bool:
     """Whether an index holds an expression (cid -2) or a condition, which SQLite would work out for each row."""
-    if sql.replace(" ", "") in {one.replace(" IF NOT EXISTS", "").replace(" ", "") for one in INDEXES}:
+    if sql.replace(" ", "") in {index.replace(" IF NOT EXISTS", "").replace(" ", "") for index in INDEXES}:
         return False
     return " where " in f" {sql.lower()} " or any(row[1] == -2 for row in _pragma(con, "index_xinfo", index))
 

@@ -108,5 +108,5 @@ def _sections(task: str, form: str) -> list[str]:
     for source in (task, form):
         for found in _LISTED.finditer(source):
             listed = (found[1] or found[2]).split(". ")[0]
-            names += [one.strip(_DRESS) for one in _SEPARATOR.split(listed)]
-    return [one for one in dict.fromkeys(names) if one and len(one) <= 60][:20]
+            names += [name.strip(_DRESS) for name in _SEPARATOR.split(listed)]
+    return [name for name in dict.fromkeys(names) if name and len(name) <= 60][:20]

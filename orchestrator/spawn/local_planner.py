@@ -127,7 +127,7 @@ def edges(found: Split) -> list[tuple[int, ...]]:
     phases = [phase(part) for part in found.parts]
     things = [{at for at, kind in enumerate(_THING) if kind.search(part)} for part in found.parts]
     present = sorted(set(phases))
-    before = {one: present[at - 1] for at, one in enumerate(present) if at}
+    before = {number: present[at - 1] for at, number in enumerate(present) if at}
     wanted = [
         [
             other
@@ -176,10 +176,10 @@ def _items(mark: re.Pattern[str], plain: str) -> list[tuple[int, int]]:
     found = list(mark.finditer(plain))
     if not found:
         return []
-    least = min(len(one[1].expandtabs(4)) for one in found)
-    found = [one for one in found if len(one[1].expandtabs(4)) <= least + 1]
-    ends = [*(one.start() for one in found[1:]), len(plain)]
-    return [(one.end(), end) for one, end in zip(found, ends, strict=True)]
+    least = min(len(item[1].expandtabs(4)) for item in found)
+    found = [item for item in found if len(item[1].expandtabs(4)) <= least + 1]
+    ends = [*(item.start() for item in found[1:]), len(plain)]
+    return [(item.end(), end) for item, end in zip(found, ends, strict=True)]
 
 
 def _orders(plain: str) -> list[tuple[int, int]]:

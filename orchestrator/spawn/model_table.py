@@ -100,15 +100,17 @@ class ModelFilter:
 
     def __contains__(self, model_id: object) -> bool:
         name = normalised(str(model_id))
-        if any(fnmatchcase(one, normalised(glob)) for glob in self.deny for one in (name, name.partition(":")[0])):
+        without_variant = name.partition(":")[0]
+        denied = [normalised(glob) for glob in self.deny]
+        if any(fnmatchcase(name, glob) or fnmatchcase(without_variant, glob) for glob in denied):
             return False
         return not self.allow or any(fnmatchcase(name, normalised(glob)) for glob in self.allow)
 
     @property
     def named(self) -> tuple[str, ...]:
         """The models that ``allow`` names in full and that may be asked."""
-        full = (normalised(one) for one in self.allow if not any(mark in one for mark in "*?["))
-        return tuple(one for one in dict.fromkeys(full) if one in self)
+        full = (normalised(glob) for glob in self.allow if not any(mark in glob for mark in "*?["))
+        return tuple(name for name in dict.fromkeys(full) if name in self)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class ModelTable:
         that has one. Errors as ``pick``.
         """
         ranked, tier = self._ranked(category, budget, allowed)
-        fresh = [one for one in ranked if one.id not in exclude] or ranked
+        fresh = [model for model in ranked if model.id not in exclude] or ranked
         if not fresh:
             raise BadRequest("model_not_allowed", f"no model is left for {category} work on a {budget} budget")
         note = "" if tier == budget else f"no model for {category} work on a {budget} budget: taken from {tier}"
@@ -202,7 +204,7 @@ class ModelTable:
         ]
         if len(chosen) < count:
             few = f"only {len(chosen)} models may be asked: some are asked more than once"
-            picks = [replace(one, note=f"{one.note}; {few}" if one.note else few) for one in picks]
+            picks = [replace(pick, note=f"{pick.note}; {few}" if pick.note else few) for pick in picks]
         return picks
 
     def _ranked(self, category: Category, budget: Budget, allowed: ModelFilter) -> tuple[list[Model], Budget]:
@@ -212,8 +214,8 @@ class ModelTable:
             low, high = TIERS[tier]
             found = [model for model in suited if low <= model.price.prompt * MILLION <= high]
             if found:
-                return sorted(found, key=lambda one: self._rank(one, category)), tier
-        named = [Model(one, self.price(one), 0, frozenset(), 0.0) for one in allowed.named]
+                return sorted(found, key=lambda model: self._rank(model, category)), tier
+        named = [Model(name, self.price(name), 0, frozenset(), 0.0) for name in allowed.named]
         return named, budget
 
     @staticmethod
@@ -253,7 +255,7 @@ def _kinds(row: Mapping[str, Any], key: str, otherwise: str) -> set[str]:
     found = shape.get(key) if isinstance(shape, Mapping) else None
     if not isinstance(found, list):
         return {otherwise}
-    return {"vision" if one == "image" else one for one in found if isinstance(one, str)}
+    return {"vision" if kind == "image" else kind for kind in found if isinstance(kind, str)}
 
 
 def _price(pricing: Any, otherwise: Price) -> Price:

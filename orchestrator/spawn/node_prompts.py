@@ -45,7 +45,7 @@ def role(words: RoleAsked) -> str:
     if words.format:
         parts.append(f"The form of your answer: {words.format}")
     if words.guardrails:
-        parts.append("Rules:\n" + "\n".join(f"- {one}" for one in words.guardrails))
+        parts.append("Rules:\n" + "\n".join(f"- {rule}" for rule in words.guardrails))
     return "\n\n".join(parts)
 
 
@@ -83,28 +83,28 @@ def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: 
 
     It names the needed nodes that gave no answer. Limit and cuts as in `task_prompt`.
     """
-    missing = [one for one in node.needs if one not in {name for name, _, _ in answers}]
-    told = [
+    missing = [need for need in node.needs if need not in {name for name, _, _ in answers}]
+    instructions = [
         f"Write the one final answer to the task, out of the {len(answers)} answers above.",
         _STYLES[style(asked)],
         "Do not speak of the answers or of merging, but in the last section.",
     ]
     if missing and mode_of(asked.mode).names_missing:
-        told.append(f"No answer came from: {', '.join(missing)}. Say what is missing because of that.")
-    told.append(_DISSENT)
+        instructions.append(f"No answer came from: {', '.join(missing)}. Say what is missing because of that.")
+    instructions.append(_DISSENT)
     context = [("Context", asked.context)] if asked.context else []
-    return _fitted([("Task", asked.task), *context], answers, "\n".join(told), limit_chars)
+    return _fitted([("Task", asked.task), *context], answers, "\n".join(instructions), limit_chars)
 
 
 def evaluate_prompt(asked: RunRequest, answer: str, limit_chars: int = 200_000) -> str:
     """What the evaluator of a cascade is asked: PASS or FAIL in the first line, then the reason."""
-    told = (
+    instructions = (
         "Judge whether the answer above does the task: right, complete, in the form that was asked for.\n"
         "Write PASS or FAIL, alone, in the first line. Then give the reason in at most three sentences."
     )
     wanted = [("Form that was asked for", asked.role.format)] if asked.role.format else []
     context = [("Context", asked.context)] if asked.context else []
-    return _fitted([("Task", asked.task), *wanted, *context], [("answer", "", answer)], told, limit_chars)
+    return _fitted([("Task", asked.task), *wanted, *context], [("answer", "", answer)], instructions, limit_chars)
 
 
 def cut(text: str, room: int) -> str:
@@ -120,17 +120,17 @@ def cut(text: str, room: int) -> str:
     return text[:head] + mark + text[len(text) - (kept - head) :]
 
 
-def _fitted(sections: Sequence[tuple[str, str]], upstream: Upstream, told: str, limit_chars: int) -> str:
+def _fitted(sections: Sequence[tuple[str, str]], upstream: Upstream, instructions: str, limit_chars: int) -> str:
     texts = [text for _, text in sections] + [answer for _, _, answer in upstream]
     number = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    room = limit_chars - len(_written(sections, upstream, told, number, [""] * len(texts)))
+    room = limit_chars - len(_written(sections, upstream, instructions, number, [""] * len(texts)))
     shares = _shares([len(text) for text in texts], room)
     fitted = [cut(text, share) for text, share in zip(texts, shares, strict=True)]
-    return cut(_written(sections, upstream, told, number, fitted), limit_chars)
+    return cut(_written(sections, upstream, instructions, number, fitted), limit_chars)
 
 
 def _written(
-    sections: Sequence[tuple[str, str]], upstream: Upstream, told: str, number: str, texts: Sequence[str]
+    sections: Sequence[tuple[str, str]], upstream: Upstream, instructions: str, number: str, texts: Sequence[str]
 ) -> str:
     parts = [f"# {title}\n\n{text}" for (title, _), text in zip(sections, texts, strict=False)]
     if upstream:
@@ -138,7 +138,7 @@ def _written(
     for (name, task, _), text in zip(upstream, texts[len(sections) :], strict=True):
         about = f" to: {' '.join(task.split())[:100]}" if task else ""
         parts.append(f"<<<{number} answer {name}{about}>>>\n{text}\n<<<{number} end of {name}>>>")
-    return "\n\n".join([*parts, f"# What to do now\n\n{told}"])
+    return "\n\n".join([*parts, f"# What to do now\n\n{instructions}"])
 
 
 def _shares(lengths: Sequence[int], room: int) -> list[int]:

@@ -182,8 +182,8 @@ class ModelApi:
         except BadRequest as error:
             return Fault("400", error.message, retry=False, reached=False)
         except (httpx2.InvalidURL, ValueError, ImportError, OSError):
-            told = "the proxy or the certificates that the environment names cannot be used"
-            return Fault("network", told, retry=False, reached=False)
+            reason = "the proxy or the certificates that the environment names cannot be used"
+            return Fault("network", reason, retry=False, reached=False)
         method = "GET" if content is None else "POST"
         extensions = {"trace": done.trace}
         try:

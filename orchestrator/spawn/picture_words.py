@@ -39,29 +39,29 @@ def seconds(value: object) -> str:
 def repeats(node: Facts) -> str:
     """How often a node was tried again, and made again after a daemon's death; empty for one that went well."""
     attempts, reruns = node.get("attempts") or 0, node.get("reruns") or 0
-    told = [f"{attempts} attempts" if attempts > 1 else "", f"re-run {reruns}x" if reruns else ""]
-    return ", ".join(text for text in told if text)
+    phrases = [f"{attempts} attempts" if attempts > 1 else "", f"re-run {reruns}x" if reruns else ""]
+    return ", ".join(text for text in phrases if text)
 
 
 def totals(run: Facts) -> list[str]:
     """What a run has come to, as short phrases: state, nodes, time, money, tokens, planner."""
     progress, cost = run.get("progress") or {}, run.get("cost") or {}
-    told = [run.get("mode", ""), run.get("status", "")]
+    phrases = [run.get("mode", ""), run.get("status", "")]
     if progress:
-        told.append(f"{progress.get('done_nodes', 0)} of {progress.get('total_nodes', 0)} nodes done")
-        told += [
+        phrases.append(f"{progress.get('done_nodes', 0)} of {progress.get('total_nodes', 0)} nodes done")
+        phrases += [
             f"{progress[f'{kind}_nodes']} {kind}"
             for kind in ("running", "failed", "skipped")
             if progress.get(f"{kind}_nodes")
         ]
     if run.get("elapsed_s") is not None:
-        told.append(seconds(run["elapsed_s"]))
+        phrases.append(seconds(run["elapsed_s"]))
     if cost.get("limit_usd") is not None:  # squads and agents have neither price nor count of tokens
-        told.append(f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}")
-        told.append(f"{cost.get('prompt_tokens') or 0} + {cost.get('completion_tokens') or 0} tokens")
+        phrases.append(f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}")
+        phrases.append(f"{cost.get('prompt_tokens') or 0} + {cost.get('completion_tokens') or 0} tokens")
     if run.get("planner"):
-        told.append(f"planned by {run['planner']}")
-    return [text for text in told if text]
+        phrases.append(f"planned by {run['planner']}")
+    return [text for text in phrases if text]
 
 
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d+)?)Z")
@@ -97,6 +97,6 @@ def critical_path(nodes: Sequence[Facts], spans: Mapping[str, Span]) -> list[str
     path: list[str] = []
     open_ = list(spans)
     while open_:
-        path.append(max(open_, key=lambda one: spans[one][1]))
+        path.append(max(open_, key=lambda node_id: spans[node_id][1]))
         open_ = [need for need in needs[path[-1]] if need not in path]
     return path[::-1]

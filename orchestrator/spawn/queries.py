@@ -166,8 +166,8 @@ def artifacts(con: sqlite3.Connection, run_id: str) -> list[ArtifactRow]:
     """The run's artifacts, one of each node and type, in the order they were made; of several the newest."""
     found: dict[tuple[str, str], ArtifactRow] = {}
     for row in con.execute("SELECT * FROM artifacts WHERE run_id = ? ORDER BY created_at, rowid", (run_id,)):
-        one = _artifact(run_id, row)
-        found[one.node_id, one.type] = one
+        file = _artifact(run_id, row)
+        found[file.node_id, file.type] = file
     return list(found.values())
 
 
@@ -258,7 +258,7 @@ def _node(run_id: str, row: sqlite3.Row) -> NodeRow:
         id=local(run_id, _str(row["id"])),
         kind=_word(Kind, row["kind"], "task"),
         wave=_int(row["wave"]),
-        needs=tuple(local(run_id, str(one)) for one in needs) if isinstance(needs, list) else (),
+        needs=tuple(local(run_id, str(need)) for need in needs) if isinstance(needs, list) else (),
         task=_str(row["task"]),
         model=_str(row["model"]),
         system=str(role.get("system") or ""),

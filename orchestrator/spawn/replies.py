@@ -286,8 +286,8 @@ def _fault(error: Any, headers: Mapping[str, str], now: float, key: str, status:
     metadata = metadata if isinstance(metadata, dict) else {}
     code = status or _status(found.get("code", found.get("type")))
     after = _retry_after(code, headers, metadata, now)
-    words = [one for one in (found.get("message"), metadata.get("provider_name"), metadata.get("raw")) if one]
-    text = ": ".join(one for one in words if isinstance(one, str)) or f"the server answered with status {code}"
+    words = [word for word in (found.get("message"), metadata.get("provider_name"), metadata.get("raw")) if word]
+    text = ": ".join(word for word in words if isinstance(word, str)) or f"the server answered with status {code}"
     return Fault(str(code), message(text, key), retries(code, after), after)
 
 
@@ -372,8 +372,8 @@ def _text(content: object) -> str | None:
         return content or ""
     if not isinstance(content, list):
         return None
-    parts = [one.get("text") if isinstance(one, dict) else one for one in content]
-    return "".join(one for one in parts if isinstance(one, str))
+    parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def _clean(text: str) -> str:

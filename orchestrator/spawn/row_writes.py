@@ -64,9 +64,9 @@ def sum_up(con: sqlite3.Connection, run_id: str, node_id: str) -> None:
     con.execute(
         "UPDATE nodes SET tokens_prompt = ?, tokens_completion = ?, cost_usd = ? WHERE id = ?",
         (
-            sum(one.prompt_tokens for one in of_node),
-            sum(one.completion_tokens for one in of_node),
-            float(sum((one.spent for one in of_node), Decimal(0))),
+            sum(attempt.prompt_tokens for attempt in of_node),
+            sum(attempt.completion_tokens for attempt in of_node),
+            float(sum((attempt.spent for attempt in of_node), Decimal(0))),
             node_key(run_id, node_id),
         ),
     )

@@ -82,7 +82,7 @@ class RunRequest(StoredWords):
     @property
     def peers(self) -> tuple[str, ...]:
         """Who answers instead of the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
-        return tuple(f"engine:{one}" for one in self.engines) + tuple(f"agent:{one}" for one in self.agents)
+        return tuple(f"engine:{name}" for name in self.engines) + tuple(f"agent:{name}" for name in self.agents)
 
 
 class RunSettings(StoredWords):

@@ -163,7 +163,7 @@ class RunExecution:
             row = work.rows[node_id]
             prepared = await asyncio.to_thread(self._attempts.prepared, row)
             if prepared.reserved and not self._fits(row, prepared.reserved):
-                if any(one.status == "running" for one in work.rows.values()):
+                if any(other.status == "running" for other in work.rows.values()):
                     return False  # those in flight may cost less than was reserved
                 if row.node.kind == "merge":
                     self._joined = True
@@ -215,24 +215,24 @@ class RunExecution:
 
     async def _finish(self, end: scheduler.RunEnd) -> None:
         work = self._state
-        final, told = None, ""
+        final, problem = None, ""
         try:
             final = await asyncio.to_thread(final_answer.final, work.deps.home, work.run, work.rows, work.files, end)
         except Corrupt as error:
             if end.status == "completed":
                 raise
-            told = error.message
+            problem = error.message
         merged = None
         if final is not None:
             data = final.text.encode()
             try:
                 merged = await work.record.store(f"{MERGED}.md", data, MERGED, "merged", final.model, over=work.over)
             except Environment as error:
-                told = f"the final answer cannot be written: {error.message}"
+                problem = f"the final answer cannot be written: {error.message}"
                 if end.status == "completed":
-                    end = replace(end, status="failed", error=told)
+                    end = replace(end, status="failed", error=problem)
             failpoints.passed("spawn:merged")
-        summary = "; ".join(filter(None, (end.summary, told or (final.note if final is not None else ""))))
+        summary = "; ".join(filter(None, (end.summary, problem or (final.note if final is not None else ""))))
         dissent = final.dissent if final is not None else ""
         outcome = RunOutcome(end.status, summary, end.error or None, dissent, merged)
         await work.record.write(transitions.finish, outcome)

@@ -132,14 +132,14 @@ def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Draw
         return _DrawingPart((), 0, 0)
     words = totals(run)
     half = len(words) // 2 + 1
-    told = [" · ".join(words[:half]), " · ".join(words[half:])]
+    texts = [" · ".join(words[:half]), " · ".join(words[half:])]
     if path:
-        busy = sum(spans[one][1] - spans[one][0] for one in path)
+        busy = sum(spans[node_id][1] - spans[node_id][0] for node_id in path)
         whole = spans[path[-1]][1] - min(began for began, _ in spans.values())
-        told.append(f"critical path: {len(path)} nodes, {seconds(busy)} of work in {seconds(whole)}")
+        texts.append(f"critical path: {len(path)} nodes, {seconds(busy)} of work in {seconds(whole)}")
     lines = [_text(0, 14, run.get("task") or run["run_id"], 90, "head name")]
-    lines += [_text(0, 16 + TEXT_H * (n + 1), text, 130, "faint") for n, text in enumerate(told)]
-    return _DrawingPart(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(told))
+    lines += [_text(0, 16 + TEXT_H * (n + 1), text, 130, "faint") for n, text in enumerate(texts)]
+    return _DrawingPart(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(texts))
 
 
 def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
@@ -246,13 +246,13 @@ def _rows(node: Facts) -> list[str]:
 
 
 def _hint(node: Facts) -> str:
-    told = [f"{node['node_id']} {node.get('status') or ''}".strip()]
+    texts = [f"{node['node_id']} {node.get('status') or ''}".strip()]
     for key in ("kind", "model", "task", "reason", "error", "retry_at", "cost_source"):
-        if node.get(key) and len(told) < 9:
-            told.append(f"{key}: {cut(str(node[key]), 400)}")
+        if node.get(key) and len(texts) < 9:
+            texts.append(f"{key}: {cut(str(node[key]), 400)}")
     if node["needs"]:
-        told.append(f"needs: {cut(', '.join(node['needs']), 400)}")
-    return "\n".join([*told, *([repeats(node)] if repeats(node) else [])])
+        texts.append(f"needs: {cut(', '.join(node['needs']), 400)}")
+    return "\n".join([*texts, *([repeats(node)] if repeats(node) else [])])
 
 
 def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence[str]) -> _DrawingPart:
@@ -285,9 +285,9 @@ def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence
 def _bars(node: Facts, span: Span) -> list[tuple[float, float, str]]:
     """The attempts of a node, or the node as one where they are not known."""
     found = []
-    for one in node.get("attempts_list") or ():
-        began, ended = instant(one.get("started_at")), instant(one.get("finished_at"))
-        state = str(one.get("state", ""))
+    for attempt in node.get("attempts_list") or ():
+        began, ended = instant(attempt.get("started_at")), instant(attempt.get("finished_at"))
+        state = str(attempt.get("state", ""))
         if began is not None:
             found.append((began, max(began, span[1] if ended is None else ended), ATTEMPTS.get(state, state)))
     bars = found or [(*span, str(node.get("status")))]

@@ -83,10 +83,10 @@ class _Making:
     def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step, as `Planning.workers` says."""
         nodes: list[Node] = []
-        for at, one in enumerate(steps):
+        for at, step in enumerate(steps):
             used = [node.model for node in nodes] if distinct else []
-            model, reason = self._model(one, at, used, last=best_last and at == len(steps) - 1)
-            nodes.append(Node(one.id, "task", 0, one.needs, one.task, model, self.system, reason=reason))
+            model, reason = self._model(step, at, used, last=best_last and at == len(steps) - 1)
+            nodes.append(Node(step.id, "task", 0, step.needs, step.task, model, self.system, reason=reason))
         return nodes
 
     def peers(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
@@ -99,18 +99,18 @@ class _Making:
             steps = (*steps, *more)
         if self.asked.peers:
             return steps
-        have = [normalised(one.model) for one in steps if self._may(one.model)]
+        have = [normalised(step.model) for step in steps if self._may(step.model)]
         category = local_planner.category(self.asked.task)
         picks: list[Pick] = []
         if len(have) < count:
             picks = self.table.recommend(category, self.asked.budget, count - len(have), self.allowed, have)
         filled = []
-        for one in steps:
-            if self._may(one.model):
-                filled.append(one)
+        for step in steps:
+            if self._may(step.model):
+                filled.append(step)
                 continue
-            self._say_replaced(one, pick := picks.pop(0))
-            filled.append(replace(one, model=pick.model, reason=pick.reason))
+            self._say_replaced(step, pick := picks.pop(0))
+            filled.append(replace(step, model=pick.model, reason=pick.reason))
         return tuple(filled)
 
     def merge(self, workers: Sequence[Node], needs: Sequence[Node], *, best_last: bool = False) -> Node:
@@ -119,7 +119,7 @@ class _Making:
         if peers:
             model, reason = peers[-1], "the last of those who answer"
             if named:
-                chosen = next((one for one in peers if named in {one, one.partition(":")[2]}), None)
+                chosen = next((name for name in peers if named in {name, name.partition(":")[2]}), None)
                 if chosen is None:
                     self.notes.append(
                         f"merge.model {named[:80]!r} does not answer in this run; {model} merges instead"
@@ -131,7 +131,7 @@ class _Making:
         elif best_last:
             model, reason = workers[-1].model, "the better of the two"
         else:
-            model = max((one.model for one in workers), key=self.table.score)
+            model = max((node.model for node in workers), key=self.table.score)
             reason = "the best of the plan" if self.table.score(model) else "the first model"
         ids = tuple(node.id for node in needs)
         return Node(MERGED, "merge", 0, ids, self.asked.task, model, self.system, reason=reason)
@@ -167,8 +167,8 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
     """
     taken = {MERGED, PLAN}
     names = []
-    for one in ids:
-        base = re.sub(r"[^A-Za-z0-9._-]+", "-", one[: 4 * _ID_CHARS])
+    for planned in ids:
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", planned[: 4 * _ID_CHARS])
         base = re.sub(r"\.{2,}", ".", base).strip("._-")[:_ID_CHARS].rstrip("._-") or "node"
         name, number = base, 2
         while name.lower() in taken:
@@ -188,40 +188,42 @@ def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) ->
     """
     if len(nodes) > MAX_NODES:
         raise ValueError(f"{len(nodes)} nodes")
-    told = list(notes)
+    changes = list(notes)
     work = [node for node in nodes if node.kind != "merge"]
     merges = [node for node in nodes if node.kind == "merge"]
     names: dict[str, list[str]] = {}
     renamed: list[Node] = []
-    for node, name in zip(work, sanitised([one.id for one in work]), strict=True):
+    for node, name in zip(work, sanitised([node.id for node in work]), strict=True):
         if node.id in names:
-            told.append(f"the id {node.id[:60]!r} occurs twice; the second is renamed to {name}")
+            changes.append(f"the id {node.id[:60]!r} occurs twice; the second is renamed to {name}")
         elif name != node.id:
-            told.append(f"{name}: its planner calls it {node.id[:60]!r}")
+            changes.append(f"{name}: its planner calls it {node.id[:60]!r}")
         names.setdefault(node.id, []).append(name)
         renamed.append(replace(node, id=name))
-    mended = [replace(node, needs=_needs(node, names, told)) for node in renamed]
+    mended = [replace(node, needs=_needs(node, names, changes)) for node in renamed]
     waves = _waves(mended)
     if waves is None:
-        told.append("the planner's dependencies form a cycle; the nodes run one after the other, in the order given")
+        changes.append(
+            "the planner's dependencies form a cycle; the nodes run one after the other, in the order given"
+        )
         mended = [replace(node, needs=(mended[at - 1].id,) if at else ()) for at, node in enumerate(mended)]
         waves = {node.id: at for at, node in enumerate(mended)}
     mended = sorted((replace(node, wave=waves[node.id]) for node in mended), key=lambda node: node.wave)
     last = max(waves.values(), default=-1) + 1
-    merged = [replace(node, needs=_needs(node, names, told), wave=last) for node in merges]
-    return RunPlan((*mended, *merged), source, _short_notes(told))
+    merged = [replace(node, needs=_needs(node, names, changes), wave=last) for node in merges]
+    return RunPlan((*mended, *merged), source, _short_notes(changes))
 
 
-def _needs(node: Node, names: dict[str, list[str]], told: list[str]) -> tuple[str, ...]:
+def _needs(node: Node, names: dict[str, list[str]], changes: list[str]) -> tuple[str, ...]:
     needs: list[str] = []
-    for one in node.needs:
-        found = names.get(one, [])
+    for need in node.needs:
+        found = names.get(need, [])
         if not found:
-            told.append(f"{node.id}: needs {one[:60]!r}, which is no node")
+            changes.append(f"{node.id}: needs {need[:60]!r}, which is no node")
         elif node.kind == "merge":
             needs += found
         elif found[0] == node.id:
-            told.append(f"{node.id}: needs itself")
+            changes.append(f"{node.id}: needs itself")
         else:
             needs.append(found[0])
     return tuple(dict.fromkeys(needs))
@@ -232,8 +234,8 @@ def _waves(nodes: Sequence[Node]) -> dict[str, int] | None:
     after: dict[str, list[str]] = {node.id: [] for node in nodes}
     missing = {node.id: len(node.needs) for node in nodes}
     for node in nodes:
-        for one in node.needs:
-            after[one].append(node.id)
+        for need in node.needs:
+            after[need].append(node.id)
     waves = {name: 0 for name, count in missing.items() if not count}
     ready = list(waves)
     for name in ready:
@@ -252,12 +254,12 @@ def _joined(steps: tuple[PlanStep, ...], notes: list[str]) -> tuple[PlanStep, ..
         return steps
     notes.append(f"{len(steps)} steps: from the {most}th on they are joined into one")
     over = steps[most - 1 :]
-    gone = {one.id for one in over}
-    needs = dict.fromkeys(need for one in over for need in one.needs if need not in gone)
-    last = replace(over[0], task="\n\n".join(one.task for one in over), needs=tuple(needs))
+    gone = {step.id for step in over}
+    needs = dict.fromkeys(need for step in over for need in step.needs if need not in gone)
+    last = replace(over[0], task="\n\n".join(step.task for step in over), needs=tuple(needs))
     moved = (
-        replace(one, needs=tuple(dict.fromkeys(last.id if need in gone else need for need in one.needs)))
-        for one in steps[: most - 1]
+        replace(step, needs=tuple(dict.fromkeys(last.id if need in gone else need for need in step.needs)))
+        for step in steps[: most - 1]
     )
     return (*moved, last)
 

@@ -72,7 +72,7 @@ async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, incl
     run = await run_of(home, run_id)
     files = await home.db.read(queries.artifacts, run_id)
     rows = {row.node.id: row for row in await home.db.read(queries.nodes, run_id)}
-    merged = next((one for one in files if one.type == "merged"), None)
+    merged = next((file for file in files if file.type == "merged"), None)
     text = await _text(home, merged) if merged is not None else ""
     cost = state["cost"]
     answer: dict[str, Any] = {
@@ -82,13 +82,13 @@ async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, incl
         "summary": run.summary or _so_far(run, state),
         "artifacts": [
             {
-                "node_id": one.node_id,
-                "path": str(home.path / one.path),
-                "model": one.model,
-                "status": rows[one.node_id].status if one.node_id in rows else run.status,
-                "type": one.type,
+                "node_id": file.node_id,
+                "path": str(home.path / file.path),
+                "model": file.model,
+                "status": rows[file.node_id].status if file.node_id in rows else run.status,
+                "type": file.type,
             }
-            for one in files
+            for file in files
         ],
         "cost": {
             "prompt_tokens": cost["prompt_tokens"],
@@ -109,8 +109,8 @@ async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, incl
         answer["foreign"] = True
     if include_raw:
         places = {node_id: at for at, node_id in enumerate(rows)}
-        raws = sorted((one for one in files if one.type == "raw"), key=lambda one: places.get(one.node_id, 0))
-        answer["raw_outputs"] = [await _raw(home, one) for one in raws]
+        raws = sorted((file for file in files if file.type == "raw"), key=lambda file: places.get(file.node_id, 0))
+        answer["raw_outputs"] = [await _raw(home, file) for file in raws]
     return answer
 
 
@@ -123,7 +123,7 @@ async def artifact(home: SpawnHome, run_id: str, node_id: str, offset: int) -> d
     row = await home.db.read(queries.artifact, run_id, node_id)
     if row is None:
         files = await home.db.read(queries.artifacts, run_id)
-        there = ", ".join(one.node_id for one in files[:20]) or "none yet"
+        there = ", ".join(file.node_id for file in files[:20]) or "none yet"
         raise BadRequest("unknown_artifact", f"the run has no artifact {node_id[:80]!r}; there are: {there}")
     text = await _text(home, row)
     answer: dict[str, Any] = {
@@ -150,16 +150,16 @@ async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     events = await home.db.read(queries.events, run_id, 0, None, EVENTS_MAX)
     state = views.status(run, rows, attempts, last, now)
     tried: dict[str, list[AttemptRow]] = {row.node.id: [] for row in rows}
-    for one in attempts:
-        tried[one.node_id].append(one)
+    for attempt in attempts:
+        tried[attempt.node_id].append(attempt)
     nodes = [
         {
-            **told,
+            **view,
             "task": row.node.task,
             "reason": row.node.reason,
-            "attempts_list": [views.attempt(one) for one in tried[row.node.id]],
+            "attempts_list": [views.attempt(attempt) for attempt in tried[row.node.id]],
         }
-        for row, told in zip(rows, state["nodes"], strict=True)
+        for row, view in zip(rows, state["nodes"], strict=True)
     ]
     head = {
         **state,
@@ -169,7 +169,7 @@ async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
         "finished_at": run.finished_at,
         "project": run.project,
     }
-    return {"run": head, "nodes": nodes, "events": [views.event(one) for one in events]}
+    return {"run": head, "nodes": nodes, "events": [views.event(event) for event in events]}
 
 
 def _at_once(

@@ -162,7 +162,7 @@ def digest_of(con: sqlite3.Connection, run_id: str) -> bytes:
     """What the seals of the run would vouch for, as bytes that change with it."""
     row = con.execute("SELECT * FROM runs WHERE id = ?", (run_id,)).fetchone()
     files = con.execute("SELECT path, sha256 FROM artifacts WHERE run_id = ? ORDER BY rowid", (run_id,)).fetchall()
-    return repr([[row[name] for name in _ASKED], _nodes(con, run_id), [tuple(one) for one in files]]).encode()
+    return repr([[row[name] for name in _ASKED], _nodes(con, run_id), [tuple(file) for file in files]]).encode()
 
 
 def _nodes(con: sqlite3.Connection, run_id: str) -> list[object]:

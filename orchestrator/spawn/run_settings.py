@@ -80,8 +80,8 @@ def _dollars(name: str, given: str) -> Decimal:
 
 
 def _globs(name: str, given: str) -> tuple[str, ...]:
-    found = tuple(one for one in re.split(r"[\s,]+", given) if one)
-    if not found or not all(one.isprintable() for one in found):
+    found = tuple(glob for glob in re.split(r"[\s,]+", given) if glob)
+    if not found or not all(glob.isprintable() for glob in found):
         raise bad(name, given, "globs of model ids, by commas or blanks apart")
     return found
 

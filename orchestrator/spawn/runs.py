@@ -149,8 +149,8 @@ class SpawnRuns:
         chosen = run_settings.read(request.env)
         size = len(asked.task) + len(asked.context)
         if size > chosen.max_prompt_chars:
-            told = f"{size} characters; MAX_PROMPT_CHARS is {chosen.max_prompt_chars}"
-            raise BadRequest("prompt_too_large", told)
+            message = f"{size} characters; MAX_PROMPT_CHARS is {chosen.max_prompt_chars}"
+            raise BadRequest("prompt_too_large", message)
         if asked.caller != "model":
             chosen = chosen.model_copy(
                 update={
@@ -216,13 +216,13 @@ class SpawnRuns:
     ) -> dict[str, Any]:
         """The result of a run; with ``wait_s`` after its end or that time."""
         home = await self._of(env)
-        told = ""
+        reported = ""
 
         def ended(_first: RunMoment, now: RunMoment) -> bool:
-            nonlocal told
-            if (said := f"{now.done} of {now.total} nodes done") != told:
-                told = said
-                tell(said)
+            nonlocal reported
+            if (progress := f"{now.done} of {now.total} nodes done") != reported:
+                reported = progress
+                tell(progress)
             return False
 
         await run_results.waited(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
@@ -278,7 +278,7 @@ class SpawnRuns:
         found: list[Event] = await home.db.read(
             queries.events, run_id, since_seq, tail, run_results.EVENTS_MAX if tail else LISTED_MAX
         )
-        return [views.event(one) for one in found]
+        return [views.event(event) for event in found]
 
     # -- trust ------------------------------------------------------------------------------------------------------
 

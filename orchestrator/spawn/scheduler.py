@@ -150,7 +150,7 @@ def _merge_spared(view: RunView, node: Node, states: _States) -> NoCall | None:
 def _within(view: RunView, ready: list[str], states: _States) -> tuple[str, ...]:
     """As many of the ready nodes as there are places, one at a time of each lane."""
     running = states.having("running")
-    taken = {lane(states.rows[one].node) for one in running} - {""}
+    taken = {lane(states.rows[node_id].node) for node_id in running} - {""}
     room = view.places - len(running)
     start: list[str] = []
     for node_id in ready:
@@ -165,29 +165,29 @@ def _within(view: RunView, ready: list[str], states: _States) -> tuple[str, ...]
 
 
 def _end(view: RunView, states: _States) -> RunEnd:
-    tasks = [one for one, row in states.rows.items() if row.node.kind == "task"]
-    given = tuple(one for one in tasks if states.of(one) == "completed")
-    failed = [one for one in tasks if states.of(one) == "failed"]
+    tasks = [node_id for node_id, row in states.rows.items() if row.node.kind == "task"]
+    given = tuple(node_id for node_id in tasks if states.of(node_id) == "completed")
+    failed = [node_id for node_id in tasks if states.of(node_id) == "failed"]
     merged = MERGED in states.rows and states.of(MERGED) == "completed"
     sources = () if merged else mode_of(view.mode).sources(states.outcome())
-    told = f"{len(given)} of {len(tasks)} nodes answered"
+    counted = f"{len(given)} of {len(tasks)} nodes answered"
     if view.stop == "canceled":
-        return RunEnd("canceled", f"canceled; {told}", from_nodes=given)
+        return RunEnd("canceled", f"canceled; {counted}", from_nodes=given)
     if view.stop == "timeout":
-        return RunEnd("failed", f"partial: the run's time is over; {told}", "the run's time is over", given)
+        return RunEnd("failed", f"partial: the run's time is over; {counted}", "the run's time is over", given)
     if not given:
-        return RunEnd("failed", told, _why(states, failed) or view.stop or "no node answered")
+        return RunEnd("failed", counted, _why(states, failed) or view.stop or "no node answered")
     if mode_of(view.mode).whole and failed:
-        return RunEnd("failed", f"partial: {told}", _why(states, failed), given)
+        return RunEnd("failed", f"partial: {counted}", _why(states, failed), given)
     if view.stop == "budget":
-        return RunEnd("completed", f"{PARTIAL}; {told}", from_nodes=sources)
+        return RunEnd("completed", f"{PARTIAL}; {counted}", from_nodes=sources)
     if MERGED in states.rows and states.of(MERGED) == "failed":
-        return RunEnd("failed", f"partial: the merge failed; {told}", _why(states, [MERGED]), given)
-    return RunEnd("completed", mode_of(view.mode).summary(states.outcome(), told), from_nodes=sources)
+        return RunEnd("failed", f"partial: the merge failed; {counted}", _why(states, [MERGED]), given)
+    return RunEnd("completed", mode_of(view.mode).summary(states.outcome(), counted), from_nodes=sources)
 
 
 def _why(states: _States, failed: list[str]) -> str:
     """The first failure that is its own, not another's consequence."""
-    errors = [(one, states.rows[one].error or "") for one in failed]
-    own = [(one, error) for one, error in errors if error and not error.startswith(UPSTREAM)] or errors
+    errors = [(node_id, states.rows[node_id].error or "") for node_id in failed]
+    own = [(node_id, error) for node_id, error in errors if error and not error.startswith(UPSTREAM)] or errors
     return f"{own[0][0]}: {own[0][1]}" if own else ""

@@ -111,7 +111,7 @@ class _Api:
         params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
         rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
         steps: list[PlanStep] = []
-        for row in (_mapping(one) for one in rows[:count]):
+        for row in map(_mapping, rows[:count]):
             model = _text(_mapping(row.get("model")).get("id"))
             if model:
                 reason = _text(row.get("reason"))[:300]
@@ -126,7 +126,7 @@ class _Api:
         if not _split(body, "/decompose"):
             return ()
         steps: list[PlanStep] = []
-        for row in (_mapping(one) for one in _list(body.get("steps"), "/decompose")):
+        for row in map(_mapping, _list(body.get("steps"), "/decompose")):
             step = self._step(row, f"step-{len(steps) + 1}", row.get("task"))
             if step is not None:
                 steps.append(step)
@@ -140,7 +140,7 @@ class _Api:
         if not _split(body, "/swarm"):
             return ()
         steps: list[PlanStep] = []
-        for row in (_mapping(one) for one in _list(_mapping(body.get("dag")).get("tasks"), "/swarm")):
+        for row in map(_mapping, _list(_mapping(body.get("dag")).get("tasks"), "/swarm")):
             step = self._step(row, _text(row.get("id")) or f"swarm-{len(steps) + 1}", row.get("description"))
             if step is not None:
                 steps.append(step)
@@ -152,9 +152,9 @@ class _Api:
             self.notes.append(f"{name[:60]}: the planner gave it no task; it is left out")
             return None
         needs = row.get("dependsOn") or []
-        if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
+        if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
             self.notes.append(f"{name[:60]}: dependsOn is not a list of ids; only its ids are kept")
-        known = tuple(_text(one) for one in needs if isinstance(one, str)) if isinstance(needs, list) else ()
+        known = tuple(_text(need) for need in needs if isinstance(need, str)) if isinstance(needs, list) else ()
         budget = row.get("budget")
         return PlanStep(
             name,
@@ -162,7 +162,7 @@ class _Api:
             known,
             _text(_mapping(row.get("model")).get("id")),
             _text(row.get("reason"))[:300],
-            next((one for one in ("low", "medium", "high", "any") if one == budget), None),
+            next((tier for tier in ("low", "medium", "high", "any") if tier == budget), None),
         )
 
     def _some(self, steps: list[PlanStep], path: str) -> tuple[PlanStep, ...]:
@@ -184,10 +184,10 @@ class _Api:
             return ""
         rest = RoleAsked(
             persona="" if isinstance(body.get("personaTitle"), str) else words.persona,
-            stack=tuple(one for one in words.stack if one not in _known(body.get("stack"))),
+            stack=tuple(word for word in words.stack if word not in _known(body.get("stack"))),
             domain=words.domain if body.get("domain") != words.domain else "",
             format=words.format if body.get("format") != words.format else "",
-            guardrails=tuple(one for one in words.guardrails if one not in _known(body.get("guardrails"))),
+            guardrails=tuple(word for word in words.guardrails if word not in _known(body.get("guardrails"))),
         )
         return f"{_text(written).partition(_TASK_OF_ROLE)[0].strip()}\n\n{node_prompts.role(rest)}".strip()
 
@@ -289,7 +289,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _known(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -39,7 +39,7 @@ NO_ROLE = "You answer one question of a larger piece of work. What you write is 
 ANSWER_BYTES = 64 << 20
 COMING_S = 15.0
 """How long after a daemon's start the connections are waited for whose runs an earlier daemon began."""
-TOLD_CHARS = 500
+OUTPUT_CHARS = 500
 KEY, KEY_CHARS = "OPENROUTER_API_KEY", 8  # what is shorter is no key, and may stand in any text
 
 
@@ -224,9 +224,9 @@ class AgentCaller:
     async def _read(self, agent_id: str, record: dict[str, Any], ask: NodeCall) -> Reply | Fault:
         payload = record.get("payload")
         if record["type"] != "result":
-            said = ask_agent.trouble_of(payload)[:TOLD_CHARS]
+            trouble = ask_agent.trouble_of(payload)[:OUTPUT_CHARS]
             how = "canceled the task" if record["type"] == "canceled" else "ended the task in error"
-            return Fault("agent", f"agent {agent_id} {how}" + (f": {said}" if said else ""), retry=False)
+            return Fault("agent", f"agent {agent_id} {how}" + (f": {trouble}" if trouble else ""), retry=False)
         text, cut = await ask_agent.text_of(self._roster, agent_id, payload, ANSWER_BYTES)
         if not text.strip():
             return Fault("empty", f"agent {agent_id} ended the task without an answer", retry=True)
@@ -271,8 +271,8 @@ def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Faul
     engine, reason = name_of(ask.model), row.get("reason", "")
     stdout, file = row["rawStdout"], row.get("rawStdoutFile")
     # The reason stands behind what the member itself wrote.
-    told = row["rawStderr"].removesuffix(reason).strip() or stdout.strip()
-    tail = f": {masked(told)[-TOLD_CHARS:]}" if told else ""
+    output = row["rawStderr"].removesuffix(reason).strip() or stdout.strip()
+    tail = f": {masked(output)[-OUTPUT_CHARS:]}" if output else ""
     if row["status"] == "timeout":
         return Fault("timeout", f"{engine} did not end within {ask.timeout_s:g} s{tail}", retry=True)
     if row["status"] == "error":

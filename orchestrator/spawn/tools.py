@@ -207,7 +207,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments
 
 
 def _names(text: str | None, what: str) -> tuple[str, ...]:
-    names = tuple(one.strip() for one in (text or "").split(",") if one.strip())
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if len(names) > PEERS_MAX:
         raise BadRequest("bad_argument", f"{what} names more than {PEERS_MAX}")
     if text is not None and not names:

@@ -98,11 +98,11 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
             say(con, run_id, None, "warning", "cancel requested", at)
         return "canceling"
     # Attempts that a daemon's death cut off were paid for, as far as anybody knows.
-    for one in queries.attempts(con, run_id):
-        if one.state == "running":
-            values = (at, run_id, one.node_id, one.attempt)
+    for attempt in queries.attempts(con, run_id):
+        if attempt.state == "running":
+            values = (at, run_id, attempt.node_id, attempt.attempt)
             con.execute(f"UPDATE attempts SET state = 'lost', finished_at = ? WHERE {_ATTEMPT}", values)
-            sum_up(con, run_id, one.node_id)
+            sum_up(con, run_id, attempt.node_id)
     con.execute(
         "UPDATE nodes SET status = 'canceled', error = 'canceled', retry_at = NULL, finished_at = ? "
         f"WHERE run_id = ? AND status NOT IN {_ENDED_NODES}",

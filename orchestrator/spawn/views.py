@@ -34,8 +34,8 @@ def status(
     """The answer of smartspawn_run_status."""
     over = run.status in RUN_ENDED
     tried: dict[str, list[AttemptRow]] = {}
-    for one in attempts:
-        tried.setdefault(one.node_id, []).append(one)
+    for attempt in attempts:
+        tried.setdefault(attempt.node_id, []).append(attempt)
     # Of a run that nobody executes the clocks stand, also those of nodes that were in flight.
     counted = now if run.active else datetime.fromisoformat(run.updated_at)
     found: dict[str, Any] = {
@@ -82,8 +82,8 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
         "status": row.status,
         "attempts": row.attempt,
         "reruns": row.reruns,
-        "prompt_tokens": sum(one.prompt_tokens for one in attempts),
-        "completion_tokens": sum(one.completion_tokens for one in attempts),
+        "prompt_tokens": sum(attempt.prompt_tokens for attempt in attempts),
+        "completion_tokens": sum(attempt.completion_tokens for attempt in attempts),
         "usd": costs.shown(costs.spent(attempts)) if _priced(attempts) else None,
         "cost_source": attempts[-1].cost_source if attempts else "none",
     }
@@ -101,13 +101,14 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
     """The cost of a run and the reservations of calls in flight; null if its caller has no price."""
     priced = run.asked.caller == "model"
-    flying = [one for one in attempts if one.state == "running"]
+    ended = [attempt for attempt in attempts if attempt.state != "running"]
+    flying = [attempt for attempt in attempts if attempt.state == "running"]
     return {
-        "usd": costs.shown(costs.spent([one for one in attempts if one.state != "running"])) if priced else None,
-        "reserved_usd": costs.shown(sum((one.reserved for one in flying), Decimal(0))) if priced else None,
+        "usd": costs.shown(costs.spent(ended)) if priced else None,
+        "reserved_usd": costs.shown(sum((attempt.reserved for attempt in flying), Decimal(0))) if priced else None,
         "limit_usd": costs.shown(run.settings.max_usd) if priced else None,
-        "prompt_tokens": sum(one.prompt_tokens for one in attempts),
-        "completion_tokens": sum(one.completion_tokens for one in attempts),
+        "prompt_tokens": sum(attempt.prompt_tokens for attempt in attempts),
+        "completion_tokens": sum(attempt.completion_tokens for attempt in attempts),
         "sources": sources(attempts),
     }
 
@@ -115,25 +116,25 @@ def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
 def sources(attempts: Sequence[AttemptRow]) -> dict[str, int]:
     """From where the costs of ended attempts are: how many from each source (C40)."""
     counts: dict[str, int] = {}
-    for one in attempts:
-        if one.state != "running":
-            counts[one.cost_source] = counts.get(one.cost_source, 0) + 1
+    for attempt in attempts:
+        if attempt.state != "running":
+            counts[attempt.cost_source] = counts.get(attempt.cost_source, 0) + 1
     return counts
 
 
 def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
     """What each model has cost."""
     found: dict[str, list[AttemptRow]] = {}
-    for one in attempts:
-        found.setdefault(one.model, []).append(one)
+    for attempt in attempts:
+        found.setdefault(attempt.model, []).append(attempt)
     return [
         {
             "model": model,
-            "nodes": len({one.node_id for one in of}),
+            "nodes": len({attempt.node_id for attempt in of}),
             "attempts": len(of),
             "usd": costs.shown(costs.spent(of)) if _priced(of) else None,
-            "prompt_tokens": sum(one.prompt_tokens for one in of),
-            "completion_tokens": sum(one.completion_tokens for one in of),
+            "prompt_tokens": sum(attempt.prompt_tokens for attempt in of),
+            "completion_tokens": sum(attempt.completion_tokens for attempt in of),
         }
         for model, of in sorted(found.items())
     ]
@@ -153,21 +154,21 @@ def listed(run: RunRow) -> dict[str, Any]:
     }
 
 
-def attempt(one: AttemptRow) -> dict[str, Any]:
+def attempt(row: AttemptRow) -> dict[str, Any]:
     """One attempt as the picture of a run shows it."""
     return {
-        "attempt": one.attempt,
-        "state": one.state,
-        "usd": costs.shown(one.spent),
-        "started_at": one.started_at,
-        "finished_at": one.finished_at,
-        "error": one.error,
+        "attempt": row.attempt,
+        "state": row.state,
+        "usd": costs.shown(row.spent),
+        "started_at": row.started_at,
+        "finished_at": row.finished_at,
+        "error": row.error,
     }
 
 
-def event(one: Event) -> dict[str, Any]:
+def event(row: Event) -> dict[str, Any]:
     """An event as the resource shows it."""
-    return {"seq": one.seq, "ts": one.ts, "level": one.level, "node_id": one.node_id, "message": one.message}
+    return {"seq": row.seq, "ts": row.ts, "level": row.level, "node_id": row.node_id, "message": row.message}
 
 
 def eta(run: RunRow, rows: Sequence[NodeRow], now: datetime) -> float | None:
@@ -178,7 +179,7 @@ def eta(run: RunRow, rows: Sequence[NodeRow], now: datetime) -> float | None:
     if run.status != "running" or not rows:
         return None
     took = [_seconds(row.started_at, row.finished_at) for row in rows if row.status == "completed"]
-    known = [one for one in took if one is not None]
+    known = [duration for duration in took if duration is not None]
     if not known:
         return None
     mean = sum(known) / len(known)
@@ -201,7 +202,7 @@ def _elapsed(run: RunRow, now: datetime) -> float:
 
 
 def _priced(attempts: Sequence[AttemptRow]) -> bool:
-    return any(one.cost is not None or one.cost_source != "none" for one in attempts)
+    return any(attempt.cost is not None or attempt.cost_source != "none" for attempt in attempts)
 
 
 def _seconds(begin: str | None, end: str | None) -> float | None:

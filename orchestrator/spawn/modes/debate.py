@@ -79,7 +79,7 @@ MODE = SpawnMode(
             (
                 f"debater-{n}-round-2",
                 1,
-                " ".join(f"debater-{one}-round-1" for one in (1, 2, 3)),
+                " ".join(f"debater-{other}-round-1" for other in (1, 2, 3)),
                 "corrects its answer",
             )
             for n in (1, 2, 3)
