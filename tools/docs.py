@@ -44,7 +44,7 @@ from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
 from orchestrator.spawn import event_resource, run_picture
 from orchestrator.spawn import tools as spawn_tools
-from orchestrator.spawn.modes.names import Mode
+from orchestrator.spawn.modes.names import SpawnModeName
 from orchestrator.squad import tools as squad_tools
 from orchestrator.team import agent_tools
 from orchestrator.team import tools as team_tools
@@ -595,7 +595,7 @@ def current(text: str) -> str:
 
 def pictures() -> dict[Path, str]:
     """The drawings that pages show: the graph of each mode of spawn runs."""
-    modes = typing.get_args(Mode)
+    modes = typing.get_args(SpawnModeName)
     return {
         ROOT / "docs" / "pictures" / f"{mode}.svg": run_picture.svg(run_picture.mode_picture(mode)) for mode in modes
     }

@@ -106,7 +106,7 @@ def document(
     """The content of a node's file: the original's keys, then ours; the cost is exact to the last digit.
 
     ``output`` is the reply's text, redacted if configured. A daemon that finds the file after the end of another
-    daemon can settle the attempt from it alone.
+    daemon can end the attempt from it alone.
     """
     prompt, completion = reply.prompt_tokens or 0, reply.completion_tokens or 0
     return orjson.dumps(
@@ -142,8 +142,8 @@ def _is_sealed(data: bytes, seal: Seal) -> bool:
     return seal.fits(head + b"\n}", tail.removesuffix(_MAC[1]).decode(errors="replace"))
 
 
-def adopt(home: Path, run_id: str, node_id: str, seal: Seal | None) -> dict[str, Any] | None:
-    """The document of a daemon that ended before it could settle the attempt; None if there is none of ours.
+def unrecorded_answer(home: Path, run_id: str, node_id: str, seal: Seal | None) -> dict[str, Any] | None:
+    """The document of an answer whose daemon ended before it recorded it; None if there is none of ours.
 
     Numbers with a point are Decimal. Besides the document's keys it has ``path``, ``bytes`` and ``sha256``, as
     `write` returned them. Raises Environment if the file cannot be read.

@@ -19,20 +19,20 @@ import orjson
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt
 from orchestrator.spawn import artifacts, costs, evaluation, node_prompts
-from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.model_table import ModelTable
 from orchestrator.spawn.replies import backoff_s, masked
 from orchestrator.spawn.run_data import (
     ArtifactRow,
     AttemptRow,
     AttemptState,
+    EndedAttempt,
     Fault,
     NodeRow,
     Price,
     Reply,
     RunPlan,
     RunRow,
-    SettledAttempt,
 )
 
 Files = Mapping[str, ArtifactRow]
@@ -96,7 +96,7 @@ def prepared(
         prompt = node_prompts.evaluate_prompt(run.asked, given[0][2], limit)
     else:
         prompt = node_prompts.task_prompt(run.asked, node, given, limit)
-    if kind_of(node.model) != "model":
+    if caller_kind(node.model) != "model":
         return PreparedAttempt(prompt, Decimal(0), None)
     price = table.price(node.model)
     size = len(prompt.encode()) + len(node.system.encode())
@@ -106,7 +106,7 @@ def prepared(
 def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, limit: Decimal) -> Decimal:
     """The amount to keep for a merge of all possible answers; 0 if that is too much to keep."""
     merge = next(row.node for row in rows.values() if row.node.kind == "merge")
-    if kind_of(merge.model) != "model":
+    if caller_kind(merge.model) != "model":
         return Decimal(0)
     answers = run.settings.max_completion_tokens * BYTES_PER_TOKEN * len(merge.needs)
     size = min(answers, run.settings.max_prompt_chars * BYTES_PER_TOKEN) + len(run.asked.task.encode())
@@ -146,7 +146,7 @@ def document(
     """An answer as its artifact has it: never with the key, and redacted if configured."""
     text = _kept(run, reply.text.replace(key, artifacts.REDACTED) if key else reply.text)
     node = replace(row.node, task=_kept(run, row.node.task))
-    cost, source = costs.settled(reply, price, attempt.reserved)
+    cost, source = costs.final_cost(reply, price, attempt.reserved)
     return artifacts.document(
         run_id=run.id, node=node, reply=reply, output=text, cost=cost, cost_source=source,
         attempt=attempt.attempt, token=attempt.token, at=at,
@@ -158,7 +158,7 @@ def _kept(run: RunRow, text: str) -> str:
     return artifacts.redacted(text) if run.settings.redact else text
 
 
-def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> SettledAttempt:
+def recovered(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> EndedAttempt:
     """The end of an attempt whose answer reached the disk before its daemon died: as the file says it."""
     done = replace(
         attempt, state="done", cost=found["costUsd"], cost_source=found["costSource"],
@@ -166,10 +166,10 @@ def adopted(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str
         model=found["model"],
     )  # fmt: skip
     ended = replace(row, status="completed", error=None, finish_reason=found["finishReason"], answered_by=done.model)
-    return SettledAttempt(done, ended, "info", f"{done.model} had answered before the daemon ended")
+    return EndedAttempt(done, ended, "info", f"{done.model} had answered before the daemon ended")
 
 
-def settled(
+def ended(
     run: RunRow,
     row: NodeRow,
     attempt: AttemptRow,
@@ -178,10 +178,10 @@ def settled(
     table: ModelTable,
     left_s: float,
     now: datetime,
-) -> SettledAttempt:
+) -> EndedAttempt:
     """The effect of an outcome on the attempt and its node; ``left_s`` is the remaining time of the run."""
-    price = table.price(row.node.model) if kind_of(row.node.model) == "model" else None
-    cost, source = costs.settled(outcome, price, attempt.reserved)
+    price = table.price(row.node.model) if caller_kind(row.node.model) == "model" else None
+    cost, source = costs.final_cost(outcome, price, attempt.reserved)
     state: AttemptState = "done"
     if isinstance(outcome, Fault):
         state = "canceled" if outcome.code == "canceled" else "failed"
@@ -197,15 +197,15 @@ def settled(
             row, status="completed", error=None, finish_reason=outcome.finish_reason, answered_by=done.model
         )
         message = f"{done.model} answered" + (f", cut off ({outcome.finish_reason})" if outcome.truncated else "")
-        return SettledAttempt(done, ended, "info", message)
+        return EndedAttempt(done, ended, "info", message)
     if outcome.code == "canceled":
-        return SettledAttempt(done, replace(row, status="canceled", error=error), "info", outcome.message)
+        return EndedAttempt(done, replace(row, status="canceled", error=error), "info", outcome.message)
     return _failed(run, row, outcome, done, left_s=left_s, now=now)
 
 
 def _failed(
     run: RunRow, row: NodeRow, fault: Fault, done: AttemptRow, *, left_s: float, now: datetime
-) -> SettledAttempt:
+) -> EndedAttempt:
     tries = run.settings.retries + 1
     tried = row.retry_count + 1
     said = f"{row.node.model}: {masked(fault.message)} ({fault.code}; attempt {tried} of {tries})"
@@ -214,10 +214,10 @@ def _failed(
         if pause < left_s:
             retry_at = rfc3339(now + timedelta(seconds=pause))
             waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
-            return SettledAttempt(done, waits, "warning", f"{said}; again in {pause:.1f} s")
+            return EndedAttempt(done, waits, "warning", f"{said}; again in {pause:.1f} s")
         said += f"; the pause of {pause:.0f} s exceeds the time that the run has left"
     step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
-    return SettledAttempt(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
+    return EndedAttempt(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
 
 
 def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> GateVerdict | None:

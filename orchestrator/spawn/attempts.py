@@ -1,4 +1,4 @@
-"""Attempts at the nodes of one run: claimed before they are paid, stored before they are settled, settled once.
+"""Attempts at the nodes of one run: claimed before they are paid, stored before they are ended, ended once.
 
 Touches the callers, and the home through the run's record.
 """
@@ -17,9 +17,9 @@ from orchestrator.base.clock import call_off
 from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitions
 from orchestrator.spawn.attempt_outcome import PreparedAttempt
-from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.fenced_writes import Fenced
-from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, Fault, NodeCall, NodeRow, Reply, SettledAttempt
+from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, EndedAttempt, Fault, NodeCall, NodeRow, Reply
 from orchestrator.spawn.run_state import RunState
 
 log = structlog.get_logger()
@@ -51,15 +51,15 @@ class Attempts:
             row = work.rows[attempt.node_id]
             found = await asyncio.to_thread(self._left_by_the_dead, attempt.node_id)
             if found is not None and found.get("token") == attempt.token:
-                await self._settle_found(row, attempt, found)
-            elif work.deps.callers[kind_of(row.node.model)].resumes:
+                await self._record_found(row, attempt, found)
+            elif work.deps.callers[caller_kind(row.node.model)].resumes:
                 prepared = await asyncio.to_thread(self.prepared, row)
                 self.begin(row, attempt, prepared, claimed=True)
             else:
                 again = row.reruns < RERUNS
                 message = "the daemon ended during the call; its whole reservation counts"
                 message += "; it is run once more" if again else "; it was run again already"
-                await work.record.write(transitions.lose, attempt, again, message)
+                await work.record.write(transitions.lose_attempt, attempt, again, message)
                 work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")
                 work.rows[row.node.id] = replace(
                     row,
@@ -70,14 +70,14 @@ class Attempts:
 
     def _left_by_the_dead(self, node_id: str) -> dict[str, Any] | None:
         work = self._work
-        return artifacts.adopt(
+        return artifacts.unrecorded_answer(
             work.deps.home, work.run.id, node_id, work.seals.seal(work.run.id, f"answer:{node_id}")
         )
 
-    async def _settle_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
+    async def _record_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
         """An answer that reached the disk and not the database."""
         work = self._work
-        settled = attempt_outcome.adopted(row, attempt, found, work.record.at())
+        ended = attempt_outcome.recovered(row, attempt, found, work.record.at())
         stored = ArtifactRow(
             row.node.id,
             "raw",
@@ -85,9 +85,9 @@ class Attempts:
             found["bytes"],
             found["sha256"],
             work.record.at(),
-            settled.attempt.model,
+            ended.attempt.model,
         )
-        await self._written(settled, stored)
+        await self._record(ended, stored)
 
     def begin(self, row: NodeRow, attempt: AttemptRow, prepared: PreparedAttempt, *, claimed: bool) -> None:
         running = replace(row, status="running", attempt=attempt.attempt, retry_at=None)
@@ -146,14 +146,14 @@ class Attempts:
                                 cost=outcome.cost, prompt_tokens=outcome.prompt_tokens,
                                 completion_tokens=outcome.completion_tokens)  # fmt: skip
             failpoints.passed("spawn:stored")
-        await self._settle(row, attempt, outcome, stored)
+        await self._end(row, attempt, outcome, stored)
         failpoints.passed("spawn:settled")
 
     async def _claimed(self, row: NodeRow, attempt: AttemptRow) -> bool:
         """Write the attempt and its reservation down; False when the run has been canceled meanwhile."""
         work = self._work
         try:
-            await work.record.write(transitions.claim, attempt)
+            await work.record.write(transitions.claim_attempt, attempt)
         except Fenced:
             if not await work.record.is_ours():
                 raise
@@ -169,7 +169,7 @@ class Attempts:
         work = self._work
         if work.stopped:
             return Fault("canceled", "the run was stopped before the call", retry=False, reached=False)
-        caller = work.deps.callers[kind_of(ask.model)]
+        caller = work.deps.callers[caller_kind(ask.model)]
         call = asyncio.get_running_loop().create_task(caller.call(ask))
         work.calls[ask.node_id] = call
         try:
@@ -188,21 +188,21 @@ class Attempts:
                          prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)  # fmt: skip
         return reply
 
-    async def _settle(
+    async def _end(
         self, row: NodeRow, attempt: AttemptRow, outcome: Reply | Fault, stored: ArtifactRow | None
     ) -> None:
         """Record how an attempt has ended, its cost, and the new state of its node."""
         work = self._work
         left_s = 0.0 if work.stopped else work.left_s()
-        settled = attempt_outcome.settled(
+        ended = attempt_outcome.ended(
             work.run, row, attempt, outcome, table=work.table, left_s=left_s, now=work.clock.now()
         )
-        await self._written(settled, stored)
+        await self._record(ended, stored)
 
-    async def _written(self, settled: SettledAttempt, stored: ArtifactRow | None) -> None:
+    async def _record(self, ended: EndedAttempt, stored: ArtifactRow | None) -> None:
         work = self._work
-        await work.record.write(owned_runs.settle, work.seals, settled, stored)
-        work.put(settled.row, settled.attempt)
+        await work.record.write(owned_runs.end_attempt, work.seals, ended, stored)
+        work.put(ended.row, ended.attempt)
         if stored is not None:
             work.files[stored.node_id] = stored
         work.notify()

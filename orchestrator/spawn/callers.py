@@ -24,12 +24,12 @@ class Caller(Protocol):
         ...
 
 
-def kind_of(model: str) -> str:
+def caller_kind(model: str) -> str:
     """Which caller a node's ``model`` names: ``engine``, ``agent``, else ``model``."""
     kind, colon, _ = model.partition(":")
     return kind if colon and kind in ("engine", "agent") else "model"
 
 
-def name_of(model: str) -> str:
+def caller_name(model: str) -> str:
     """The engine's or agent's own name."""
     return model.partition(":")[2]

@@ -1,4 +1,4 @@
-"""The cost of model calls: reserved, settled and summed. Pure; dollars are Decimal, never float (C35, C40)."""
+"""The cost of model calls: reserved, final and summed. Pure; dollars are Decimal, never float (C35, C40)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def reserve(prompt_bytes: int, max_tokens: int, price: Price) -> Decimal:
     return prompt_bytes * price.prompt + max_tokens * price.completion + price.request
 
 
-def settled(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tuple[Decimal | None, CostSource]:
+def final_cost(result: Reply | Fault, price: Price | None, reserved: Decimal) -> tuple[Decimal | None, CostSource]:
     """The cost of an ended attempt, and its source.
 
     The answer's own ``usage.cost`` first, also of a failed one; then its tokens at ``price`` (``prices`` or

@@ -18,8 +18,8 @@ from orchestrator.base.clock import Clock, elapse, rfc3339
 from orchestrator.base.errors import Environment
 from orchestrator.spawn import artifacts, queries, transitions
 from orchestrator.spawn.database import Database
-from orchestrator.spawn.row_writes import worked
-from orchestrator.spawn.run_data import ArtifactRow, ArtifactType, Level, RunRow
+from orchestrator.spawn.row_writes import store_active_s
+from orchestrator.spawn.run_data import ArtifactRow, ArtifactType, EventLevel, RunRow
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ class FencedWrites:
         def timed(con: sqlite3.Connection) -> Any:
             done = change(con, self._run.id, self._run.token, *args, at)
             if done:
-                worked(con, self._run.id, active_s)
+                store_active_s(con, self._run.id, active_s)
             return done
 
         while True:
@@ -94,7 +94,7 @@ class FencedWrites:
         """Whether the run's token is still the holder's."""
         return await self.read(queries.token) == self._run.token
 
-    async def note(self, level: Level, message: str) -> None:
+    async def note(self, level: EventLevel, message: str) -> None:
         """Write an event of the run."""
         await self.write(transitions.note, level, message)
 

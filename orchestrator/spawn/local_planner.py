@@ -25,7 +25,7 @@ Category = Literal["coding", "reasoning", "creative", "research", "general", "fa
 
 PLAN_PARTS = 50
 SWARM_PARTS = 200
-PEERS = (2, 5)
+ANSWER_COUNTS = (2, 5)
 """Fewest and most answers of a collective."""
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
@@ -119,7 +119,7 @@ def split(task: str, limit: int = PLAN_PARTS) -> Split:
     return Split(())
 
 
-def edges(found: Split) -> list[tuple[int, ...]]:
+def dependencies(found: Split) -> list[tuple[int, ...]]:
     """For each part, the places of the parts it waits for; without those that others wait for already (A4)."""
     count = len(found.parts)
     if found.ordered:
@@ -158,7 +158,7 @@ def category(text: str) -> Category:
     return best
 
 
-def adjusted(text: str, budget: Budget) -> Budget:
+def adjusted_budget(text: str, budget: Budget) -> Budget:
     """The budget of one part: a tier lower for a simple part, a tier higher for a critical one (A4)."""
     tiers: tuple[Budget, ...] = ("low", "medium", "high")
     if budget not in tiers:
@@ -167,9 +167,9 @@ def adjusted(text: str, budget: Budget) -> Budget:
     return tiers[min(2, max(0, tiers.index(budget) + step))]
 
 
-def peers(asked: RunRequest) -> int:
+def answer_count(asked: RunRequest) -> int:
     """How many answers a collective has: the requested number, limited to 2 to 5 (A4)."""
-    return min(PEERS[1], max(PEERS[0], asked.count))
+    return min(ANSWER_COUNTS[1], max(ANSWER_COUNTS[0], asked.count))
 
 
 def _items(mark: re.Pattern[str], plain: str) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.protocol.tool_calls import Arguments, Untrusted
 from orchestrator.spawn.modes.mode_table import mode_of
-from orchestrator.spawn.modes.names import MODES, Mode
+from orchestrator.spawn.modes.names import MODES, SpawnModeName
 from orchestrator.spawn.run_data import RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 
@@ -52,7 +52,7 @@ class RunCreateArguments(Arguments):
         Field(min_length=1, max_length=TASK_MAX, description="The task; besides `context`, all that the models know"),
     ]
     mode: Annotated[
-        Mode,
+        SpawnModeName,
         Field(description="; ".join(f"{name}: {mode_of(name).words}" for name in MODES)),
     ]
     budget: Annotated[
@@ -200,7 +200,7 @@ class RunStatusAnswer(_RunAnswer):
     """Message of the last event."""
     updated_at: str
     """When the run last changed."""
-    mode: Mode
+    mode: SpawnModeName
     """As given to run_create."""
     elapsed_s: float
     """How long it has been running, without the time it waited for a key."""
@@ -282,7 +282,7 @@ class RunSummary(BaseModel):
     task: str
     """The first 200 characters of its task."""
     status: Annotated[RunStatus, Field(description="of the run")]
-    mode: Mode
+    mode: SpawnModeName
     """As given to run_create."""
     created_at: str
     """When the run was created."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.spawn import queries, transitions
 from orchestrator.spawn.ddl import OPEN
-from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, NodeRow, RunPlan, RunRow, SettledAttempt
+from orchestrator.spawn.run_data import RUN_ENDED, ArtifactRow, EndedAttempt, NodeRow, RunPlan, RunRow
 from orchestrator.spawn.run_seals import Seals, with_mac
 
 
 def unfinished(con: sqlite3.Connection, seals: Seals, known: Mapping[str, int]) -> list[RunRow]:
-    """The runs of this machine that have not ended, in the order of the line.
+    """The runs of this machine that have not ended, in the order of the queue.
 
     ``known`` holds the tokens under which runs were found to be of this machine with all their nodes: those are not
     looked at again (who executes the run does that).
@@ -26,7 +26,7 @@ def unfinished(con: sqlite3.Connection, seals: Seals, known: Mapping[str, int]) 
     return [
         run
         for row in con.execute(with_mac(f"status IN {OPEN} AND number IS NOT NULL ORDER BY number")).fetchall()
-        if seals.asked_fits(row)
+        if seals.request_fits(row)
         and (known.get((run := queries.as_run(row)).id) == run.token or seals.plan_fits(con, run.id))
     ]
 
@@ -34,7 +34,7 @@ def unfinished(con: sqlite3.Connection, seals: Seals, known: Mapping[str, int]) 
 def run(con: sqlite3.Connection, seals: Seals, run_id: str) -> RunRow | None:
     """The run with that id, if it was created on this machine; its nodes are not checked."""
     row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
-    return queries.as_run(row) if row is not None and seals.asked_fits(row) else None
+    return queries.as_run(row) if row is not None and seals.request_fits(row) else None
 
 
 def nodes(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[NodeRow] | None:
@@ -47,8 +47,8 @@ def answers(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[Artifact
     return [file for file in queries.artifacts(con, run_id) if seals.file_fits(con, run_id, file)]
 
 
-def marked(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRow | None:
-    """The run, marked as foreign if it has not ended and is not of this machine."""
+def with_foreign_mark(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRow | None:
+    """The run, with ``foreign`` set if it has not ended and is not of this machine."""
     if found is None or found.status in RUN_ENDED or seals.run_is_own(con, found.id):
         return found
     return replace(found, foreign=True)
@@ -65,33 +65,33 @@ def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRo
     except sqlite3.IntegrityError as error:
         raise Corrupt("corrupt_home", f"the database accepts no further run: {error}") from error
     if stored.id == row.id:
-        seals.seal_asked(con, row.id)
+        seals.seal_request(con, row.id)
     elif stored.status not in RUN_ENDED and not seals.run_is_own(con, stored.id):
         raise Environment("foreign_data", f"the run {stored.id[:80]!r} of this request was not made on this machine")
     return stored
 
 
-def lay(
+def store_plan(
     con: sqlite3.Connection, run_id: str, token: int, seals: Seals, plan: RunPlan, file: ArtifactRow, at: str
 ) -> bool:
-    """As `transitions.lay`, with the seal of the nodes."""
-    laid = transitions.lay(con, run_id, token, plan, file, at)
+    """As `transitions.store_plan`, with the seal of the nodes."""
+    laid = transitions.store_plan(con, run_id, token, plan, file, at)
     if laid:
         seals.seal_plan(con, run_id)
     return laid
 
 
-def settle(
+def end_attempt(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
     seals: Seals,
-    settled: SettledAttempt,
+    ended: EndedAttempt,
     file: ArtifactRow | None,
     at: str,
 ) -> bool:
-    """As `transitions.settle`, with the seal of the answer's file."""
-    written = transitions.settle(con, run_id, token, settled, file, at)
+    """As `transitions.end_attempt`, with the seal of the answer's file."""
+    written = transitions.end_attempt(con, run_id, token, ended, file, at)
     if written and file is not None:
         seals.seal_file(con, run_id, file)
     return written
@@ -99,7 +99,7 @@ def settle(
 
 def cancel(con: sqlite3.Connection, seals: Seals, run_id: str, at: str) -> str:
     """As `transitions.cancel`; Environment ``foreign_data`` for an unfinished run of another machine."""
-    found = marked(con, seals, queries.run(con, run_id))
+    found = with_foreign_mark(con, seals, queries.run(con, run_id))
     if found is not None and found.foreign:
         raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
     return transitions.cancel(con, run_id, at)

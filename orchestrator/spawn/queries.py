@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from orchestrator.spawn import ddl
-from orchestrator.spawn.modes.names import Mode
+from orchestrator.spawn.modes.names import SpawnModeName
 from orchestrator.spawn.run_data import (
     ArtifactRow,
     ArtifactType,
@@ -28,9 +28,9 @@ from orchestrator.spawn.run_data import (
     Budget,
     CostSource,
     Event,
-    Kind,
-    Level,
+    EventLevel,
     Node,
+    NodeKind,
     NodeRow,
     NodeStatus,
     RunOwner,
@@ -104,7 +104,7 @@ def runs(con: sqlite3.Connection, status: RunStatus | None = None, limit: int = 
 
 
 def unfinished(con: sqlite3.Connection) -> list[RunRow]:
-    """Every run that has not ended, in the order of the line.
+    """Every run that has not ended, in the order of the queue.
 
     One without a number was made by an original tool that still works in this home, which executes it itself.
     """
@@ -229,7 +229,7 @@ def _request_of(row: sqlite3.Row) -> RunRequest:
     """The request; if params_json has neither our form nor the original's, it is read from the columns."""
     columns = {
         "task": _str(row["task"]),
-        "mode": _word(Mode, row["mode"], "single"),
+        "mode": _word(SpawnModeName, row["mode"], "single"),
         "budget": _word(Budget, row["budget"], "medium"),
         "context": _str(row["context"]),
     }
@@ -256,7 +256,7 @@ def _node(run_id: str, row: sqlite3.Row) -> NodeRow:
     tier = meta.get("tier")
     node = Node(
         id=local(run_id, _str(row["id"])),
-        kind=_word(Kind, row["kind"], "task"),
+        kind=_word(NodeKind, row["kind"], "task"),
         wave=_int(row["wave"]),
         needs=tuple(local(run_id, str(need)) for need in needs) if isinstance(needs, list) else (),
         task=_str(row["task"]),
@@ -285,7 +285,7 @@ def _event(run_id: str, row: sqlite3.Row) -> Event:
     return Event(
         seq=_int(row["seq"]),
         node_id=None if node_id is None else local(run_id, node_id),
-        level="warning" if row["level"] == "warn" else _word(Level, row["level"], "info"),
+        level="warning" if row["level"] == "warn" else _word(EventLevel, row["level"], "info"),
         message=_str(row["message"]),
         ts=_str(row["ts"]),
     )

@@ -12,12 +12,12 @@ from decimal import Decimal
 from orchestrator.spawn import queries
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.queries import node_key
-from orchestrator.spawn.run_data import ArtifactRow, Level, RunStatus
+from orchestrator.spawn.run_data import ArtifactRow, EventLevel, RunStatus
 
 _FENCE = "SELECT number, started_at, active, waiting, cancel_requested, planned, settings_json FROM runs"
 
 
-def held(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None:
+def fenced_run(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None:
     """What steps want to know of the run, if it has not ended and the token is its last one; else None."""
     found: sqlite3.Row | None = con.execute(
         f"{_FENCE} WHERE id = ? AND token = ? AND status IN {OPEN}", (run_id, token)
@@ -25,7 +25,7 @@ def held(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None
     return found
 
 
-def end(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | None, at: str) -> None:
+def end_run(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | None, at: str) -> None:
     """Give the run its end: nobody owns it, it has no place any more, and no seal, so that no change wakes it."""
     con.execute("DELETE FROM seals WHERE run_id = ?", (run_id,))
     con.execute(
@@ -35,12 +35,12 @@ def end(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | No
     )
 
 
-def worked(con: sqlite3.Connection, run_id: str, active_s: float) -> None:
+def store_active_s(con: sqlite3.Connection, run_id: str, active_s: float) -> None:
     """Note how long the run has been executed; it never shrinks."""
     con.execute("UPDATE runs SET active_s = MAX(active_s, ?) WHERE id = ?", (active_s, run_id))
 
 
-def keep(con: sqlite3.Connection, run_id: str, row: ArtifactRow) -> None:
+def store_artifact(con: sqlite3.Connection, run_id: str, row: ArtifactRow) -> None:
     """Store an artifact's row in the place of the one of that node."""
     con.execute("DELETE FROM artifacts WHERE run_id = ? AND node_id = ?", (run_id, row.node_id))
     insert(
@@ -58,7 +58,7 @@ def keep(con: sqlite3.Connection, run_id: str, row: ArtifactRow) -> None:
     )
 
 
-def sum_up(con: sqlite3.Connection, run_id: str, node_id: str) -> None:
+def update_node_sums(con: sqlite3.Connection, run_id: str, node_id: str) -> None:
     """The original's columns of a node: what all of its attempts have used."""
     of_node = queries.attempts(con, run_id, node_id)
     con.execute(
@@ -72,7 +72,9 @@ def sum_up(con: sqlite3.Connection, run_id: str, node_id: str) -> None:
     )
 
 
-def say(con: sqlite3.Connection, run_id: str, node_id: str | None, level: Level, message: str, at: str) -> bool:
+def add_event(
+    con: sqlite3.Connection, run_id: str, node_id: str | None, level: EventLevel, message: str, at: str
+) -> bool:
     """Write the run's next event; True always, for callers whose step has succeeded with it."""
     (seq,) = con.execute("SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?", (run_id,)).fetchone()
     insert(

@@ -48,7 +48,7 @@ def adopt(con: sqlite3.Connection, home: HomeIdentity, shown: Collection[str] | 
         if shown is not None and _digest(con, run_id) not in shown:
             continue
         seals = Seals(home.establish())
-        seals.seal_asked(con, run_id)
+        seals.seal_request(con, run_id)
         run = queries.run(con, run_id)
         if (run is not None and run.planned) or queries.nodes(con, run_id):
             seals.seal_plan(con, run_id)
@@ -80,11 +80,11 @@ def _row(con: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     return {
         "id": run.id,
         "task": first if len(first) <= TASK_CHARS else f"{first[: TASK_CHARS - 1]}…",
-        "caller": run.asked.caller,
+        "caller": run.asked.caller_kind,
         "mode": run.asked.mode,
         "status": run.status,
         "project": run.project,
-        "base_url": run.settings.base_url if run.asked.caller == "model" else "",
+        "base_url": run.settings.base_url if run.asked.caller_kind == "model" else "",
         "nodes": sum(row.status not in NODE_ENDED for row in nodes),
         "asks": asked_by_nodes,
         "digest": _digest(con, run_id),

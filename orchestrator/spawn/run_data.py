@@ -11,14 +11,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.spawn.modes.names import Mode
+from orchestrator.spawn.modes.names import SpawnModeName
 
 Budget = Literal["low", "medium", "high", "any"]
-Style = Literal["concise", "detailed", "decision"]
+MergeStyle = Literal["concise", "detailed", "decision"]
 RunStatus = Literal["queued", "running", "completed", "failed", "canceled"]
 NodeStatus = Literal["queued", "running", "retry_pending", "completed", "failed", "skipped", "canceled"]
-Kind = Literal["task", "evaluate", "merge"]
-Source = Literal["smart-spawn-api", "local"]
+NodeKind = Literal["task", "evaluate", "merge"]
+PlannerName = Literal["smart-spawn-api", "local"]
 CostSource = Literal["usage", "prices", "table", "reserved", "none"]
 """Where a cost comes from: the answer's usage.cost, the server's price list, the shipped conservative table, the
 reservation of an attempt nobody knows the end of; none: its caller has no price."""
@@ -33,13 +33,13 @@ PLAN = "plan"
 """Id of the artifact with the plan."""
 
 
-class StoredWords(BaseModel):
+class StoredJson(BaseModel):
     """Base of the models of JSON columns; keys of a newer version are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class RoleAsked(StoredWords):
+class RequestedRole(StoredJson):
     """The role that answers: a role of the project by its id, or words from which the Smart Spawn API makes one."""
 
     persona: str = ""
@@ -49,14 +49,14 @@ class RoleAsked(StoredWords):
     guardrails: tuple[str, ...] = ()
 
 
-class MergeAsked(StoredWords):
+class RequestedMerge(StoredJson):
     """How answers are merged: the style, and the model that does it; empty: the mode's own, and the plan's best."""
 
-    style: Style | None = None
+    style: MergeStyle | None = None
     model: str = ""
 
 
-class RunRequest(StoredWords):
+class RunRequest(StoredJson):
     """The arguments of smartspawn_run_create; stored in ``params_json``.
 
     ``engines`` or ``agents`` name who answers instead of the model API; at most one of them is not empty.
@@ -64,28 +64,28 @@ class RunRequest(StoredWords):
     """
 
     task: str
-    mode: Mode
+    mode: SpawnModeName
     budget: Budget = "medium"
     context: str = ""
     count: int = 3
-    role: RoleAsked = RoleAsked()
+    role: RequestedRole = RequestedRole()
     role_body: str = ""
-    merge: MergeAsked = MergeAsked()
+    merge: RequestedMerge = RequestedMerge()
     engines: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
 
     @property
-    def caller(self) -> Literal["model", "engine", "agent"]:
+    def caller_kind(self) -> Literal["model", "engine", "agent"]:
         """Who answers its nodes."""
         return "engine" if self.engines else "agent" if self.agents else "model"
 
     @property
-    def peers(self) -> tuple[str, ...]:
+    def callers(self) -> tuple[str, ...]:
         """Who answers instead of the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
         return tuple(f"engine:{name}" for name in self.engines) + tuple(f"agent:{name}" for name in self.agents)
 
 
-class RunSettings(StoredWords):
+class RunSettings(StoredJson):
     """The settings of one run, frozen when it is created; seconds, characters, dollars."""
 
     base_url: str = "https://openrouter.ai/api/v1"
@@ -114,7 +114,7 @@ class Node:
     """
 
     id: str
-    kind: Kind
+    kind: NodeKind
     wave: int
     needs: tuple[str, ...]
     task: str
@@ -132,7 +132,7 @@ class RunPlan:
     """
 
     nodes: tuple[Node, ...]
-    source: Source
+    source: PlannerName
     notes: tuple[str, ...] = ()
 
 
@@ -224,12 +224,12 @@ class RunOwner:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as it is stored. ``number`` is its place in the line of all runs of the home; times are RFC 3339 UTC.
+    """A run as it is stored. ``number`` is its place in the queue of all runs of the home; times are RFC 3339 UTC.
 
     ``token`` rises with each change of the owner: whoever writes for a run must know the current one. ``active``:
     it holds one of the places of MAX_PARALLEL_RUNS. ``active_s`` is how long it has been executed, waits for a key
     left out. ``waiting``: its owner, if any, has no key for it. ``foreign``: it has not ended, and is not of this
-    machine (only `owned_runs.marked` says so).
+    machine (only `owned_runs.with_foreign_mark` says so).
     """
 
     id: str
@@ -307,7 +307,7 @@ class AttemptRow:
         return self.reserved if self.cost is None and self.cost_source == "reserved" else self.cost or Decimal(0)
 
 
-Level = Literal["info", "warning", "error"]
+EventLevel = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True)
@@ -316,18 +316,18 @@ class Event:
 
     seq: int
     node_id: str | None
-    level: Level
+    level: EventLevel
     message: str
     ts: str
 
 
 @dataclass(frozen=True)
-class SettledAttempt:
+class EndedAttempt:
     """How an attempt ended: the attempt and its node as they are then, and the event that records it."""
 
     attempt: AttemptRow
     row: NodeRow
-    level: Level
+    level: EventLevel
     message: str
 
 
@@ -338,7 +338,7 @@ class NodeEnd:
     status: NodeStatus
     error: str
     message: str
-    level: Level
+    level: EventLevel
 
 
 ArtifactType = Literal["raw", "merged", "plan", "log"]

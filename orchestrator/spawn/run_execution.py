@@ -72,7 +72,7 @@ class RunExecution:
     async def _execute(self) -> None:
         work = self._state
         run = work.run
-        if run.asked.caller == "model":
+        if run.asked.caller_kind == "model":
             work.table = await self._unless_over(work.deps.table(run.settings.base_url)) or work.table
         await asyncio.to_thread(artifacts.clear, work.deps.home, run.id)
         if not run.planned and not run.cancel_requested:
@@ -153,7 +153,7 @@ class RunExecution:
             over=work.over,
         )
         failpoints.passed("spawn:planned")
-        await work.record.write(owned_runs.lay, work.seals, plan, row)
+        await work.record.write(owned_runs.store_plan, work.seals, plan, row)
         failpoints.passed("spawn:laid")
 
     async def _start(self, node_ids: tuple[str, ...]) -> bool:
@@ -207,7 +207,7 @@ class RunExecution:
         for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
             those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
             end = NodeEnd(to, why, f"{to}: {why}", "error" if to == "failed" else "info")
-            await work.record.write(transitions.turn, those, ("queued", "retry_pending"), end)
+            await work.record.write(transitions.end_nodes, those, ("queued", "retry_pending"), end)
             for node_id in those:
                 work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
         if turns:

@@ -15,7 +15,7 @@ from orchestrator.spawn import local_planner, node_prompts
 from orchestrator.spawn.model_table import ModelFilter, ModelTable, Pick, is_model, normalised
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.modes.spawn_mode import PlanStep
-from orchestrator.spawn.run_data import MERGED, PLAN, Node, RunPlan, RunRequest, RunSettings, Source
+from orchestrator.spawn.run_data import MERGED, PLAN, Node, PlannerName, RunPlan, RunRequest, RunSettings
 
 MAX_NODES = 300
 MAX_NOTES = 20
@@ -27,7 +27,7 @@ _ID_CHARS = 64
 class PlannerAnswer:
     """What a planner found. ``steps`` are those of the run's mode; ``system`` is the role as an API composed it."""
 
-    source: Source
+    source: PlannerName
     steps: tuple[PlanStep, ...] = ()
     system: str = ""
     notes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def admit(asked: RunRequest, settings: RunSettings) -> None:
 
     BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
     """
-    if asked.caller != "model":
+    if asked.caller_kind != "model":
         return
     for what, name in {"merge.model": asked.merge.model, **mode_of(asked.mode).models(settings)}.items():
         if name and not is_model(normalised(name)):
@@ -89,15 +89,15 @@ class _Making:
             nodes.append(Node(step.id, "task", 0, step.needs, step.task, model, self.system, reason=reason))
         return nodes
 
-    def peers(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
-        """As many peers as were requested; each with its own model while there are enough."""
-        count = local_planner.peers(self.asked)
+    def whole_task_steps(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
+        """A step for each requested answer, as `Planning.whole_task_steps` says."""
+        count = local_planner.answer_count(self.asked)
         steps = steps[:count]
         if len(steps) < count:
             self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
             more = (PlanStep(f"{name}-{at + 1}", self.asked.task) for at in range(len(steps), count))
             steps = (*steps, *more)
-        if self.asked.peers:
+        if self.asked.callers:
             return steps
         have = [normalised(step.model) for step in steps if self._may(step.model)]
         category = local_planner.category(self.asked.task)
@@ -115,11 +115,11 @@ class _Making:
 
     def merge(self, workers: Sequence[Node], needs: Sequence[Node], *, best_last: bool = False) -> Node:
         """The merge node, as `Planning.merge` says."""
-        named, peers = self.asked.merge.model, self.asked.peers
-        if peers:
-            model, reason = peers[-1], "the last of those who answer"
+        named, callers = self.asked.merge.model, self.asked.callers
+        if callers:
+            model, reason = callers[-1], "the last of those who answer"
             if named:
-                chosen = next((name for name in peers if named in {name, name.partition(":")[2]}), None)
+                chosen = next((name for name in callers if named in {name, name.partition(":")[2]}), None)
                 if chosen is None:
                     self.notes.append(
                         f"merge.model {named[:80]!r} does not answer in this run; {model} merges instead"
@@ -137,9 +137,9 @@ class _Making:
         return Node(MERGED, "merge", 0, ids, self.asked.task, model, self.system, reason=reason)
 
     def _model(self, step: PlanStep, at: int, used: Sequence[str], *, last: bool) -> tuple[str, str]:
-        peers = self.asked.peers
-        if peers:
-            return peers[-1] if last else peers[at % len(peers)], "as asked"
+        callers = self.asked.callers
+        if callers:
+            return callers[-1] if last else callers[at % len(callers)], "as asked"
         if self._may(step.model):
             return normalised(step.model), step.reason
         budget = step.budget or self.asked.budget
@@ -179,7 +179,7 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def checked(nodes: Sequence[Node], source: Source, notes: Iterable[str] = ()) -> RunPlan:
+def checked(nodes: Sequence[Node], source: PlannerName, notes: Iterable[str] = ()) -> RunPlan:
     """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
 
     A need that is not a node, or is the node itself, is dropped; the first of two equal ids keeps it, and only a

@@ -20,7 +20,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.spawn import owned_runs, queries, run_owner, transitions
-from orchestrator.spawn.row_writes import worked
+from orchestrator.spawn.row_writes import store_active_s
 from orchestrator.spawn.run_data import RunOwner, RunRow
 from orchestrator.spawn.run_execution import RunExecution
 from orchestrator.spawn.run_seals import Seals
@@ -71,7 +71,7 @@ class RunQueue:
         return self._loop is not None and not self._loop.done()
 
     def begin(self) -> None:
-        """Start looking at the line."""
+        """Start looking at the queue."""
         self._loop = asyncio.get_running_loop().create_task(self._work())
 
     def look(self) -> None:
@@ -89,7 +89,7 @@ class RunQueue:
         try:
             for row in await self._deps.db.read(self._unfinished, {**self._own}):
                 if row.owner == self.me:
-                    await self._deps.db.write(worked, row.id, times.get(row.id, 0.0))
+                    await self._deps.db.write(store_active_s, row.id, times.get(row.id, 0.0))
                     await self._deps.db.write(transitions.release, row.id, row.token, at)
         except (OrchestratorError, sqlite3.Error) as error:
             # The next daemon finds that this one is dead.
@@ -104,7 +104,7 @@ class RunQueue:
             except OrchestratorError as error:
                 log.warning("the spawn runs cannot be looked at", reason=error.message)
             except Exception:
-                log.exception("bug in the line of spawn runs")
+                log.exception("bug in the queue of spawn runs")
             await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
 
     async def _round(self) -> None:
@@ -133,7 +133,7 @@ class RunQueue:
         return owned_runs.unfinished(con, self._deps.seals(), known)
 
     def _begun(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-        return transitions.begin(con, run_id, token, at, self._deps.seals().asked_fits)
+        return transitions.begin(con, run_id, token, at, self._deps.seals().request_fits)
 
     def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
         seals = self._deps.seals()
@@ -173,17 +173,17 @@ class RunQueue:
         key = await self._able(row)
         if key is None:
             if not row.waiting:
-                await db.write(transitions.wait_for, row.id, row.token, self._missing(row), at)
+                await db.write(transitions.wait_for_daemon, row.id, row.token, self._missing(row), at)
                 self._deps.changed(row.id)
             return False
         token = row.token
         if row.owner is None:
-            taken = await db.write(transitions.take, row.id, row.token, self.me, at)
+            taken = await db.write(transitions.take_over, row.id, row.token, self.me, at)
             if taken is None:
                 return False
             token = taken
         if row.waiting:
-            await db.write(transitions.ready, row.id, token, at)
+            await db.write(transitions.end_wait, row.id, token, at)
         if not await db.write(self._begun, row.id, token, at):
             return False
         failpoints.passed("spawn:begun")
@@ -196,13 +196,13 @@ class RunQueue:
 
     async def _able(self, row: RunRow) -> str | None:
         """The key with which this daemon can execute the run, empty where none is needed; None: it cannot."""
-        if row.asked.caller == "model":
+        if row.asked.caller_kind == "model":
             return await self._key(row.key_fp)
         return "" if row.project == self._project else None
 
     @staticmethod
     def _missing(row: RunRow) -> str:
-        return "waiting for key" if row.asked.caller == "model" else f"waiting for the daemon of {row.project}"
+        return "waiting for key" if row.asked.caller_kind == "model" else f"waiting for the daemon of {row.project}"
 
     def _start(self, row: RunRow, key: str, seals: Seals) -> None:
         runner = RunExecution(self._deps, row, key, seals)

@@ -34,7 +34,7 @@ async def run_of(home: SpawnHome, run_id: str) -> RunRow:
 
 
 def _marked(con: sqlite3.Connection, home: SpawnHome, run_id: str) -> RunRow | None:
-    return owned_runs.marked(con, home.seals(), queries.run(con, run_id))
+    return owned_runs.with_foreign_mark(con, home.seals(), queries.run(con, run_id))
 
 
 async def waited(

@@ -93,9 +93,9 @@ class Seals:
     def run_is_own(self, con: sqlite3.Connection, run_id: str) -> bool:
         """Whether the run was requested on this machine, and its nodes, if it has any, were planned on it."""
         row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
-        return row is not None and self.asked_fits(row) and self.plan_fits(con, run_id)
+        return row is not None and self.request_fits(row) and self.plan_fits(con, run_id)
 
-    def asked_fits(self, row: sqlite3.Row) -> bool:
+    def request_fits(self, row: sqlite3.Row) -> bool:
         """Whether a row of runs, with the column ``mac`` of `with_mac`, was requested on this machine."""
         return self._fits(row["id"], ASKED, [row[name] for name in _ASKED], row["mac"])
 
@@ -123,12 +123,12 @@ class Seals:
     def open_runs(self, con: sqlite3.Connection) -> Iterator[str]:
         """The ids of the unfinished runs that were requested on this machine, in the order of the queue."""
         for row in con.execute(with_mac(f"status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")):
-            if self.asked_fits(row):
+            if self.request_fits(row):
                 yield row["id"]
 
     # -- giving seals, in the transaction that writes what they hold ------------------------------------------------
 
-    def seal_asked(self, con: sqlite3.Connection, run_id: str) -> None:
+    def seal_request(self, con: sqlite3.Connection, run_id: str) -> None:
         """Vouch for what the run was asked, as it is stored."""
         row = con.execute(with_mac("id = ?"), (run_id,)).fetchone()
         self._put(con, run_id, ASKED, [row[name] for name in _ASKED])

@@ -41,8 +41,8 @@ from orchestrator.spawn.run_seals import Seals
 
 log = structlog.get_logger()
 
-PEER_NODE_S, PEER_RUN_S = 600.0, 7200.0
-"""Timeouts of runs that squads or agents answer, where none are set: they work longer than a model's call."""
+CALLER_NODE_S, CALLER_RUN_S = 600.0, 7200.0
+"""Time limits of runs that squads or agents answer, if none are set: these work longer than a model's call."""
 LISTED, LISTED_MAX = 20, 200
 TASK_MAX = 4_000_000
 
@@ -144,20 +144,20 @@ class SpawnRuns:
     # -- what callers ask ---------------------------------------------------------------------------------------
 
     async def create(self, request: RunCreation) -> dict[str, Any]:
-        """Put a run in line; a re-sent call (same ``req``) gets the run there is. Raises all that is wrong."""
+        """Put a run in the queue; a call that is sent again (same ``req``) gets the run of the first."""
         asked = request.asked
         chosen = run_settings.read(request.env)
         size = len(asked.task) + len(asked.context)
         if size > chosen.max_prompt_chars:
             message = f"{size} characters; MAX_PROMPT_CHARS is {chosen.max_prompt_chars}"
             raise BadRequest("prompt_too_large", message)
-        if asked.caller != "model":
+        if asked.caller_kind != "model":
             chosen = chosen.model_copy(
                 update={
                     name: seconds
                     for name, variable, seconds in (
-                        ("node_timeout_s", "NODE_TIMEOUT_SECONDS", PEER_NODE_S),
-                        ("run_timeout_s", "RUN_TIMEOUT_SECONDS", PEER_RUN_S),
+                        ("node_timeout_s", "NODE_TIMEOUT_SECONDS", CALLER_NODE_S),
+                        ("run_timeout_s", "RUN_TIMEOUT_SECONDS", CALLER_RUN_S),
                     )
                     if not request.env.get(variable, "").strip()
                 }
@@ -166,9 +166,9 @@ class SpawnRuns:
         server = origin(chosen.base_url)
         path = home_location.home_of(request.env)
         key = ""
-        if asked.caller == "model":
+        if asked.caller_kind == "model":
             key = await asyncio.to_thread(api_key.key_of, request.env, path, self._project)
-        if asked.caller == "model" and not key:
+        if asked.caller_kind == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")
         home = await self._of(request.env)
         at = rfc3339(self._clock.now())
@@ -315,5 +315,5 @@ def _canceled(con: sqlite3.Connection, home: SpawnHome, run_id: str, at: str) ->
 
 def _listed(con: sqlite3.Connection, home: SpawnHome, status: RunStatus | None, limit: int) -> list[RunRow]:
     seals = home.seals()
-    found = (owned_runs.marked(con, seals, run) for run in queries.runs(con, status, limit))
+    found = (owned_runs.with_foreign_mark(con, seals, run) for run in queries.runs(con, status, limit))
     return [run for run in found if run is not None]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from orchestrator.spawn.modes.mode_table import mode_of
-from orchestrator.spawn.modes.names import Mode
+from orchestrator.spawn.modes.names import SpawnModeName
 from orchestrator.spawn.modes.spawn_mode import UPSTREAM, NoCall, Outcome
 from orchestrator.spawn.run_data import MERGED, NODE_ENDED, Node, NodeRow, NodeStatus
 
@@ -28,7 +28,7 @@ class RunView:
     ``stop`` is why nothing new may begin; ``places`` how many nodes may run at once.
     """
 
-    mode: Mode
+    mode: SpawnModeName
     rows: Sequence[NodeRow]
     places: int
     due: frozenset[str] = frozenset()

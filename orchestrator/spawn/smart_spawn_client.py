@@ -17,7 +17,7 @@ from orchestrator.spawn import local_planner, node_prompts, run_plan
 from orchestrator.spawn.model_table import ModelTable
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.modes.spawn_mode import PlanStep
-from orchestrator.spawn.run_data import Budget, RoleAsked, RunPlan, RunRequest, RunSettings
+from orchestrator.spawn.run_data import Budget, RequestedRole, RunPlan, RunRequest, RunSettings
 from orchestrator.spawn.run_plan import PlannerAnswer
 
 CALL_S = 5.0
@@ -107,7 +107,7 @@ class _Api:
 
     async def recommended(self, name: str) -> tuple[PlanStep, ...]:
         """As `PlannerApi.recommended`."""
-        count = local_planner.peers(self.asked)
+        count = local_planner.answer_count(self.asked)
         params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
         rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
         steps: list[PlanStep] = []
@@ -182,7 +182,7 @@ class _Api:
             raise _UnusableReply("/roles/compose: wrong types in the answer")
         if not body["hasRole"]:
             return ""
-        rest = RoleAsked(
+        rest = RequestedRole(
             persona="" if isinstance(body.get("personaTitle"), str) else words.persona,
             stack=tuple(word for word in words.stack if word not in _known(body.get("stack"))),
             domain=words.domain if body.get("domain") != words.domain else "",

@@ -20,7 +20,7 @@ from orchestrator.config.keys import Config
 from orchestrator.engines import table
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.roles.catalogue import Role, RoleListing
-from orchestrator.spawn.callers import Caller, kind_of, name_of
+from orchestrator.spawn.callers import Caller, caller_kind, caller_name
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply
 from orchestrator.squad import squad_files, squad_plan, squad_settings
 from orchestrator.squad.member_environment import environment_of
@@ -52,7 +52,7 @@ class MemberStart:
     client_name: str = ""
 
 
-def kept_of(client: Client) -> MemberStart:
+def member_start_of(client: Client) -> MemberStart:
     """What a run created by this client keeps of it; reads /proc, so not for the event loop."""
     return MemberStart(dict(client.env), environment_of(client), client.name)
 
@@ -87,7 +87,7 @@ class EngineCaller:
         used, or the daemon's own environment, which has no variables of a connection.
         """
         self._offers[client] = None
-        kept = await asyncio.to_thread(kept_of, client)
+        kept = await asyncio.to_thread(member_start_of, client)
         if client in self._offers:
             self._offers[client] = kept
             self._came.notify()
@@ -153,7 +153,7 @@ class EngineCaller:
 
     def _request(self, ask: NodeCall, kept: MemberStart) -> tuple[SquadRequest, str | None]:
         """The command that starts the member, and the exclusive thing that it needs; None: nothing."""
-        wanted, role, program = self._planned(name_of(ask.model), kept, ask.system, ask.prompt)
+        wanted, role, program = self._planned(caller_name(ask.model), kept, ask.system, ask.prompt)
         asked = [MemberRequest(ROLE, ask.prompt)]
         request = SquadRequest(f"spawn:{ask.token}", asked, wanted, RoleListing({ROLE: role}), kept.env)
         return request, Path(program).name if wanted.together(program) == 1 else None
@@ -196,7 +196,7 @@ class AgentCaller:
 
     async def call(self, ask: NodeCall) -> Reply | Fault:
         """The answer in the agent's result; its task is softly canceled once nobody waits for it."""
-        agent_id, task_id = name_of(ask.model), f"spawn-{ask.token}"
+        agent_id, task_id = caller_name(ask.model), f"spawn-{ask.token}"
         deadline = self._roster.clock.monotonic() + ask.timeout_s
         try:
             await self._put(agent_id, task_id, ask)
@@ -234,7 +234,7 @@ class AgentCaller:
 
 
 class SquadAndAgentCallers:
-    """The callers that one daemon adds to the model API; ``by_kind`` has them as `kind_of` names them."""
+    """The callers that one daemon adds to the model API; ``by_kind`` has them as `caller_kind` names them."""
 
     def __init__(self, roster: Roster, squads: Squads) -> None:
         self.engines = EngineCaller(squads, roster.config, roster.clock)
@@ -247,12 +247,12 @@ class SquadAndAgentCallers:
         Returns a function that keeps, for the id of a run, what its members need of this client. Raises as the
         ``check`` of `EngineCaller` and `AgentCaller`.
         """
-        kept = await asyncio.to_thread(kept_of, client) if names else MemberStart()
+        kept = await asyncio.to_thread(member_start_of, client) if names else MemberStart()
         for name in names:
-            if kind_of(name) == "engine":
-                await self.engines.check(name_of(name), kept)
+            if caller_kind(name) == "engine":
+                await self.engines.check(caller_name(name), kept)
             else:
-                self.agents.check(name_of(name))
+                self.agents.check(caller_name(name))
 
         def keep(run_id: str) -> None:
             if names:
@@ -268,7 +268,7 @@ def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Faul
     def masked(text: str) -> str:
         return text.replace(key, "[masked]") if len(key) >= KEY_CHARS else text
 
-    engine, reason = name_of(ask.model), row.get("reason", "")
+    engine, reason = caller_name(ask.model), row.get("reason", "")
     stdout, file = row["rawStdout"], row.get("rawStdoutFile")
     # The reason stands behind what the member itself wrote.
     output = row["rawStderr"].removesuffix(reason).strip() or stdout.strip()

@@ -34,12 +34,12 @@ from orchestrator.spawn.models import (
     RunStatusArguments,
     SpawnRole,
 )
-from orchestrator.spawn.run_data import MergeAsked, RoleAsked, RunRequest
+from orchestrator.spawn.run_data import RequestedMerge, RequestedRole, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 POLL_S = 45.0
 """Longest wait of a client whose limit for one call is not known."""
-PEERS_MAX = 16
+CALLERS_MAX = 16
 OF_MEMBERS = ("approval", "trust")
 """Settings that say what the squad members who answer a run's nodes may do."""
 
@@ -65,7 +65,7 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
 
     async def create(call: Call, given: RunCreateArguments) -> dict[str, Any]:
         asked = await asyncio.to_thread(_run_request, offer, call.client, given)
-        keep = await offer.check(call.client, asked.peers)
+        keep = await offer.check(call.client, asked.callers)
         answer = await runs.create(RunCreation(asked, call.client.env, call.req, keep))
         keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
         return answer | untrusted_note({PROJECT_FILE: keys} if keys else {})
@@ -192,7 +192,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments
         budget=given.budget or "medium",
         context=given.context or "",
         count=given.count or 3,
-        role=RoleAsked(
+        role=RequestedRole(
             persona=role.persona or "",
             stack=tuple(role.stack or ()),
             domain=role.domain or "",
@@ -200,7 +200,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments
             guardrails=tuple(role.guardrails or ()),
         ),
         role_body=body,
-        merge=MergeAsked(style=merge.style, model=merge.model or ""),
+        merge=RequestedMerge(style=merge.style, model=merge.model or ""),
         engines=engines,
         agents=agents,
     )
@@ -208,8 +208,8 @@ def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments
 
 def _names(text: str | None, what: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
-    if len(names) > PEERS_MAX:
-        raise BadRequest("bad_argument", f"{what} names more than {PEERS_MAX}")
+    if len(names) > CALLERS_MAX:
+        raise BadRequest("bad_argument", f"{what} names more than {CALLERS_MAX}")
     if text is not None and not names:
         raise BadRequest("bad_argument", f"{what} is empty", f"leave {what} out, or name one")
     return names

@@ -18,16 +18,17 @@ import orjson
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import queries
-from orchestrator.spawn.callers import kind_of
+from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.queries import node_key
-from orchestrator.spawn.row_writes import end, held, insert, keep, say, sum_up
+from orchestrator.spawn.row_writes import add_event, end_run, fenced_run, insert, store_artifact, update_node_sums
 from orchestrator.spawn.run_data import (
     NODE_ENDED,
     RUN_ENDED,
     ArtifactRow,
     AttemptRow,
-    Level,
+    EndedAttempt,
+    EventLevel,
     NodeEnd,
     NodeStatus,
     RunOutcome,
@@ -35,7 +36,6 @@ from orchestrator.spawn.run_data import (
     RunPlan,
     RunRow,
     RunStatus,
-    SettledAttempt,
 )
 from orchestrator.spawn.run_seals import with_mac
 
@@ -45,7 +45,7 @@ _ENDED_NODES = str(tuple(sorted(NODE_ENDED)))
 
 
 def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:
-    """Store the run at the end of the line; the run as it is stored.
+    """Put the run in the queue, after all others; returns the run as it is stored.
 
     A second call with the same ``req`` (not empty) answers the run of the first. ``row.owner`` is who creates it.
     """
@@ -77,7 +77,7 @@ def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:
         token=row.token,
         **({f"owner_{name}": value for name, value in asdict(owner).items()} if owner else {}),
     )
-    say(con, row.id, None, "info", "run created", at)
+    add_event(con, row.id, None, "info", "run created", at)
     return row
 
 
@@ -95,21 +95,21 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
     con.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run_id,))
     if run["active"]:
         if not run["cancel_requested"]:
-            say(con, run_id, None, "warning", "cancel requested", at)
+            add_event(con, run_id, None, "warning", "cancel requested", at)
         return "canceling"
     # Attempts that a daemon's death cut off were paid for, as far as anybody knows.
     for attempt in queries.attempts(con, run_id):
         if attempt.state == "running":
             values = (at, run_id, attempt.node_id, attempt.attempt)
             con.execute(f"UPDATE attempts SET state = 'lost', finished_at = ? WHERE {_ATTEMPT}", values)
-            sum_up(con, run_id, attempt.node_id)
+            update_node_sums(con, run_id, attempt.node_id)
     con.execute(
         "UPDATE nodes SET status = 'canceled', error = 'canceled', retry_at = NULL, finished_at = ? "
         f"WHERE run_id = ? AND status NOT IN {_ENDED_NODES}",
         (at, run_id),
     )
-    end(con, run_id, "canceled", "canceled", at)
-    say(con, run_id, None, "warning", "run canceled", at)
+    end_run(con, run_id, "canceled", "canceled", at)
+    add_event(con, run_id, None, "warning", "run canceled", at)
     return "canceled"
 
 
@@ -123,11 +123,11 @@ def release(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
         f"token = token + 1 WHERE {_HELD}",
         (run_id, token),
     )
-    return bool(freed.rowcount) and say(con, run_id, None, "info", "left by its daemon", at)
+    return bool(freed.rowcount) and add_event(con, run_id, None, "info", "left by its daemon", at)
 
 
-def take(con: sqlite3.Connection, run_id: str, token: int, owner: RunOwner, at: str) -> int | None:
-    """Give the run to an owner; its new token, None when another was faster. It takes its place in the line again."""
+def take_over(con: sqlite3.Connection, run_id: str, token: int, owner: RunOwner, at: str) -> int | None:
+    """Give the run to an owner: its new token, or None if another was faster. It keeps its place in the queue."""
     taken = con.execute(
         "UPDATE runs SET owner_host = ?, owner_boot_id = ?, owner_pid = ?, owner_start = ?, active = 0, "
         f"token = token + 1 WHERE {_HELD}",
@@ -135,7 +135,7 @@ def take(con: sqlite3.Connection, run_id: str, token: int, owner: RunOwner, at: 
     )
     if not taken.rowcount:
         return None
-    say(con, run_id, None, "info", f"taken over by the daemon with pid {owner.pid} on {owner.host}", at)
+    add_event(con, run_id, None, "info", f"taken over by the daemon with pid {owner.pid} on {owner.host}", at)
     return token + 1
 
 
@@ -145,10 +145,10 @@ def begin(
     """Take one of the places of MAX_PARALLEL_RUNS (the run's own setting), if there is one left for it.
 
     All runs of the home count for which ``counts`` says so, given their rows with the column ``mac``: those that have
-    a place, and those before it in the line that could take one (they have an owner, and wait for no key). True also
+    a place, and those before it in the queue that could take one (they have an owner, and wait for no key). True also
     when it has its place already.
     """
-    run = held(con, run_id, token)
+    run = fenced_run(con, run_id, token)
     if run is None or run["active"]:
         return run is not None
     others = con.execute(
@@ -166,33 +166,35 @@ def begin(
         "WHERE id = ?",
         (at, run_id),
     )
-    return say(con, run_id, None, "info", "run resumed" if run["started_at"] else "run started", at)
+    return add_event(con, run_id, None, "info", "run resumed" if run["started_at"] else "run started", at)
 
 
-def wait_for(con: sqlite3.Connection, run_id: str, token: int, message: str, at: str) -> bool:
+def wait_for_daemon(con: sqlite3.Connection, run_id: str, token: int, message: str, at: str) -> bool:
     """Let the run wait, without counting as running, for a daemon that can execute it; recorded once."""
-    run = held(con, run_id, token)
+    run = fenced_run(con, run_id, token)
     if run is None:
         return False
     con.execute("UPDATE runs SET active = 0, waiting = 1 WHERE id = ?", (run_id,))
-    return bool(run["waiting"]) or say(con, run_id, None, "warning", message, at)
+    return bool(run["waiting"]) or add_event(con, run_id, None, "warning", message, at)
 
 
-def ready(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
-    """Its owner can execute it: the run is in the line again."""
-    run = held(con, run_id, token)
+def end_wait(con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    """Its owner can execute it: the run waits in the queue again."""
+    run = fenced_run(con, run_id, token)
     if run is None:
         return False
     con.execute("UPDATE runs SET waiting = 0 WHERE id = ?", (run_id,))
-    return not run["waiting"] or say(con, run_id, None, "info", "no longer waiting", at)
+    return not run["waiting"] or add_event(con, run_id, None, "info", "no longer waiting", at)
 
 
 # -- plan and nodes -------------------------------------------------------------------------------------------------
 
 
-def lay(con: sqlite3.Connection, run_id: str, token: int, plan: RunPlan, artifact: ArtifactRow, at: str) -> bool:
+def store_plan(
+    con: sqlite3.Connection, run_id: str, token: int, plan: RunPlan, artifact: ArtifactRow, at: str
+) -> bool:
     """Store the plan, once: its nodes, its artifact, its notes as warnings. False when there is one already."""
-    run = held(con, run_id, token)
+    run = fenced_run(con, run_id, token)
     if run is None or run["planned"]:
         return False
     retries = queries.settings(run["settings_json"]).retries
@@ -215,19 +217,19 @@ def lay(con: sqlite3.Connection, run_id: str, token: int, plan: RunPlan, artifac
             max_retries=retries,
         )
     con.execute("UPDATE runs SET planned = 1, plan_source = ? WHERE id = ?", (plan.source, run_id))
-    keep(con, run_id, artifact)
+    store_artifact(con, run_id, artifact)
     for text in plan.notes:
-        say(con, run_id, None, "warning", text, at)
-    return say(con, run_id, None, "info", f"planned {len(plan.nodes)} nodes ({plan.source})", at)
+        add_event(con, run_id, None, "warning", text, at)
+    return add_event(con, run_id, None, "info", f"planned {len(plan.nodes)} nodes ({plan.source})", at)
 
 
-def claim(con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow, at: str) -> bool:
+def claim_attempt(con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow, at: str) -> bool:
     """Begin an attempt and reserve its price, which counts once this is committed.
 
     Its number must be the one after the node's last. The run must be running and not be canceling. An attempt whose
     caller has no price never gets one.
     """
-    run = held(con, run_id, token)
+    run = fenced_run(con, run_id, token)
     if run is None or not run["active"] or run["cancel_requested"]:
         return False
     claimed = con.execute(
@@ -253,17 +255,17 @@ def claim(con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow,
         reserved=str(attempt.reserved),
         model=attempt.model,
         started_at=at,
-        cost_source="reserved" if kind_of(attempt.model) == "model" else "none",
+        cost_source="reserved" if caller_kind(attempt.model) == "model" else "none",
     )
     again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
-    return say(con, run_id, attempt.node_id, "info", f"asks {attempt.model}{again}", at)
+    return add_event(con, run_id, attempt.node_id, "info", f"asks {attempt.model}{again}", at)
 
 
-def settle(
+def end_attempt(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
-    settled: SettledAttempt,
+    ended: EndedAttempt,
     artifact: ArtifactRow | None,
     at: str,
 ) -> bool:
@@ -272,11 +274,11 @@ def settle(
     A node that has ended otherwise meanwhile stays unchanged. A cost of None with the source ``reserved``: the whole
     reservation counts.
     """
-    if held(con, run_id, token) is None:
+    if fenced_run(con, run_id, token) is None:
         return False
-    attempt, row = settled.attempt, settled.row
+    attempt, row = ended.attempt, ended.row
     cost = None if attempt.cost is None else str(attempt.cost)
-    ended = con.execute(
+    updated = con.execute(
         "UPDATE attempts SET state = ?, cost = ?, cost_source = ?, tokens_prompt = ?, tokens_completion = ?, "
         "model = CASE ? WHEN '' THEN model ELSE ? END, finished_at = ?, error = ? "
         f"WHERE {_ATTEMPT}",
@@ -285,7 +287,7 @@ def settle(
             *(attempt.model, attempt.model, at, row.error, run_id, attempt.node_id, attempt.attempt),
         ),
     )
-    if not ended.rowcount:
+    if not updated.rowcount:
         return False
     con.execute(
         "UPDATE nodes SET status = ?, error = ?, retry_at = ?, finish_reason = ?, answered_by = ?, "
@@ -295,17 +297,17 @@ def settle(
             *(at if row.status in NODE_ENDED else None, node_key(run_id, attempt.node_id)),
         ),
     )
-    sum_up(con, run_id, attempt.node_id)
+    update_node_sums(con, run_id, attempt.node_id)
     if artifact is not None:
-        keep(con, run_id, artifact)
-    return say(con, run_id, attempt.node_id, settled.level, settled.message, at)
+        store_artifact(con, run_id, artifact)
+    return add_event(con, run_id, attempt.node_id, ended.level, ended.message, at)
 
 
-def lose(
+def lose_attempt(
     con: sqlite3.Connection, run_id: str, token: int, attempt: AttemptRow, again: bool, message: str, at: str
 ) -> bool:
     """Give up an attempt whose end was not seen: its whole reservation counts; with ``again`` its node is queued."""
-    if held(con, run_id, token) is None:
+    if fenced_run(con, run_id, token) is None:
         return False
     node_id = attempt.node_id
     values = (at, message, run_id, node_id, attempt.attempt)
@@ -317,11 +319,11 @@ def lose(
         "WHERE id = ? AND status = 'running'",
         ("queued" if again else "failed", again, message, None if again else at, node_key(run_id, node_id)),
     )
-    sum_up(con, run_id, node_id)
-    return say(con, run_id, node_id, "warning" if again else "error", message, at)
+    update_node_sums(con, run_id, node_id)
+    return add_event(con, run_id, node_id, "warning" if again else "error", message, at)
 
 
-def turn(
+def end_nodes(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
@@ -331,20 +333,20 @@ def turn(
     at: str,
 ) -> int:
     """End those of the nodes that are in one of these states, with an event each; how many there were."""
-    if held(con, run_id, token) is None:
+    if fenced_run(con, run_id, token) is None:
         return 0
     turned = 0
     which = f"id = ? AND status IN ({', '.join('?' * len(states))})"
     sql = f"UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? WHERE {which}"
     for node_id in node_ids:
         if con.execute(sql, (end.status, end.error, at, node_key(run_id, node_id), *states)).rowcount:
-            turned += say(con, run_id, node_id, end.level, end.message, at)
+            turned += add_event(con, run_id, node_id, end.level, end.message, at)
     return turned
 
 
 def finish(con: sqlite3.Connection, run_id: str, token: int, outcome: RunOutcome, at: str) -> bool:
     """End the run, exactly once. Refused (False) while one of its nodes or attempts has not ended."""
-    if held(con, run_id, token) is None:
+    if fenced_run(con, run_id, token) is None:
         return False
     (left,) = con.execute(
         f"SELECT EXISTS (SELECT 1 FROM nodes WHERE run_id = ? AND status NOT IN {_ENDED_NODES}) "
@@ -355,27 +357,27 @@ def finish(con: sqlite3.Connection, run_id: str, token: int, outcome: RunOutcome
         return False
     con.execute("UPDATE runs SET summary = ?, dissent = ? WHERE id = ?", (outcome.summary, outcome.dissent, run_id))
     if outcome.merged is not None:
-        keep(con, run_id, outcome.merged)
-    end(con, run_id, outcome.status, outcome.error, at)
-    levels: dict[RunStatus, Level] = {"failed": "error", "canceled": "warning"}
+        store_artifact(con, run_id, outcome.merged)
+    end_run(con, run_id, outcome.status, outcome.error, at)
+    levels: dict[RunStatus, EventLevel] = {"failed": "error", "canceled": "warning"}
     message = ": ".join(filter(None, (outcome.status, outcome.error or outcome.summary)))
-    return say(con, run_id, None, levels.get(outcome.status, "info"), message, at)
+    return add_event(con, run_id, None, levels.get(outcome.status, "info"), message, at)
 
 
 def abandon(con: sqlite3.Connection, run_id: str, token: int, status: RunStatus, why: str, at: str) -> bool:
     """End a run that cannot continue, with all that is open: attempts in flight are lost, their nodes failed."""
-    if held(con, run_id, token) is None:
+    if fenced_run(con, run_id, token) is None:
         return False
     for row in queries.attempts(con, run_id):
         if row.state == "running":
-            lose(con, run_id, token, row, False, why, at)
+            lose_attempt(con, run_id, token, row, False, why, at)
     open_ = [row.node.id for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED]
-    turn(
+    end_nodes(
         con, run_id, token, open_, ("queued", "running", "retry_pending"), NodeEnd("canceled", why, why, "error"), at
     )
     return finish(con, run_id, token, RunOutcome(status, why, error=why), at)
 
 
-def note(con: sqlite3.Connection, run_id: str, token: int, level: Level, message: str, at: str) -> bool:
+def note(con: sqlite3.Connection, run_id: str, token: int, level: EventLevel, message: str, at: str) -> bool:
     """Write an event of the run and nothing else."""
-    return held(con, run_id, token) is not None and say(con, run_id, None, level, message, at)
+    return fenced_run(con, run_id, token) is not None and add_event(con, run_id, None, level, message, at)

@@ -61,7 +61,7 @@ def status(
     if left is not None:
         found["eta_s"] = left
     if run.waiting and not over:
-        found["waiting_for_key"] = run.asked.caller == "model"
+        found["waiting_for_key"] = run.asked.caller_kind == "model"
     if run.cancel_requested and not over:
         found["canceling"] = True
     if run.error or run.foreign:
@@ -100,7 +100,7 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
 
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
     """The cost of a run and the reservations of calls in flight; null if its caller has no price."""
-    priced = run.asked.caller == "model"
+    priced = run.asked.caller_kind == "model"
     ended = [attempt for attempt in attempts if attempt.state != "running"]
     flying = [attempt for attempt in attempts if attempt.state == "running"]
     return {

@@ -29,7 +29,7 @@ async def main(home: Path, name: str, acks: int, runs: int) -> None:
         return owned_runs.create(con, Seals(identity.establish()), asked, AT)
 
     def lay(con, run_id):
-        return owned_runs.lay(con, run_id, 1, Seals(identity.recognize()), DIAMOND, file("plan", "plan"), AT)
+        return owned_runs.store_plan(con, run_id, 1, Seals(identity.recognize()), DIAMOND, file("plan", "plan"), AT)
 
     async def one(number: int) -> None:
         run_id = f"{name}-{number}"

@@ -15,6 +15,7 @@ from orchestrator.spawn.database import Database
 from orchestrator.spawn.run_data import (
     ArtifactRow,
     AttemptRow,
+    EndedAttempt,
     Node,
     NodeRow,
     RunOwner,
@@ -22,7 +23,6 @@ from orchestrator.spawn.run_data import (
     RunRequest,
     RunRow,
     RunSettings,
-    SettledAttempt,
 )
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
@@ -57,7 +57,7 @@ def begun(con, run_id="r1", plan=DIAMOND, token=1, **more):
     """A run that has its place and its plan."""
     steps.create(con, row(run_id, token=token, **more), AT)
     assert steps.begin(con, run_id, token, AT)
-    assert steps.lay(con, run_id, token, plan, file("plan", "plan"), AT)
+    assert steps.store_plan(con, run_id, token, plan, file("plan", "plan"), AT)
 
 
 def attempt_of(node_id, number=1, *, run_id="r1", reserved="0.5"):
@@ -65,7 +65,7 @@ def attempt_of(node_id, number=1, *, run_id="r1", reserved="0.5"):
 
 
 def claim(con, node_id, number=1, *, run_id="r1", token=1, reserved="0.5"):
-    return steps.claim(con, run_id, token, attempt_of(node_id, number, run_id=run_id, reserved=reserved), AT)
+    return steps.claim_attempt(con, run_id, token, attempt_of(node_id, number, run_id=run_id, reserved=reserved), AT)
 
 
 def settle(
@@ -75,7 +75,7 @@ def settle(
     """End an attempt that the model ``real`` answered."""
     ended = AttemptRow(node_id, attempt, "t", state, Decimal("0.5"), cost, cost_source, 3, 4, "real")
     then = NodeRow(node(node_id), node_status, error=error, retry_at=retry_at, finish_reason="stop")
-    return steps.settle(con, run_id, token, SettledAttempt(ended, then, "info", "done"), artifact, AT)
+    return steps.end_attempt(con, run_id, token, EndedAttempt(ended, then, "info", "done"), artifact, AT)
 
 
 def in_home(home, play):
@@ -100,7 +100,7 @@ def planted(home, *rows, plan=None):
             for one in rows:
                 owned_runs.create(con, seals, replace(one, owner=None), AT)
                 if plan is not None:
-                    assert owned_runs.lay(con, one.id, one.token, seals, plan, file("plan", "plan"), AT)
+                    assert owned_runs.store_plan(con, one.id, one.token, seals, plan, file("plan", "plan"), AT)
 
         await db.write(store)
 

@@ -33,7 +33,7 @@ def _steps(asked: RunRequest) -> Steps:
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    if api.asked.peers:
+    if api.asked.callers:
         return None
     cheap = await api.picked("cheap", "low")
     return cheap, await api.picked("premium", _premium_budget(api.asked.budget), exclude=cheap.model)
@@ -43,7 +43,7 @@ def _nodes(planning: Planning, steps: Steps) -> list[Node]:
     nodes = planning.workers(steps, distinct=True, best_last=True)
     cheap = replace(nodes[0], id="cheap", needs=(), tier="cheap")
     judges: list[Node] = []
-    if planning.settings.evaluator and not planning.asked.peers:
+    if planning.settings.evaluator and not planning.asked.callers:
         model = normalised(planning.settings.evaluator)
         judges = [Node("evaluate", "evaluate", 0, ("cheap",), planning.asked.task, model, reason="as configured")]
     needs = ("cheap", *(judge.id for judge in judges))

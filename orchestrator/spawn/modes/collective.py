@@ -8,25 +8,25 @@ from orchestrator.spawn.run_data import Node, RunRequest
 
 
 def _steps(asked: RunRequest) -> Steps:
-    return tuple(PlanStep(f"collective-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
+    return tuple(PlanStep(f"collective-{at + 1}", asked.task) for at in range(local_planner.answer_count(asked)))
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.peers else await api.recommended("collective")
+    return None if api.asked.callers else await api.recommended("collective")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
-    peers = planning.workers(planning.peers("collective", steps), distinct=True)
-    return [*peers, planning.merge(peers, peers)]
+    answers = planning.workers(planning.whole_task_steps("collective", steps), distinct=True)
+    return [*answers, planning.merge(answers, answers)]
 
 
 MODE = SpawnMode(
     words="several, merged",
     picture=(
-        *((f"peer-{n}", 0, "", "answers the whole task") for n in (1, 2, 3)),
-        ("merged", 1, "peer-1 peer-2 peer-3", "merges all answers"),
+        *((f"collective-{n}", 0, "", "answers the whole task") for n in (1, 2, 3)),
+        ("merged", 1, "collective-1 collective-2 collective-3", "merges all answers"),
     ),
-    estimate=lambda asked: local_planner.peers(asked) + 1,
+    estimate=lambda asked: local_planner.answer_count(asked) + 1,
     steps=_steps,
     ask=_ask,
     nodes=_nodes,

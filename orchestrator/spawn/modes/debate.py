@@ -23,15 +23,15 @@ ROUNDS = 2
 
 
 def _steps(asked: RunRequest) -> Steps:
-    return tuple(PlanStep(f"debater-{at + 1}", asked.task) for at in range(local_planner.peers(asked)))
+    return tuple(PlanStep(f"debater-{at + 1}", asked.task) for at in range(local_planner.answer_count(asked)))
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.peers else await api.recommended("debater")
+    return None if api.asked.callers else await api.recommended("debater")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
-    debaters = planning.workers(planning.peers("debater", steps), distinct=True)
+    debaters = planning.workers(planning.whole_task_steps("debater", steps), distinct=True)
     rounds = [[_answer(node, 1, [], node.task) for node in debaters]]
     for number in range(2, ROUNDS + 1):
         before = rounds[-1]
@@ -86,7 +86,7 @@ MODE = SpawnMode(
         ),
         ("merged", 2, "debater-1-round-2 debater-2-round-2 debater-3-round-2", "judges the last answers"),
     ),
-    estimate=lambda asked: local_planner.peers(asked) * ROUNDS + 1,
+    estimate=lambda asked: local_planner.answer_count(asked) * ROUNDS + 1,
     steps=_steps,
     ask=_ask,
     nodes=_nodes,

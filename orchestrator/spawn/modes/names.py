@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Mode = Literal["single", "collective", "cascade", "plan", "swarm", "debate"]
+SpawnModeName = Literal["single", "collective", "cascade", "plan", "swarm", "debate"]
 """Each name is that of a file of this package, whose `MODE` describes the mode."""
-MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: tuple[SpawnModeName, ...] = get_args(SpawnModeName)

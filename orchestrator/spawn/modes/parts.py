@@ -18,7 +18,7 @@ def steps(asked: RunRequest, name: str, found: Split, needs: Sequence[Sequence[i
             f"{name}-{at + 1}",
             part,
             tuple(f"{name}-{other + 1}" for other in needs[at]),
-            budget=local_planner.adjusted(part, asked.budget),
+            budget=local_planner.adjusted_budget(part, asked.budget),
         )
         for at, part in enumerate(found.parts)
     )
@@ -35,7 +35,7 @@ async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
     found = await split
     if len(found) > 1:
         return found
-    if api.asked.peers:
+    if api.asked.callers:
         return (PlanStep("single", api.asked.task),)
     return (await api.picked("single", api.asked.budget),)
 

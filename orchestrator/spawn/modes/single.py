@@ -6,7 +6,7 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, PlanStep, SpawnMode,
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.peers else (await api.picked("single", api.asked.budget),)
+    return None if api.asked.callers else (await api.picked("single", api.asked.budget),)
 
 
 MODE = SpawnMode(

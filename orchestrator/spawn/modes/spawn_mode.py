@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.spawn.run_data import Budget, Node, NodeStatus, RunRequest, RunSettings, Style
+from orchestrator.spawn.run_data import Budget, MergeStyle, Node, NodeStatus, RunRequest, RunSettings
 
 UPSTREAM = "upstream failed"
 
@@ -59,8 +59,8 @@ class Planning(Protocol):
     settings: RunSettings
     notes: list[str]
 
-    def peers(self, name: str, steps: Steps) -> Steps:
-        """As many steps as peers were requested, each with its own model while there are enough; ``<name>-<n>``."""
+    def whole_task_steps(self, name: str, steps: Steps) -> Steps:
+        """A step ``<name>-<n>`` for each requested answer, each with its own model while there are enough."""
 
     def workers(self, steps: Steps, *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step.
@@ -140,5 +140,5 @@ class SpawnMode:
     whole: bool = False
     sources: Callable[[Outcome], tuple[str, ...]] = all_answers
     summary: Callable[[Outcome, str], str] = answered
-    style: Style = "detailed"
+    style: MergeStyle = "detailed"
     names_missing: bool = True

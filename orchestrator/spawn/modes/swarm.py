@@ -10,7 +10,7 @@ from orchestrator.spawn.run_data import RunRequest
 
 def _steps(asked: RunRequest) -> Steps:
     found = local_planner.split(asked.task, local_planner.SWARM_PARTS)
-    return parts.steps(asked, "swarm", found, local_planner.edges(found))
+    return parts.steps(asked, "swarm", found, local_planner.dependencies(found))
 
 
 MODE = SpawnMode(

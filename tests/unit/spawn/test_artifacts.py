@@ -136,7 +136,7 @@ def test_a_document_has_the_originals_keys_and_ours():
 def test_what_a_dead_daemon_left_is_found_with_its_cost_to_the_last_digit(tmp_path, cost):
     cost = None if cost is None else Decimal(cost)
     row = kept(tmp_path, artifacts.sealed(document(cost=cost), SEAL))
-    found = artifacts.adopt(tmp_path, "r1", "a", SEAL)
+    found = artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL)
     assert found["costUsd"] == cost
     assert (found["output"], found["attempt"], found["token"]) == ("the answer é", 2, "tok")
     assert (found["path"], found["bytes"], found["sha256"]) == (row.path, row.bytes, row.sha256)
@@ -153,27 +153,27 @@ WRONG = [
 @pytest.mark.parametrize("at", range(len(WRONG)))
 def test_what_is_none_of_our_documents_is_not_adopted(tmp_path, at):
     kept(tmp_path, artifacts.sealed(WRONG[at], SEAL))
-    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL) is None
 
 
 def test_a_document_that_no_daemon_of_this_machine_wrote_is_not_adopted(tmp_path):
     whole = artifacts.sealed(document(), SEAL)
     for data in (document(), whole.replace("é".encode(), b"e"), whole + b" ", whole[:-5] + b"00" + whole[-3:]):
         kept(tmp_path, data)
-        assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+        assert artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL) is None
     kept(tmp_path, whole)
-    assert artifacts.adopt(tmp_path, "r1", "a", Seal(IDENTITY, "another scope")) is None
-    assert artifacts.adopt(tmp_path, "r1", "a", None) is None
-    assert artifacts.adopt(tmp_path, "r1", "a", SEAL)
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", Seal(IDENTITY, "another scope")) is None
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", None) is None
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL)
     assert json.loads(whole) == json.loads(document()) | {"mac": json.loads(whole)["mac"]}
 
 
 def test_without_a_document_there_is_nothing_to_adopt(tmp_path):
-    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL) is None
     kept(tmp_path, artifacts.sealed(document(), SEAL))
     (tmp_path / "artifacts/r1/a.json").rename(tmp_path / "x")
     (tmp_path / "artifacts/r1/a.json").symlink_to("/etc/passwd")
-    assert artifacts.adopt(tmp_path, "r1", "a", SEAL) is None
+    assert artifacts.unrecorded_answer(tmp_path, "r1", "a", SEAL) is None
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------

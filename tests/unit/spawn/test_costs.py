@@ -40,13 +40,13 @@ def test_a_reservation_is_every_byte_of_the_prompt_the_longest_answer_and_the_re
 def test_the_answers_own_cost_counts_first_its_tokens_second_and_what_is_unknown_as_the_whole_reservation(
     result, price, known
 ):
-    cost, source = costs.settled(result, price, HELD)
+    cost, source = costs.final_cost(result, price, HELD)
     assert (cost, source) == (Decimal(known[0]), known[1])
 
 
 def test_a_caller_without_a_price_costs_nothing_that_is_known():
-    assert costs.settled(Reply("x", cost=Decimal(1)), None, Decimal(0)) == (None, "none")
-    assert costs.settled(Fault("engine", "", False), None, Decimal(0)) == (None, "none")
+    assert costs.final_cost(Reply("x", cost=Decimal(1)), None, Decimal(0)) == (None, "none")
+    assert costs.final_cost(Fault("engine", "", False), None, Decimal(0)) == (None, "none")
 
 
 def test_what_is_spent_counts_the_reservations_of_attempts_nobody_knows_the_end_of():

@@ -35,7 +35,7 @@ def home(tmp_path):
 
 
 def note(con, text, run_id="r1"):
-    return row_writes.say(con, run_id, None, "info", text, AT)
+    return row_writes.add_event(con, run_id, None, "info", text, AT)
 
 
 def texts(con, run_id="r1"):

@@ -54,7 +54,7 @@ def test_what_is_over_the_limit_stands_in_the_last_part(limit):
 
 
 def waits(task):
-    return local_planner.edges(local_planner.split(task, local_planner.SWARM_PARTS))
+    return local_planner.dependencies(local_planner.split(task, local_planner.SWARM_PARTS))
 
 
 def test_parts_that_follow_each_other_make_a_chain():
@@ -92,7 +92,7 @@ def test_keywords_are_whole_words():
     ],
 )
 def test_a_parts_budget_follows_its_words(text, budget, wanted):
-    assert local_planner.adjusted(text, budget) == wanted
+    assert local_planner.adjusted_budget(text, budget) == wanted
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_whatever_the_text_parts_have_words_and_wait_only_for_what_can_come_befo
     split = local_planner.split(join.join(found))
     assert len(split.parts) != 1
     assert all(part.strip() for part in split.parts)
-    done, left = set(), dict(enumerate(local_planner.edges(split)))
+    done, left = set(), dict(enumerate(local_planner.dependencies(split)))
     while left:
         ready = [at for at, needs in left.items() if set(needs) <= done]
         assert ready, "a cycle"

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.spawn import node_prompts
-from orchestrator.spawn.run_data import Node, RoleAsked, RunRequest
+from orchestrator.spawn.run_data import Node, RequestedRole, RunRequest
 
 NODE = Node("b", "task", 1, ("a",), "test the thing", "x/y")
 MERGE = Node("merged", "merge", 2, ("a", "b"), "build it", "x/y")
 ASKED = RunRequest(task="build it", mode="plan", context="we use C")
-WORDS = RoleAsked(persona="a pirate", stack=("C", "make"), domain="ships", format="a table", guardrails=("no rum",))
+WORDS = RequestedRole(
+    persona="a pirate", stack=("C", "make"), domain="ships", format="a table", guardrails=("no rum",)
+)
 
 
 def test_a_task_alone_is_the_whole_prompt():

@@ -298,7 +298,7 @@ def test_a_key_that_is_none_spoils_nothing_but_what_needs_one(tmp_path, key):
 # -- many at once ----------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_a_run_in_line_is_answered_when_it_is_canceled(tmp_path):
+def test_who_waits_for_a_run_in_the_queue_is_answered_when_it_is_canceled(tmp_path):
     async def canceled(desk):
         desk.peer.held = True
         for _ in range(2):  # the places there are

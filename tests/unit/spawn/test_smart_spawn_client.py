@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, smart_spawn_client
 from orchestrator.spawn.modes.names import MODES
-from orchestrator.spawn.run_data import RoleAsked, RunRequest, RunSettings
+from orchestrator.spawn.run_data import RequestedRole, RunRequest, RunSettings
 
 TABLE = model_table.shipped()
 URL = "http://planner.test/api"
@@ -157,7 +157,7 @@ def test_a_get_carries_the_task_on_one_line_of_200_units_and_a_post_all_of_it():
 def test_neither_a_key_nor_any_header_of_the_client_reaches_the_api():
     api = Api()
     for mode in ("single", "collective", "cascade", "plan", "swarm"):
-        make(api, mode, role=RoleAsked(persona="writer"))
+        make(api, mode, role=RequestedRole(persona="writer"))
     for _, request in api.asked:
         assert KEY not in str(request.headers.raw)
         assert "authorization" not in request.headers
@@ -165,7 +165,7 @@ def test_neither_a_key_nor_any_header_of_the_client_reaches_the_api():
 
 def test_a_role_is_composed_once_for_all_and_keeps_the_words_the_api_does_not_know():
     api = Api()
-    role = RoleAsked(persona="writer", stack=("react", "cobol"), guardrails=("be kind",))
+    role = RequestedRole(persona="writer", stack=("react", "cobol"), guardrails=("be kind",))
     made = make(api, "swarm", role=role)
     assert api.paths == ["swarm", "roles/compose"]
     sent = json.loads(api.asked[1][1].content)
@@ -176,9 +176,9 @@ def test_a_role_is_composed_once_for_all_and_keeps_the_words_the_api_does_not_kn
 
 def test_a_role_the_api_knows_nothing_of_stands_in_its_own_words():
     api = Api(roles__compose={"hasRole": False, "fullPrompt": "the task"})
-    assert make(api, "single", role=RoleAsked(persona="a pirate")).nodes[0].system == "You are a pirate."
+    assert make(api, "single", role=RequestedRole(persona="a pirate")).nodes[0].system == "You are a pirate."
     own = Api()
-    assert make(own, "single", role=RoleAsked(persona="writer"), role_body="mine").nodes[0].system == "mine"
+    assert make(own, "single", role=RequestedRole(persona="writer"), role_body="mine").nodes[0].system == "mine"
     assert own.paths == ["pick"]
 
 
@@ -258,7 +258,7 @@ def test_the_note_names_the_call_and_what_was_wrong_with_it(fault, words):
 
 
 def test_a_role_that_cannot_be_composed_makes_the_whole_plan_local():
-    made = make(Api(roles__compose=httpx2.Response(500)), "swarm", role=RoleAsked(persona="writer"))
+    made = make(Api(roles__compose=httpx2.Response(500)), "swarm", role=RequestedRole(persona="writer"))
     assert made.source == "local"
     assert "/roles/compose: HTTP 500" in made.notes[0]
     assert made.nodes[0].system == "You are writer."
@@ -391,7 +391,7 @@ def runs(mode, answer, role, allow):
             api,
             mode,
             frozen=RunSettings(planner_url=URL, allow=allow),
-            role=RoleAsked(stack=("c",)) if role else RoleAsked(),
+            role=RequestedRole(stack=("c",)) if role else RequestedRole(),
         )
     except BadRequest as error:
         assert error.code == "model_not_allowed"

@@ -51,7 +51,7 @@ def stored(con, node_id):
 # -- a run's way ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_goes_from_the_line_to_its_end_and_each_step_is_an_event(con):
+def test_a_run_goes_from_the_queue_to_its_end_and_each_step_is_an_event(con):
     begun(con)
     for node_id in ("a", "b", "merged"):
         assert claim(con, node_id)
@@ -93,16 +93,16 @@ def test_a_plan_is_laid_once_and_read_as_it_was_made(con):
     )
     begun(con, plan=RunPlan(nodes, "smart-spawn-api"))
     before = everything(con)
-    assert not steps.lay(con, "r1", 1, DIAMOND, file("plan", "plan"), AT)
+    assert not steps.store_plan(con, "r1", 1, DIAMOND, file("plan", "plan"), AT)
     assert everything(con) == before
     assert tuple(one.node for one in queries.nodes(con, "r1")) == nodes
     assert queries.artifact(con, "r1", "plan") == file("plan", "plan")
 
 
-# -- the line ---------------------------------------------------------------------------------------------------
+# -- the queue ---------------------------------------------------------------------------------------------------
 
 
-def test_no_more_runs_begin_than_have_a_place_and_the_line_is_kept(con):
+def test_no_more_runs_begin_than_have_a_place_and_the_queue_is_kept(con):
     for name in ("r1", "r2", "r3", "r4"):
         steps.create(con, row(name, settings=RunSettings(max_parallel_runs=2)), AT)
     assert [steps.begin(con, name, 1, AT) for name in ("r4", "r3", "r2", "r1")] == [False, False, True, True]
@@ -114,12 +114,12 @@ def test_runs_that_wait_for_a_key_or_an_owner_are_stepped_over(con):
     for name in ("r1", "r2", "r3"):
         steps.create(con, row(name, settings=RunSettings(max_parallel_runs=1)), AT)
     assert not steps.begin(con, "r3", 1, AT)
-    assert steps.wait_for(con, "r1", 1, WAITING, AT)
+    assert steps.wait_for_daemon(con, "r1", 1, WAITING, AT)
     assert steps.release(con, "r2", 1, AT)
     assert steps.begin(con, "r3", 1, AT)
-    assert steps.ready(con, "r1", 1, AT)
+    assert steps.end_wait(con, "r1", 1, AT)
     assert not steps.begin(con, "r1", 1, AT)
-    assert steps.wait_for(con, "r3", 1, WAITING, AT)
+    assert steps.wait_for_daemon(con, "r3", 1, WAITING, AT)
     assert steps.begin(con, "r1", 1, AT)
     assert steps.begin(con, "r1", 1, AT)
     assert said(con).count("run started") == 1
@@ -127,16 +127,16 @@ def test_runs_that_wait_for_a_key_or_an_owner_are_stepped_over(con):
 
 def test_waiting_for_a_key_is_said_once_and_gives_the_place_back(con):
     begun(con)
-    assert steps.wait_for(con, "r1", 1, WAITING, AT)
-    assert steps.wait_for(con, "r1", 1, WAITING, LATER)
+    assert steps.wait_for_daemon(con, "r1", 1, WAITING, AT)
+    assert steps.wait_for_daemon(con, "r1", 1, WAITING, LATER)
     assert said(con).count(WAITING) == 1
     run = queries.run(con, "r1")
     assert (run.active, run.waiting, run.status) == (False, True, "running")
     assert steps.release(con, "r1", 1, AT)
-    token = steps.take(con, "r1", 2, THEM, AT)
-    assert steps.wait_for(con, "r1", token, WAITING, LATER)
+    token = steps.take_over(con, "r1", 2, THEM, AT)
+    assert steps.wait_for_daemon(con, "r1", token, WAITING, LATER)
     assert said(con).count(WAITING) == 1
-    assert steps.ready(con, "r1", token, LATER)
+    assert steps.end_wait(con, "r1", token, LATER)
     assert steps.begin(con, "r1", token, LATER)
     assert said(con)[-2:] == ["no longer waiting", "run resumed"]
 
@@ -145,15 +145,15 @@ def test_waiting_for_a_key_is_said_once_and_gives_the_place_back(con):
 
 FENCED = {
     "release": lambda con, token: steps.release(con, "r1", token, AT),
-    "take": lambda con, token: steps.take(con, "r1", token, THEM, AT),
+    "take": lambda con, token: steps.take_over(con, "r1", token, THEM, AT),
     "begin": lambda con, token: steps.begin(con, "r1", token, AT),
-    "wait": lambda con, token: steps.wait_for(con, "r1", token, WAITING, AT),
-    "ready": lambda con, token: steps.ready(con, "r1", token, AT),
-    "lay": lambda con, token: steps.lay(con, "r1", token, DIAMOND, file("plan", "plan"), AT),
+    "wait": lambda con, token: steps.wait_for_daemon(con, "r1", token, WAITING, AT),
+    "ready": lambda con, token: steps.end_wait(con, "r1", token, AT),
+    "lay": lambda con, token: steps.store_plan(con, "r1", token, DIAMOND, file("plan", "plan"), AT),
     "claim": lambda con, token: claim(con, "b", token=token),
     "settle": lambda con, token: settle(con, "a", token=token),
-    "lose": lambda con, token: steps.lose(con, "r1", token, attempt_of("a"), True, "lost", AT),
-    "turn": lambda con, token: steps.turn(con, "r1", token, ["b"], {"queued"}, SKIPPED, AT),
+    "lose": lambda con, token: steps.lose_attempt(con, "r1", token, attempt_of("a"), True, "lost", AT),
+    "turn": lambda con, token: steps.end_nodes(con, "r1", token, ["b"], {"queued"}, SKIPPED, AT),
     "finish": lambda con, token: steps.finish(con, "r1", token, RunOutcome("failed", "", "e"), AT),
     "note": lambda con, token: steps.note(con, "r1", token, "info", "m", AT),
 }  # fmt: skip
@@ -183,7 +183,7 @@ def test_nothing_happens_to_a_run_that_has_ended_or_never_was(con, name):
 def test_of_two_that_take_a_run_one_gets_it(con):
     begun(con)
     assert steps.release(con, "r1", 1, AT)
-    assert (steps.take(con, "r1", 2, THEM, AT), steps.take(con, "r1", 2, US, AT)) == (3, None)
+    assert (steps.take_over(con, "r1", 2, THEM, AT), steps.take_over(con, "r1", 2, US, AT)) == (3, None)
     run = queries.run(con, "r1")
     assert (run.owner, run.token, run.active) == (THEM, 3, False)
 
@@ -211,7 +211,7 @@ def test_a_node_is_claimed_once_with_the_next_number_and_only_in_its_place(con):
     assert not claim(con, "a")
     assert not claim(con, "a", 2)
     assert everything(con) == before
-    steps.wait_for(con, "r1", 1, WAITING, AT)
+    steps.wait_for_daemon(con, "r1", 1, WAITING, AT)
     assert not claim(con, "b")
     steps.begin(con, "r1", 1, AT)
     assert steps.cancel(con, "r1", AT) == "canceling"
@@ -223,12 +223,12 @@ def test_an_attempt_ends_once(con, first):
     begun(con)
     claim(con, "a")
     if first == "lost":
-        assert steps.lose(con, "r1", 1, attempt_of("a"), False, "gone", AT)
+        assert steps.lose_attempt(con, "r1", 1, attempt_of("a"), False, "gone", AT)
     else:
         assert settle(con, "a", state=first)
     before = everything(con)
     assert not settle(con, "a", cost=Decimal(7))
-    assert not steps.lose(con, "r1", 1, attempt_of("a"), True, "gone", AT)
+    assert not steps.lose_attempt(con, "r1", 1, attempt_of("a"), True, "gone", AT)
     assert everything(con) == before
 
 
@@ -242,7 +242,7 @@ def test_a_node_sums_what_all_its_attempts_have_used(con):
         "retry_pending", 1, LATER, "429", None,
     )  # fmt: skip
     claim(con, "a", 2)
-    steps.lose(con, "r1", 1, attempt_of("a", 2), True, "cut off", AT)
+    steps.lose_attempt(con, "r1", 1, attempt_of("a", 2), True, "cut off", AT)
     one = stored(con, "a")
     assert (one.status, one.reruns, one.attempt) == ("queued", 1, 2)
     claim(con, "a", 3)
@@ -277,7 +277,7 @@ def test_a_caller_without_a_price_costs_nothing_and_an_unknown_end_all_that_was_
 def test_a_node_ended_by_something_else_stays_so_but_its_attempt_is_paid(con):
     begun(con)
     claim(con, "a")
-    assert steps.turn(con, "r1", 1, ["a", "b"], {"running"}, CANCELED, AT) == 1
+    assert steps.end_nodes(con, "r1", 1, ["a", "b"], {"running"}, CANCELED, AT) == 1
     assert settle(con, "a")
     assert stored(con, "a").status == "canceled"
     assert queries.attempts(con, "r1")[0].spent == Decimal("0.1")
@@ -287,7 +287,7 @@ def test_only_nodes_in_the_named_states_are_turned_with_an_event_each(con):
     begun(con)
     claim(con, "a")
     count = len(said(con))
-    assert steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued"}, SKIPPED, AT) == 2
+    assert steps.end_nodes(con, "r1", 1, ["a", "b", "merged"], {"queued"}, SKIPPED, AT) == 2
     assert [one.status for one in queries.nodes(con, "r1")] == ["running", "skipped", "skipped"]
     assert len(said(con)) == count + 2
     assert stored(con, "b").error == "upstream failed"
@@ -298,7 +298,7 @@ def test_a_run_does_not_end_before_its_nodes_and_attempts(con):
     end = (con, "r1", 1, COMPLETED, AT)
     assert not steps.finish(*end)
     claim(con, "a")
-    steps.turn(con, "r1", 1, ["a", "b", "merged"], {"queued", "running"}, CANCELED, AT)
+    steps.end_nodes(con, "r1", 1, ["a", "b", "merged"], {"queued", "running"}, CANCELED, AT)
     assert not steps.finish(*end)
     settle(con, "a", state="canceled")
     assert steps.finish(*end)
@@ -327,7 +327,7 @@ def test_canceling_tells_an_owner_and_ends_what_nobody_executes(con):
     assert found.value.code == "unknown_spawn_run"
 
 
-def test_a_run_in_the_line_is_canceled_at_once(con):
+def test_a_run_in_the_queue_is_canceled_at_once(con):
     steps.create(con, row(), AT)
     assert steps.cancel(con, "r1", AT) == "canceled"
     assert not steps.begin(con, "r1", 1, AT)
@@ -409,7 +409,7 @@ class Lives(RuleBasedStateMachine):
     @rule(node_id=st.sampled_from(NODES), old=OLD, off=st.sampled_from([0, 0, -1]), again=st.booleans())
     def lose(self, node_id, old, off, again):
         attempt = self.last(node_id) + off
-        if steps.lose(self.con, "r1", self.tokens(old), attempt_of(node_id, attempt), again, "lost", AT):
+        if steps.lose_attempt(self.con, "r1", self.tokens(old), attempt_of(node_id, attempt), again, "lost", AT):
             assert not old
             assert (node_id, attempt) not in self.ends
             self.ends[node_id, attempt] = Decimal("0.5")
@@ -418,14 +418,14 @@ class Lives(RuleBasedStateMachine):
     def turn(self, old, to):
         waiting = {"queued", "retry_pending"}
         end = NodeEnd(to, "e", "m", "info")
-        turned = steps.turn(self.con, "r1", self.tokens(old), ["b", "merged"], waiting, end, AT)
+        turned = steps.end_nodes(self.con, "r1", self.tokens(old), ["b", "merged"], waiting, end, AT)
         assert not (turned and old)
 
     @rule(old=OLD)
     def change_owner(self, old):
         if steps.release(self.con, "r1", self.tokens(old), AT):
             assert not old
-            self.token = steps.take(self.con, "r1", self.token + 1, THEM, AT)
+            self.token = steps.take_over(self.con, "r1", self.token + 1, THEM, AT)
             assert steps.begin(self.con, "r1", self.token, AT)
 
     @rule()
@@ -437,7 +437,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(old=OLD)
     def wait(self, old):
-        assert not (steps.wait_for(self.con, "r1", self.tokens(old), WAITING, AT) and old)
+        assert not (steps.wait_for_daemon(self.con, "r1", self.tokens(old), WAITING, AT) and old)
 
     @rule(old=OLD)
     def go_on(self, old):
