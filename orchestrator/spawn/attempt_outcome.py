@@ -91,11 +91,11 @@ def prepared(
     ]
     limit = run.settings.max_prompt_chars
     if node.kind == "merge":
-        prompt = node_prompts.merge_prompt(run.asked, node, given, limit)
+        prompt = node_prompts.merge_prompt(run.request, node, given, limit)
     elif node.kind == "evaluate":
-        prompt = node_prompts.evaluate_prompt(run.asked, given[0][2], limit)
+        prompt = node_prompts.evaluate_prompt(run.request, given[0][2], limit)
     else:
-        prompt = node_prompts.task_prompt(run.asked, node, given, limit)
+        prompt = node_prompts.task_prompt(run.request, node, given, limit)
     if caller_kind(node.model) != "model":
         return PreparedAttempt(prompt, Decimal(0), None)
     price = table.price(node.model)
@@ -109,7 +109,7 @@ def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, 
     if caller_kind(merge.model) != "model":
         return Decimal(0)
     answers = run.settings.max_completion_tokens * BYTES_PER_TOKEN * len(merge.needs)
-    size = min(answers, run.settings.max_prompt_chars * BYTES_PER_TOKEN) + len(run.asked.task.encode())
+    size = min(answers, run.settings.max_prompt_chars * BYTES_PER_TOKEN) + len(run.request.task.encode())
     kept = costs.reserve(size, run.settings.max_completion_tokens, table.price(merge.model))
     return kept if kept <= limit * KEPT_SHARE else Decimal(0)
 
@@ -130,7 +130,7 @@ def plan_document(run: RunRow, plan: RunPlan) -> bytes:
     return orjson.dumps(
         {
             "runId": run.id,
-            "mode": run.asked.mode,
+            "mode": run.request.mode,
             "planner": plan.source,
             "notes": list(plan.notes),
             "waves": [{"wave": wave, "nodes": ids} for wave, ids in sorted(waves.items())],
@@ -228,7 +228,7 @@ def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) 
     if cheap.status != "completed":
         return GateVerdict(passed=False, why="the cheap model gave no answer")
     text = text_of(home, files, cheap.node.id)
-    found = evaluation.gate(run.asked.task, text, cheap.finish_reason, run.asked.role.format)
+    found = evaluation.gate(run.request.task, text, cheap.finish_reason, run.request.role.format)
     why = "; ".join(found.reasons) or "all rules hold"
     evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
     if not found.passed or evaluator is None:

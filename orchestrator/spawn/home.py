@@ -124,8 +124,8 @@ class SpawnHome:
             self._tables[base_url] = (self._clock.monotonic() + keep_s, found)
             return found
 
-    async def _plan(self, asked: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
-        return await smart_spawn_client.make(asked, settings, table, self._deps.http())
+    async def _plan(self, request: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
+        return await smart_spawn_client.make(request, settings, table, self._deps.http())
 
     def changed(self, run_id: str) -> None:
         """Report a write to that run; an empty id stands for a write of another daemon."""

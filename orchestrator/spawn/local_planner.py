@@ -167,9 +167,9 @@ def adjusted_budget(text: str, budget: Budget) -> Budget:
     return tiers[min(2, max(0, tiers.index(budget) + step))]
 
 
-def answer_count(asked: RunRequest) -> int:
+def answer_count(request: RunRequest) -> int:
     """How many answers a collective has: the requested number, limited to 2 to 5 (A4)."""
-    return min(ANSWER_COUNTS[1], max(ANSWER_COUNTS[0], asked.count))
+    return min(ANSWER_COUNTS[1], max(ANSWER_COUNTS[0], request.count))
 
 
 def _items(mark: re.Pattern[str], plain: str) -> list[tuple[int, int]]:

@@ -49,36 +49,36 @@ def role(words: RequestedRole) -> str:
     return "\n\n".join(parts)
 
 
-def system(asked: RunRequest, composed: str) -> str:
+def system(request: RunRequest, composed: str) -> str:
     """The system prompt of a run's nodes: the project's role, or what the API composed, or the given words.
 
     The prompt of a project's role also has the other words (stack, domain, format, guardrails). "": no role was
     given.
     """
-    if asked.role_body:
-        rest = role(asked.role.model_copy(update={"persona": ""}))
-        return f"{asked.role_body.strip()}\n\n{rest}".strip()
-    return composed.strip() or role(asked.role)
+    if request.role_body:
+        rest = role(request.role.model_copy(update={"persona": ""}))
+        return f"{request.role_body.strip()}\n\n{rest}".strip()
+    return composed.strip() or role(request.role)
 
 
-def style(asked: RunRequest) -> MergeStyle:
+def style(request: RunRequest) -> MergeStyle:
     """How answers are merged: as asked, else in the style of the mode (A4)."""
-    return asked.merge.style or mode_of(asked.mode).style
+    return request.merge.style or mode_of(request.mode).style
 
 
-def task_prompt(asked: RunRequest, node: Node, upstream: Upstream, limit_chars: int) -> str:
+def task_prompt(request: RunRequest, node: Node, upstream: Upstream, limit_chars: int) -> str:
     """What a node is asked: its task, the whole it is a part of, the context, the answers it builds on.
 
     Never longer than ``limit_chars``: the longest texts are cut first, in their middle, and each cut says so.
     """
-    whole = [] if node.task == asked.task else [("The whole task, of which yours is one part", asked.task)]
-    if not (whole or asked.context or upstream):
+    whole = [] if node.task == request.task else [("The whole task, of which yours is one part", request.task)]
+    if not (whole or request.context or upstream):
         return cut(node.task, limit_chars)
-    context = [("Context", asked.context)] if asked.context else []
+    context = [("Context", request.context)] if request.context else []
     return _fitted([("Your task", node.task), *whole, *context], upstream, "Do your task.", limit_chars)
 
 
-def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: int) -> str:
+def merge_prompt(request: RunRequest, node: Node, answers: Upstream, limit_chars: int) -> str:
     """The prompt of the merge node: one answer out of many, in the requested style, with the dissent.
 
     It names the needed nodes that gave no answer. Limit and cuts as in `task_prompt`.
@@ -86,25 +86,25 @@ def merge_prompt(asked: RunRequest, node: Node, answers: Upstream, limit_chars: 
     missing = [need for need in node.needs if need not in {name for name, _, _ in answers}]
     instructions = [
         f"Write the one final answer to the task, out of the {len(answers)} answers above.",
-        _STYLES[style(asked)],
+        _STYLES[style(request)],
         "Do not speak of the answers or of merging, but in the last section.",
     ]
-    if missing and mode_of(asked.mode).names_missing:
+    if missing and mode_of(request.mode).names_missing:
         instructions.append(f"No answer came from: {', '.join(missing)}. Say what is missing because of that.")
     instructions.append(_DISSENT)
-    context = [("Context", asked.context)] if asked.context else []
-    return _fitted([("Task", asked.task), *context], answers, "\n".join(instructions), limit_chars)
+    context = [("Context", request.context)] if request.context else []
+    return _fitted([("Task", request.task), *context], answers, "\n".join(instructions), limit_chars)
 
 
-def evaluate_prompt(asked: RunRequest, answer: str, limit_chars: int = 200_000) -> str:
+def evaluate_prompt(request: RunRequest, answer: str, limit_chars: int = 200_000) -> str:
     """What the evaluator of a cascade is asked: PASS or FAIL in the first line, then the reason."""
     instructions = (
         "Judge whether the answer above does the task: right, complete, in the form that was asked for.\n"
         "Write PASS or FAIL, alone, in the first line. Then give the reason in at most three sentences."
     )
-    wanted = [("Form that was asked for", asked.role.format)] if asked.role.format else []
-    context = [("Context", asked.context)] if asked.context else []
-    return _fitted([("Task", asked.task), *wanted, *context], [("answer", "", answer)], instructions, limit_chars)
+    wanted = [("Form that was asked for", request.role.format)] if request.role.format else []
+    context = [("Context", request.context)] if request.context else []
+    return _fitted([("Task", request.task), *wanted, *context], [("answer", "", answer)], instructions, limit_chars)
 
 
 def cut(text: str, room: int) -> str:

@@ -199,7 +199,7 @@ def as_run(row: sqlite3.Row) -> RunRow:
     return RunRow(
         id=_str(row["id"]),
         number=_int(row["number"]),
-        asked=_request_of(row),
+        request=_request_of(row),
         settings=settings(row["settings_json"]),
         status=_word(RunStatus, row["status"], "failed"),
         created_at=_time(row["created_at"]) or NO_TIME,

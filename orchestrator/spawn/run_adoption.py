@@ -73,20 +73,20 @@ def _row(con: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     run = queries.run(con, run_id)
     assert run is not None, "read on one snapshot"
     nodes = queries.nodes(con, run_id)
-    first = run.asked.task.strip().partition("\n")[0]
-    asked = {"engine": list(run.asked.engines), "agent": list(run.asked.agents)}
+    first = run.request.task.strip().partition("\n")[0]
+    names = {"engine": list(run.request.engines), "agent": list(run.request.agents)}
     # Nodes of a stranger's plan may ask others than the run was created with.
     asked_by_nodes = sorted({row.node.model for row in nodes if row.status not in NODE_ENDED})[:20]
     return {
         "id": run.id,
         "task": first if len(first) <= TASK_CHARS else f"{first[: TASK_CHARS - 1]}…",
-        "caller": run.asked.caller_kind,
-        "mode": run.asked.mode,
+        "caller": run.request.caller_kind,
+        "mode": run.request.mode,
         "status": run.status,
         "project": run.project,
-        "base_url": run.settings.base_url if run.asked.caller_kind == "model" else "",
+        "base_url": run.settings.base_url if run.request.caller_kind == "model" else "",
         "nodes": sum(row.status not in NODE_ENDED for row in nodes),
         "asks": asked_by_nodes,
         "digest": _digest(con, run_id),
-        **{name: found for name, found in asked.items() if found},
+        **{kind: found for kind, found in names.items() if found},
     }

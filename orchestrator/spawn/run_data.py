@@ -234,7 +234,7 @@ class RunRow:
 
     id: str
     number: int
-    asked: RunRequest
+    request: RunRequest
     settings: RunSettings
     status: RunStatus
     created_at: str

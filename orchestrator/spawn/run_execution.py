@@ -72,7 +72,7 @@ class RunExecution:
     async def _execute(self) -> None:
         work = self._state
         run = work.run
-        if run.asked.caller_kind == "model":
+        if run.request.caller_kind == "model":
             work.table = await self._unless_over(work.deps.table(run.settings.base_url)) or work.table
         await asyncio.to_thread(artifacts.clear, work.deps.home, run.id)
         if not run.planned and not run.cancel_requested:
@@ -108,7 +108,7 @@ class RunExecution:
     def _view(self) -> RunView:
         work = self._state
         return RunView(
-            mode=work.run.asked.mode,
+            mode=work.run.request.mode,
             rows=tuple(work.rows.values()),
             places=work.run.settings.max_parallel_nodes,
             due=frozenset(node_id for node_id, seconds in work.pauses().items() if seconds <= 0),
@@ -126,22 +126,22 @@ class RunExecution:
             seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
         await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
 
-    async def _unless_over(self, asking: Awaitable[T]) -> T | None:
+    async def _unless_over(self, awaitable: Awaitable[T]) -> T | None:
         """The requests to other servers before the first node; None: the run was stopped or is out of time."""
         work = self._state
-        asked = asyncio.ensure_future(asking)
-        asked.add_done_callback(lambda _: work.wake.notify())
+        task = asyncio.ensure_future(awaitable)
+        task.add_done_callback(lambda _: work.wake.notify())
         try:
             deadline = work.clock.monotonic() + max(0.0, work.left_s())
-            await wait_until(lambda: asked.done() or work.stopped or None, work.wake, deadline, work.clock)
-            return asked.result() if asked.done() else None
+            await wait_until(lambda: task.done() or work.stopped or None, work.wake, deadline, work.clock)
+            return task.result() if task.done() else None
         finally:
-            await call_off([asked])
+            await call_off([task])
 
     async def _lay(self) -> None:
         work = self._state
         run = work.run
-        plan = await self._unless_over(work.deps.plan(run.asked, run.settings, work.table))
+        plan = await self._unless_over(work.deps.plan(run.request, run.settings, work.table))
         if plan is None:
             return
         row = await work.record.store(
@@ -194,7 +194,7 @@ class RunExecution:
     async def _judge(self) -> None:
         """Whether the cheap answer of a cascade passes, once that is known."""
         work = self._state
-        if mode_of(work.run.asked.mode).gated and self._passed is None:
+        if mode_of(work.run.request.mode).gated and self._passed is None:
             verdict = await asyncio.to_thread(
                 attempt_outcome.verdict, work.deps.home, work.run, work.rows, work.files
             )

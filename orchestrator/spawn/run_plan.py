@@ -33,51 +33,51 @@ class PlannerAnswer:
     notes: tuple[str, ...] = ()
 
 
-def local(asked: RunRequest, notes: Iterable[str] = ()) -> PlannerAnswer:
+def local(request: RunRequest, notes: Iterable[str] = ()) -> PlannerAnswer:
     """What the local planner finds, without any API; the models come from the table (C38)."""
-    return PlannerAnswer("local", mode_of(asked.mode).steps(asked), notes=tuple(notes))
+    return PlannerAnswer("local", mode_of(request.mode).steps(request), notes=tuple(notes))
 
 
-def estimated_steps(asked: RunRequest) -> int:
+def estimated_steps(request: RunRequest) -> int:
     """How many nodes the local plan has, the merge among them; an API's plan may have others (B4.19)."""
-    return mode_of(asked.mode).estimate(asked)
+    return mode_of(request.mode).estimate(request)
 
 
-def admit(asked: RunRequest, settings: RunSettings) -> None:
+def admit(request: RunRequest, settings: RunSettings) -> None:
     """Refuse a model that the run or a setting of its mode names and that may not be asked.
 
     BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
     """
-    if asked.caller_kind != "model":
+    if request.caller_kind != "model":
         return
-    for what, name in {"merge.model": asked.merge.model, **mode_of(asked.mode).models(settings)}.items():
+    for what, name in {"merge.model": request.merge.model, **mode_of(request.mode).models(settings)}.items():
         if name and not is_model(normalised(name)):
             raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id (provider/name)")
         if name and name not in _lists(settings):
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
 
 
-def made(asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> RunPlan:
+def made(request: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> RunPlan:
     """The plan of a run: the steps in the form of its mode, with a model for each node (B4.14-18).
 
     The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
     of the plan, else the first worker (C36). BadRequest as `admit`, and ``model_not_allowed`` if no model is left.
     """
-    admit(asked, settings)
-    return _Making(asked, settings, table, found).plan()
+    admit(request, settings)
+    return _Making(request, settings, table, found).plan()
 
 
 class _Making:
     """One plan being made, as a mode's `Planning`; gathers its notes."""
 
-    def __init__(self, asked: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> None:
-        self.asked, self.settings, self.table, self.found = asked, settings, table, found
+    def __init__(self, request: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> None:
+        self.request, self.settings, self.table, self.found = request, settings, table, found
         self.allowed = _lists(settings)
-        self.system = node_prompts.system(asked, found.system)
+        self.system = node_prompts.system(request, found.system)
         self.notes = list(found.notes)
 
     def plan(self) -> RunPlan:
-        nodes = mode_of(self.asked.mode).nodes(self, _joined(self.found.steps, self.notes))
+        nodes = mode_of(self.request.mode).nodes(self, _joined(self.found.steps, self.notes))
         return checked(nodes, self.found.source, self.notes)
 
     def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
@@ -91,19 +91,19 @@ class _Making:
 
     def whole_task_steps(self, name: str, steps: tuple[PlanStep, ...]) -> tuple[PlanStep, ...]:
         """A step for each requested answer, as `Planning.whole_task_steps` says."""
-        count = local_planner.answer_count(self.asked)
+        count = local_planner.answer_count(self.request)
         steps = steps[:count]
         if len(steps) < count:
             self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
-            more = (PlanStep(f"{name}-{at + 1}", self.asked.task) for at in range(len(steps), count))
+            more = (PlanStep(f"{name}-{at + 1}", self.request.task) for at in range(len(steps), count))
             steps = (*steps, *more)
-        if self.asked.callers:
+        if self.request.callers:
             return steps
         have = [normalised(step.model) for step in steps if self._may(step.model)]
-        category = local_planner.category(self.asked.task)
+        category = local_planner.category(self.request.task)
         picks: list[Pick] = []
         if len(have) < count:
-            picks = self.table.recommend(category, self.asked.budget, count - len(have), self.allowed, have)
+            picks = self.table.recommend(category, self.request.budget, count - len(have), self.allowed, have)
         filled = []
         for step in steps:
             if self._may(step.model):
@@ -115,7 +115,7 @@ class _Making:
 
     def merge(self, workers: Sequence[Node], needs: Sequence[Node], *, best_last: bool = False) -> Node:
         """The merge node, as `Planning.merge` says."""
-        named, callers = self.asked.merge.model, self.asked.callers
+        named, callers = self.request.merge.model, self.request.callers
         if callers:
             model, reason = callers[-1], "the last of those who answer"
             if named:
@@ -134,15 +134,15 @@ class _Making:
             model = max((node.model for node in workers), key=self.table.score)
             reason = "the best of the plan" if self.table.score(model) else "the first model"
         ids = tuple(node.id for node in needs)
-        return Node(MERGED, "merge", 0, ids, self.asked.task, model, self.system, reason=reason)
+        return Node(MERGED, "merge", 0, ids, self.request.task, model, self.system, reason=reason)
 
     def _model(self, step: PlanStep, at: int, used: Sequence[str], *, last: bool) -> tuple[str, str]:
-        callers = self.asked.callers
+        callers = self.request.callers
         if callers:
             return callers[-1] if last else callers[at % len(callers)], "as asked"
         if self._may(step.model):
             return normalised(step.model), step.reason
-        budget = step.budget or self.asked.budget
+        budget = step.budget or self.request.budget
         pick = self.table.pick(local_planner.category(step.task), budget, self.allowed, used)
         self._say_replaced(step, pick)
         return pick.model, pick.reason

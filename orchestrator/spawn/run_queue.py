@@ -196,13 +196,13 @@ class RunQueue:
 
     async def _able(self, row: RunRow) -> str | None:
         """The key with which this daemon can execute the run, empty where none is needed; None: it cannot."""
-        if row.asked.caller_kind == "model":
+        if row.request.caller_kind == "model":
             return await self._key(row.key_fp)
         return "" if row.project == self._project else None
 
     @staticmethod
     def _missing(row: RunRow) -> str:
-        return "waiting for key" if row.asked.caller_kind == "model" else f"waiting for the daemon of {row.project}"
+        return "waiting for key" if row.request.caller_kind == "model" else f"waiting for the daemon of {row.project}"
 
     def _start(self, row: RunRow, key: str, seals: Seals) -> None:
         runner = RunExecution(self._deps, row, key, seals)

@@ -163,7 +163,7 @@ async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     ]
     head = {
         **state,
-        "task": run.asked.task,
+        "task": run.request.task,
         "created_at": run.created_at,
         "started_at": run.started_at,
         "finished_at": run.finished_at,

@@ -54,7 +54,7 @@ class RunCreation:
     ``made`` is called with the run's id before the run can begin; with the existing id if it was made already.
     """
 
-    asked: RunRequest
+    request: RunRequest
     env: Mapping[str, str]
     req: str
     made: Callable[[str], None] = lambda _run_id: None
@@ -143,15 +143,15 @@ class SpawnRuns:
 
     # -- what callers ask ---------------------------------------------------------------------------------------
 
-    async def create(self, request: RunCreation) -> dict[str, Any]:
+    async def create(self, creation: RunCreation) -> dict[str, Any]:
         """Put a run in the queue; a call that is sent again (same ``req``) gets the run of the first."""
-        asked = request.asked
-        chosen = run_settings.read(request.env)
-        size = len(asked.task) + len(asked.context)
+        request = creation.request
+        chosen = run_settings.read(creation.env)
+        size = len(request.task) + len(request.context)
         if size > chosen.max_prompt_chars:
             message = f"{size} characters; MAX_PROMPT_CHARS is {chosen.max_prompt_chars}"
             raise BadRequest("prompt_too_large", message)
-        if asked.caller_kind != "model":
+        if request.caller_kind != "model":
             chosen = chosen.model_copy(
                 update={
                     name: seconds
@@ -159,35 +159,35 @@ class SpawnRuns:
                         ("node_timeout_s", "NODE_TIMEOUT_SECONDS", CALLER_NODE_S),
                         ("run_timeout_s", "RUN_TIMEOUT_SECONDS", CALLER_RUN_S),
                     )
-                    if not request.env.get(variable, "").strip()
+                    if not creation.env.get(variable, "").strip()
                 }
             )
-        run_plan.admit(asked, chosen)
+        run_plan.admit(request, chosen)
         server = origin(chosen.base_url)
-        path = home_location.home_of(request.env)
+        path = home_location.home_of(creation.env)
         key = ""
-        if asked.caller_kind == "model":
-            key = await asyncio.to_thread(api_key.key_of, request.env, path, self._project)
-        if asked.caller_kind == "model" and not key:
+        if request.caller_kind == "model":
+            key = await asyncio.to_thread(api_key.key_of, creation.env, path, self._project)
+        if request.caller_kind == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")
-        home = await self._of(request.env)
+        home = await self._of(creation.env)
         at = rfc3339(self._clock.now())
         row = RunRow(
             id=str(uuid.uuid4()),
             number=0,
-            asked=asked,
+            request=request,
             settings=chosen,
             status="queued",
             created_at=at,
             updated_at=at,
             project=self._project,
-            req=request.req,
+            req=creation.req,
             origin=server if key else "",
             key_fp=await home.offer(key) if key else "",
-            estimated_steps=await asyncio.to_thread(run_plan.estimated_steps, asked),
+            estimated_steps=await asyncio.to_thread(run_plan.estimated_steps, request),
             owner=home.run_queue.me,
         )
-        request.made(row.id)
+        creation.made(row.id)
         stored: RunRow | None = None
         try:
             stored = await home.db.write(_stored, home, row, at)
@@ -195,7 +195,7 @@ class SpawnRuns:
             if stored is None or stored.id != row.id:
                 self._ended(row.id)
         if stored.id != row.id and stored.status not in RUN_ENDED:
-            request.made(stored.id)  # sent again behind a restart: this daemon keeps nothing for it yet
+            creation.made(stored.id)  # sent again behind a restart: this daemon keeps nothing for it yet
         home.run_queue.look()
         return {
             "run_id": stored.id,

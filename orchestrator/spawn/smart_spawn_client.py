@@ -38,7 +38,7 @@ class _UnusableReply(Exception):
 
 
 async def make(
-    asked: RunRequest, settings: RunSettings, table: ModelTable, client: httpx2.AsyncClient | None
+    request: RunRequest, settings: RunSettings, table: ModelTable, client: httpx2.AsyncClient | None
 ) -> RunPlan:
     """The plan of a run, by the Smart Spawn API or else by the local planner, as its source and notes say.
 
@@ -46,19 +46,19 @@ async def make(
     leads to the local planner; malformed parts of an answer are repaired, and the API stays the source. BadRequest as
     `run_plan.admit`, and ``model_not_allowed`` if no model is left.
     """
-    run_plan.admit(asked, settings)
+    run_plan.admit(request, settings)
     found, notes = None, []
     if settings.planner_url:
         try:
             async with asyncio.timeout(ALL_S):
-                found = await _Api(asked, settings, client).planned()
+                found = await _Api(request, settings, client).planned()
         except TimeoutError:
             notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
         except _UnusableReply as why:
             notes = [f"the Smart Spawn API gave no usable plan ({why}); the local planner was used"]
 
     def made() -> RunPlan:
-        return run_plan.made(asked, settings, table, found or run_plan.local(asked, notes))
+        return run_plan.made(request, settings, table, found or run_plan.local(request, notes))
 
     return await asyncio.to_thread(made)  # a long task takes seconds
 
@@ -81,48 +81,48 @@ async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) ->
 class _Api:
     """The API as a mode's `PlannerApi`, for the plan of one run; gathers notes."""
 
-    def __init__(self, asked: RunRequest, settings: RunSettings, client: httpx2.AsyncClient | None) -> None:
-        self.asked, self.settings, self.client = asked, settings, client
+    def __init__(self, request: RunRequest, settings: RunSettings, client: httpx2.AsyncClient | None) -> None:
+        self.request, self.settings, self.client = request, settings, client
         self.notes: list[str] = []
         self.called = False
 
     async def planned(self) -> PlannerAnswer | None:
         """The steps from the API; None: the mode makes no request."""
-        steps = await mode_of(self.asked.mode).ask(self)
+        steps = await mode_of(self.request.mode).ask(self)
         system = await self._role()
         if not self.called:
             return None
         if steps is None:
-            steps = (await asyncio.to_thread(run_plan.local, self.asked)).steps
+            steps = (await asyncio.to_thread(run_plan.local, self.request)).steps
         return PlannerAnswer("smart-spawn-api", steps, system, tuple(self.notes))
 
     async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
         """As `PlannerApi.picked`."""
-        params = {"task": brief(self.asked.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
+        params = {"task": brief(self.request.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
         data = _mapping((await self._get("pick", params)).get("data"))
         model = _text(data.get("id"))
         if not model:
             raise _UnusableReply("/pick: no model in the answer")
-        return PlanStep(name, self.asked.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
+        return PlanStep(name, self.request.task, model=model, reason=_text(data.get("reason"))[:300], budget=budget)
 
     async def recommended(self, name: str) -> tuple[PlanStep, ...]:
         """As `PlannerApi.recommended`."""
-        count = local_planner.answer_count(self.asked)
-        params = {"task": brief(self.asked.task), "budget": self.asked.budget, "count": str(count)}
+        count = local_planner.answer_count(self.request)
+        params = {"task": brief(self.request.task), "budget": self.request.budget, "count": str(count)}
         rows = _list((await self._get("recommend", params)).get("data"), "/recommend")
         steps: list[PlanStep] = []
         for row in map(_mapping, rows[:count]):
             model = _text(_mapping(row.get("model")).get("id"))
             if model:
                 reason = _text(row.get("reason"))[:300]
-                steps.append(PlanStep(f"{name}-{len(steps) + 1}", self.asked.task, model=model, reason=reason))
+                steps.append(PlanStep(f"{name}-{len(steps) + 1}", self.request.task, model=model, reason=reason))
         if not steps:
             raise _UnusableReply("/recommend: no model in the answer")
         return tuple(steps)
 
     async def decomposed(self) -> tuple[PlanStep, ...]:
         """As `PlannerApi.decomposed`."""
-        body = await self._post("decompose", {"task": _text(self.asked.task), "budget": self.asked.budget})
+        body = await self._post("decompose", {"task": _text(self.request.task), "budget": self.request.budget})
         if not _split(body, "/decompose"):
             return ()
         steps: list[PlanStep] = []
@@ -135,8 +135,8 @@ class _Api:
     async def swarmed(self) -> tuple[PlanStep, ...]:
         """As `PlannerApi.swarmed`."""
         parallel = min(8, max(1, self.settings.max_parallel_nodes))
-        asked = {"task": _text(self.asked.task), "budget": self.asked.budget, "maxParallel": parallel}
-        body = await self._post("swarm", asked)
+        arguments = {"task": _text(self.request.task), "budget": self.request.budget, "maxParallel": parallel}
+        body = await self._post("swarm", arguments)
         if not _split(body, "/swarm"):
             return ()
         steps: list[PlanStep] = []
@@ -172,11 +172,11 @@ class _Api:
 
     async def _role(self) -> str:
         """The role as the API composes it, and the words of it that it does not know, as they are."""
-        words = self.asked.role
+        words = self.request.role
         given = words.model_dump(exclude_defaults=True)
-        if self.asked.role_body or not given:
+        if self.request.role_body or not given:
             return ""
-        body = await self._post("roles/compose", {"task": brief(self.asked.task), **given})
+        body = await self._post("roles/compose", {"task": brief(self.request.task), **given})
         written = body.get("fullPrompt")
         if not isinstance(body.get("hasRole"), bool) or not isinstance(written, str):
             raise _UnusableReply("/roles/compose: wrong types in the answer")

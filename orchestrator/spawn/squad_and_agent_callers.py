@@ -154,8 +154,8 @@ class EngineCaller:
     def _request(self, ask: NodeCall, kept: MemberStart) -> tuple[SquadRequest, str | None]:
         """The command that starts the member, and the exclusive thing that it needs; None: nothing."""
         wanted, role, program = self._planned(caller_name(ask.model), kept, ask.system, ask.prompt)
-        asked = [MemberRequest(ROLE, ask.prompt)]
-        request = SquadRequest(f"spawn:{ask.token}", asked, wanted, RoleListing({ROLE: role}), kept.env)
+        members = [MemberRequest(ROLE, ask.prompt)]
+        request = SquadRequest(f"spawn:{ask.token}", members, wanted, RoleListing({ROLE: role}), kept.env)
         return request, Path(program).name if wanted.together(program) == 1 else None
 
     def _planned(self, name: str, kept: MemberStart, system: str, prompt: str) -> tuple[SquadSettings, Role, str]:

@@ -64,10 +64,10 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
     runs = offer.runs
 
     async def create(call: Call, given: RunCreateArguments) -> dict[str, Any]:
-        asked = await asyncio.to_thread(_run_request, offer, call.client, given)
-        keep = await offer.check(call.client, asked.callers)
-        answer = await runs.create(RunCreation(asked, call.client.env, call.req, keep))
-        keys = [key for key in OF_MEMBERS if asked.engines and key in offer.withheld()]
+        request = await asyncio.to_thread(_run_request, offer, call.client, given)
+        keep = await offer.check(call.client, request.callers)
+        answer = await runs.create(RunCreation(request, call.client.env, call.req, keep))
+        keys = [key for key in OF_MEMBERS if request.engines and key in offer.withheld()]
         return answer | untrusted_note({PROJECT_FILE: keys} if keys else {})
 
     async def status(call: Call, given: RunStatusArguments) -> dict[str, Any]:

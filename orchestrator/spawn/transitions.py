@@ -54,17 +54,17 @@ def create(con: sqlite3.Connection, row: RunRow, at: str) -> RunRow:
         return there
     (number,) = con.execute("SELECT COALESCE(MAX(number), 0) + 1 FROM runs").fetchone()
     row = replace(row, number=number, status="queued", created_at=at, updated_at=at, active=False)
-    asked, owner = row.asked, row.owner
+    request, owner = row.request, row.owner
     insert(
         con,
         "runs",
         id=row.id,
         number=number,
-        task=asked.task,
-        mode=asked.mode,
-        budget=asked.budget,
-        context=asked.context or None,
-        params_json=asked.model_dump_json(),
+        task=request.task,
+        mode=request.mode,
+        budget=request.budget,
+        context=request.context or None,
+        params_json=request.model_dump_json(),
         settings_json=row.settings.model_dump_json(),
         status=row.status,
         created_at=at,

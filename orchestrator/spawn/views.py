@@ -41,7 +41,7 @@ def status(
     found: dict[str, Any] = {
         "run_id": run.id,
         "status": run.status,
-        "mode": run.asked.mode,
+        "mode": run.request.mode,
         "progress": progress(rows, run.estimated_steps, over=over),
         "updated_at": run.updated_at,
         "elapsed_s": round(_elapsed(run, now), 3),
@@ -61,7 +61,7 @@ def status(
     if left is not None:
         found["eta_s"] = left
     if run.waiting and not over:
-        found["waiting_for_key"] = run.asked.caller_kind == "model"
+        found["waiting_for_key"] = run.request.caller_kind == "model"
     if run.cancel_requested and not over:
         found["canceling"] = True
     if run.error or run.foreign:
@@ -100,7 +100,7 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
 
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
     """The cost of a run and the reservations of calls in flight; null if its caller has no price."""
-    priced = run.asked.caller_kind == "model"
+    priced = run.request.caller_kind == "model"
     ended = [attempt for attempt in attempts if attempt.state != "running"]
     flying = [attempt for attempt in attempts if attempt.state == "running"]
     return {
@@ -142,12 +142,12 @@ def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
 
 def listed(run: RunRow) -> dict[str, Any]:
     """A row of smartspawn_run_list."""
-    task = " ".join(run.asked.task.split())
+    task = " ".join(run.request.task.split())
     return {
         "run_id": run.id,
         "task": task if len(task) <= TASK_CHARS else f"{task[: TASK_CHARS - 1]}…",
         "status": run.status,
-        "mode": run.asked.mode,
+        "mode": run.request.mode,
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         **({"foreign": True} if run.foreign else {}),

@@ -35,7 +35,7 @@ THEM = RunOwner("here", "boot", 2, 2)
 def row(run_id="r1", *, req="", settings=None, owner=US, token=1, **asked):
     asked = RunRequest(**{"task": "do it", "mode": "swarm"} | asked)
     return RunRow(
-        id=run_id, number=0, asked=asked, settings=settings or RunSettings(), status="queued", created_at=AT,
+        id=run_id, number=0, request=asked, settings=settings or RunSettings(), status="queued", created_at=AT,
         updated_at=AT, req=req, owner=owner, token=token, project="/p", origin="https://o", key_fp="fp", estimated_steps=3,
     )  # fmt: skip
 

@@ -25,27 +25,27 @@ def _premium_budget(budget: Budget) -> Budget:
     return "medium" if budget == "low" else budget
 
 
-def _steps(asked: RunRequest) -> Steps:
+def _steps(request: RunRequest) -> Steps:
     return (
-        PlanStep("cheap", asked.task, budget="low"),
-        PlanStep("premium", asked.task, budget=_premium_budget(asked.budget)),
+        PlanStep("cheap", request.task, budget="low"),
+        PlanStep("premium", request.task, budget=_premium_budget(request.budget)),
     )
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    if api.asked.callers:
+    if api.request.callers:
         return None
     cheap = await api.picked("cheap", "low")
-    return cheap, await api.picked("premium", _premium_budget(api.asked.budget), exclude=cheap.model)
+    return cheap, await api.picked("premium", _premium_budget(api.request.budget), exclude=cheap.model)
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
     nodes = planning.workers(steps, distinct=True, best_last=True)
     cheap = replace(nodes[0], id="cheap", needs=(), tier="cheap")
     judges: list[Node] = []
-    if planning.settings.evaluator and not planning.asked.callers:
+    if planning.settings.evaluator and not planning.request.callers:
         model = normalised(planning.settings.evaluator)
-        judges = [Node("evaluate", "evaluate", 0, ("cheap",), planning.asked.task, model, reason="as configured")]
+        judges = [Node("evaluate", "evaluate", 0, ("cheap",), planning.request.task, model, reason="as configured")]
     needs = ("cheap", *(judge.id for judge in judges))
     second = replace(nodes[-1], id="premium", needs=needs, tier="premium")
     answers = [cheap, second]
@@ -87,7 +87,7 @@ MODE = SpawnMode(
         ("premium", 2, "cheap evaluate", "only if the gate fails"),
         ("merged", 3, "cheap premium", "merges, or takes cheap's"),
     ),
-    estimate=lambda _asked: 3,
+    estimate=lambda _request: 3,
     steps=_steps,
     ask=_ask,
     nodes=_nodes,

@@ -7,12 +7,12 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, Planning, PlanStep, 
 from orchestrator.spawn.run_data import Node, RunRequest
 
 
-def _steps(asked: RunRequest) -> Steps:
-    return tuple(PlanStep(f"collective-{at + 1}", asked.task) for at in range(local_planner.answer_count(asked)))
+def _steps(request: RunRequest) -> Steps:
+    return tuple(PlanStep(f"collective-{at + 1}", request.task) for at in range(local_planner.answer_count(request)))
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.callers else await api.recommended("collective")
+    return None if api.request.callers else await api.recommended("collective")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
@@ -26,7 +26,7 @@ MODE = SpawnMode(
         *((f"collective-{n}", 0, "", "answers the whole task") for n in (1, 2, 3)),
         ("merged", 1, "collective-1 collective-2 collective-3", "merges all answers"),
     ),
-    estimate=lambda asked: local_planner.answer_count(asked) + 1,
+    estimate=lambda request: local_planner.answer_count(request) + 1,
     steps=_steps,
     ask=_ask,
     nodes=_nodes,

@@ -22,12 +22,12 @@ ROUNDS = 2
 """Rounds of answers. From the second on, each debater is given all answers of the round before."""
 
 
-def _steps(asked: RunRequest) -> Steps:
-    return tuple(PlanStep(f"debater-{at + 1}", asked.task) for at in range(local_planner.answer_count(asked)))
+def _steps(request: RunRequest) -> Steps:
+    return tuple(PlanStep(f"debater-{at + 1}", request.task) for at in range(local_planner.answer_count(request)))
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.callers else await api.recommended("debater")
+    return None if api.request.callers else await api.recommended("debater")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
@@ -86,7 +86,7 @@ MODE = SpawnMode(
         ),
         ("merged", 2, "debater-1-round-2 debater-2-round-2 debater-3-round-2", "judges the last answers"),
     ),
-    estimate=lambda asked: local_planner.answer_count(asked) * ROUNDS + 1,
+    estimate=lambda request: local_planner.answer_count(request) * ROUNDS + 1,
     steps=_steps,
     ask=_ask,
     nodes=_nodes,

@@ -11,22 +11,22 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, Planning, PlanStep, 
 from orchestrator.spawn.run_data import Node, RunRequest
 
 
-def steps(asked: RunRequest, name: str, found: Split, needs: Sequence[Sequence[int]]) -> Steps:
+def steps(request: RunRequest, name: str, found: Split, needs: Sequence[Sequence[int]]) -> Steps:
     """A step ``<name>-<n>`` for each part; ``needs`` has for each part the places of those it waits for."""
     return tuple(
         PlanStep(
             f"{name}-{at + 1}",
             part,
             tuple(f"{name}-{other + 1}" for other in needs[at]),
-            budget=local_planner.adjusted_budget(part, asked.budget),
+            budget=local_planner.adjusted_budget(part, request.budget),
         )
         for at, part in enumerate(found.parts)
     )
 
 
-def estimate(asked: RunRequest, limit: int) -> int:
+def estimate(request: RunRequest, limit: int) -> int:
     """The number of parts and the merge; 1 if the task does not fall apart."""
-    count = len(local_planner.split(asked.task, limit).parts)
+    count = len(local_planner.split(request.task, limit).parts)
     return count + 1 if count else 1
 
 
@@ -35,9 +35,9 @@ async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
     found = await split
     if len(found) > 1:
         return found
-    if api.asked.callers:
-        return (PlanStep("single", api.asked.task),)
-    return (await api.picked("single", api.asked.budget),)
+    if api.request.callers:
+        return (PlanStep("single", api.request.task),)
+    return (await api.picked("single", api.request.budget),)
 
 
 def nodes(planning: Planning, steps: Steps) -> list[Node]:
@@ -45,7 +45,7 @@ def nodes(planning: Planning, steps: Steps) -> list[Node]:
     if len(steps) < 2:
         planning.notes.append("the task cannot be split into parts; one node does it")
         whole = replace(
-            steps[0] if steps else PlanStep("single", ""), id="single", task=planning.asked.task, needs=()
+            steps[0] if steps else PlanStep("single", ""), id="single", task=planning.request.task, needs=()
         )
         return planning.workers((whole,))
     workers = planning.workers(steps)

@@ -10,9 +10,9 @@ from orchestrator.spawn.modes.spawn_mode import Planning, SpawnMode, Steps
 from orchestrator.spawn.run_data import Node, RunRequest
 
 
-def _steps(asked: RunRequest) -> Steps:
-    found = local_planner.split(asked.task, local_planner.PLAN_PARTS)
-    return parts.steps(asked, "step", found, [()] * len(found.parts))
+def _steps(request: RunRequest) -> Steps:
+    found = local_planner.split(request.task, local_planner.PLAN_PARTS)
+    return parts.steps(request, "step", found, [()] * len(found.parts))
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:
@@ -30,7 +30,7 @@ MODE = SpawnMode(
         ("step-3", 2, "step-2", "is given step-2's answer"),
         ("merged", 3, "step-1 step-2 step-3", "merges all answers"),
     ),
-    estimate=lambda asked: parts.estimate(asked, local_planner.PLAN_PARTS),
+    estimate=lambda request: parts.estimate(request, local_planner.PLAN_PARTS),
     steps=_steps,
     ask=lambda api: parts.ask(api, api.decomposed()),
     nodes=_nodes,

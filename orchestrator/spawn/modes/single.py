@@ -6,14 +6,14 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, PlanStep, SpawnMode,
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.asked.callers else (await api.picked("single", api.asked.budget),)
+    return None if api.request.callers else (await api.picked("single", api.request.budget),)
 
 
 MODE = SpawnMode(
     words="one model",
     picture=(("answer", 0, "", "its answer is the result"),),
-    estimate=lambda _asked: 1,
-    steps=lambda asked: (PlanStep("single", asked.task),),
+    estimate=lambda _request: 1,
+    steps=lambda request: (PlanStep("single", request.task),),
     ask=_ask,
     nodes=lambda planning, steps: planning.workers(steps),
 )

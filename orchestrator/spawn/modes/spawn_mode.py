@@ -36,7 +36,7 @@ class PlannerApi(Protocol):
     """The calls of the Smart Spawn API that a mode may make for the steps of one run."""
 
     @property
-    def asked(self) -> RunRequest:
+    def request(self) -> RunRequest:
         """The request."""
 
     async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
@@ -55,7 +55,7 @@ class PlannerApi(Protocol):
 class Planning(Protocol):
     """One plan in the making: turns steps into nodes with a role and a model that may be asked."""
 
-    asked: RunRequest
+    request: RunRequest
     settings: RunSettings
     notes: list[str]
 

@@ -8,9 +8,9 @@ from orchestrator.spawn.modes.spawn_mode import SpawnMode, Steps
 from orchestrator.spawn.run_data import RunRequest
 
 
-def _steps(asked: RunRequest) -> Steps:
-    found = local_planner.split(asked.task, local_planner.SWARM_PARTS)
-    return parts.steps(asked, "swarm", found, local_planner.dependencies(found))
+def _steps(request: RunRequest) -> Steps:
+    found = local_planner.split(request.task, local_planner.SWARM_PARTS)
+    return parts.steps(request, "swarm", found, local_planner.dependencies(found))
 
 
 MODE = SpawnMode(
@@ -23,7 +23,7 @@ MODE = SpawnMode(
         ("swarm-5", 2, "swarm-3 swarm-4", "is given both answers"),
         ("merged", 3, "swarm-1 swarm-2 swarm-3 swarm-4 swarm-5", "merges all answers"),
     ),
-    estimate=lambda asked: parts.estimate(asked, local_planner.SWARM_PARTS),
+    estimate=lambda request: parts.estimate(request, local_planner.SWARM_PARTS),
     steps=_steps,
     ask=lambda api: parts.ask(api, api.swarmed()),
     nodes=parts.nodes,

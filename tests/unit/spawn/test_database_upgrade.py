@@ -104,11 +104,11 @@ def test_an_old_home_is_copied_and_upgraded_and_its_unfinished_runs_have_failed(
 def test_what_was_asked_is_read_as_far_as_it_can_be(home):
     async def play(db):
         runs = await _all(db)
-        asked = runs["done"].asked
+        asked = runs["done"].request
         assert (asked.task, asked.mode, asked.budget, asked.count) == ("t done", "collective", "low", 2)
         assert (asked.role.persona, asked.role.stack, asked.merge.style) == ("p", ("a",), "concise")
         for name in ("going", "waiting", "stopped"):
-            assert (runs[name].asked.task, runs[name].asked.mode) == (f"t {name}", "collective")
+            assert (runs[name].request.task, runs[name].request.mode) == (f"t {name}", "collective")
 
     in_home(home, play)
 
@@ -164,7 +164,7 @@ def test_whatever_garbage_an_old_home_holds_it_is_upgraded(home):
 
     async def play(db):
         runs = await _all(db)
-        assert (runs["going"].status, runs["going"].asked.mode) == ("failed", "single")
+        assert (runs["going"].status, runs["going"].request.mode) == ("failed", "single")
         assert {one.node.needs for one in await db.read(queries.nodes, "done")} == {()}
         assert {one.spent for one in await db.read(queries.attempts, "done")} == {Decimal(0)}
         assert len(await db.read(queries.artifacts, "done")) == 2
@@ -244,7 +244,7 @@ def test_a_copy_of_other_content_is_never_written_over(home):
         finally:
             db.close()
 
-    assert asyncio.run(once()).asked.task == "another"
+    assert asyncio.run(once()).request.task == "another"
     assert len(backups(home)) == 2
     assert first.read_bytes() == content
 

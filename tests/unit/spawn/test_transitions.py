@@ -75,7 +75,7 @@ def test_what_was_asked_and_its_frozen_settings_are_read_as_they_were_given(con)
     given = row(req="q", settings=held, context="c", engines=("claude",), count=4)
     made = steps.create(con, given, LATER)
     assert made == queries.run(con, "r1") == queries.by_req(con, "q")
-    assert (made.number, made.settings, made.asked, made.created_at) == (1, held, given.asked, LATER)
+    assert (made.number, made.settings, made.request, made.created_at) == (1, held, given.request, LATER)
 
 
 def test_a_request_sent_again_gets_the_run_of_the_first(con):
