@@ -241,7 +241,7 @@ def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> G
         return None
     if evaluator.status != "completed":
         return GateVerdict(passed=True, why=f"{why}; the evaluator gave no answer")
-    said = evaluation.evaluated(text_of(home, files, evaluator.node.id))
+    said = evaluation.evaluator_verdict(text_of(home, files, evaluator.node.id))
     if said is None:
         return GateVerdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
     return GateVerdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")

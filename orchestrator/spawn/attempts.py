@@ -49,9 +49,9 @@ class Attempts:
         work = self._work
         for attempt in [attempt for attempt in work.attempts.values() if attempt.state == "running"]:
             row = work.rows[attempt.node_id]
-            found = await asyncio.to_thread(self._left_by_the_dead, attempt.node_id)
-            if found is not None and found.get("token") == attempt.token:
-                await self._record_found(row, attempt, found)
+            document = await asyncio.to_thread(self._unrecorded_answer, attempt.node_id)
+            if document is not None and document.get("token") == attempt.token:
+                await self._record_document(row, attempt, document)
             elif work.deps.callers[caller_kind(row.node.model)].resumes:
                 prepared = await asyncio.to_thread(self.prepared, row)
                 self.begin(row, attempt, prepared, claimed=True)
@@ -68,22 +68,22 @@ class Attempts:
                     error=None if again else message,
                 )
 
-    def _left_by_the_dead(self, node_id: str) -> dict[str, Any] | None:
+    def _unrecorded_answer(self, node_id: str) -> dict[str, Any] | None:
         work = self._work
         return artifacts.unrecorded_answer(
             work.deps.home, work.run.id, node_id, work.seals.seal(work.run.id, f"answer:{node_id}")
         )
 
-    async def _record_found(self, row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any]) -> None:
+    async def _record_document(self, row: NodeRow, attempt: AttemptRow, document: Mapping[str, Any]) -> None:
         """An answer that reached the disk and not the database."""
         work = self._work
-        ended = attempt_outcome.recovered(row, attempt, found, work.record.at())
+        ended = attempt_outcome.recovered(row, attempt, document, work.record.at())
         stored = ArtifactRow(
             row.node.id,
             "raw",
-            found["path"],
-            found["bytes"],
-            found["sha256"],
+            document["path"],
+            document["bytes"],
+            document["sha256"],
             work.record.at(),
             ended.attempt.model,
         )
@@ -104,7 +104,7 @@ class Attempts:
 
     async def _attempt(self, row: NodeRow, attempt: AttemptRow, prepared: PreparedAttempt, *, claimed: bool) -> None:
         work = self._work
-        if not claimed and not await self._claimed(row, attempt):
+        if not claimed and not await self._claim(row, attempt):
             return
         settings = work.run.settings
         ask = NodeCall(
@@ -121,7 +121,7 @@ class Attempts:
             key=work.key,
             req=work.run.req,
         )
-        outcome = await self._called(ask)
+        outcome = await self._answer(ask)
         failpoints.passed("spawn:answered")
         stored = None
         if isinstance(outcome, Reply):
@@ -149,7 +149,7 @@ class Attempts:
         await self._end(row, attempt, outcome, stored)
         failpoints.passed("spawn:settled")
 
-    async def _claimed(self, row: NodeRow, attempt: AttemptRow) -> bool:
+    async def _claim(self, row: NodeRow, attempt: AttemptRow) -> bool:
         """Write the attempt and its reservation down; False when the run has been canceled meanwhile."""
         work = self._work
         try:
@@ -164,7 +164,7 @@ class Attempts:
         failpoints.passed("spawn:claimed")
         return True
 
-    async def _called(self, ask: NodeCall) -> Reply | Fault:
+    async def _answer(self, ask: NodeCall) -> Reply | Fault:
         """The caller's answer; a call that was called off, or has a bug, is a fault too."""
         work = self._work
         if work.stopped:

@@ -21,7 +21,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.base.failpoints import passed
 from orchestrator.journal.project_files import failure
 from orchestrator.spawn import ddl
-from orchestrator.spawn.queries import local
+from orchestrator.spawn.queries import public_node_id
 
 INTERRUPTED = "interrupted before upgrade"
 ENDED = "('completed', 'failed', 'canceled')"
@@ -109,7 +109,13 @@ def _end(con: sqlite3.Connection, at: str) -> None:
                 "UPDATE nodes SET status = ?, error = ?, finished_at = ? WHERE id = ?",
                 (ended, INTERRUPTED, at, node_key),
             )
-            _say(con, run_id, local(run_id, node_key), f"{local(run_id, node_key)} {ended}: {INTERRUPTED}", at)
+            _say(
+                con,
+                run_id,
+                public_node_id(run_id, node_key),
+                f"{public_node_id(run_id, node_key)} {ended}: {INTERRUPTED}",
+                at,
+            )
         con.execute(
             "UPDATE runs SET status = 'failed', error = ?, updated_at = ?, finished_at = ? WHERE id = ?",
             (INTERRUPTED, at, at, run_id),
@@ -135,7 +141,7 @@ def _count(con: sqlite3.Connection) -> None:
     con.execute(ddl.ATTEMPTS)
     begun = con.execute("SELECT * FROM nodes WHERE started_at IS NOT NULL ORDER BY rowid").fetchall()
     for node in begun:
-        run_id, node_id = node["run_id"], local(node["run_id"], node["id"])
+        run_id, node_id = node["run_id"], public_node_id(node["run_id"], node["id"])
         state = "done" if node["status"] == "completed" else "failed"
         cost = node["cost_usd"]
         con.execute(

@@ -71,7 +71,7 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVer
     return AnswerVerdict(passed=not reasons, reasons=tuple(reasons))
 
 
-def evaluated(text: str) -> bool | None:
+def evaluator_verdict(text: str) -> bool | None:
     """The evaluator's word, in the first line that has one: PASS, FAIL; None: unreadable, or both at once."""
     line = next((line for line in text.splitlines() if line.strip()), "")
     said = {found[0].lower() for found in _VERDICT.findall(line)}

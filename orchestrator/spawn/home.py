@@ -125,7 +125,7 @@ class SpawnHome:
             return found
 
     async def _plan(self, request: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
-        return await smart_spawn_client.make(request, settings, table, self._deps.http())
+        return await smart_spawn_client.make_plan(request, settings, table, self._deps.http())
 
     def changed(self, run_id: str) -> None:
         """Report a write to that run; an empty id stands for a write of another daemon."""

@@ -38,7 +38,7 @@ def run(con: sqlite3.Connection, seals: Seals, run_id: str) -> RunRow | None:
 
 
 def nodes(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[NodeRow] | None:
-    """The nodes of a run in the order of its plan; None when they are not those that were laid here."""
+    """The nodes of a run in the order of its plan; None when they are not those that were planned here."""
     return queries.nodes(con, run_id) if seals.plan_fits(con, run_id) else None
 
 
@@ -75,10 +75,10 @@ def store_plan(
     con: sqlite3.Connection, run_id: str, token: int, seals: Seals, plan: RunPlan, file: ArtifactRow, at: str
 ) -> bool:
     """As `transitions.store_plan`, with the seal of the nodes."""
-    laid = transitions.store_plan(con, run_id, token, plan, file, at)
-    if laid:
+    stored = transitions.store_plan(con, run_id, token, plan, file, at)
+    if stored:
         seals.seal_plan(con, run_id)
-    return laid
+    return stored
 
 
 def end_attempt(

@@ -48,10 +48,10 @@ NO_TIME = "1970-01-01T00:00:00.000Z"
 
 def node_key(run_id: str, node_id: str) -> str:
     """The primary key of a node, from its public id or from the key itself."""
-    return f"{run_id}:{local(run_id, node_id)}"
+    return f"{run_id}:{public_node_id(run_id, node_id)}"
 
 
-def local(run_id: str, node_id: str) -> str:
+def public_node_id(run_id: str, node_id: str) -> str:
     """The public id of a node, from either form of it (C31)."""
     return node_id.removeprefix(f"{run_id}:")
 
@@ -173,7 +173,7 @@ def artifacts(con: sqlite3.Connection, run_id: str) -> list[ArtifactRow]:
 
 def artifact(con: sqlite3.Connection, run_id: str, node_id: str) -> ArtifactRow | None:
     """The newest artifact of a node (``<run>:<node>`` will do as well), of ``merged`` or ``plan``; None without."""
-    short = local(run_id, node_id)
+    short = public_node_id(run_id, node_id)
     row = con.execute(
         "SELECT * FROM artifacts WHERE run_id = ? AND node_id IN (?, ?) ORDER BY created_at DESC, rowid DESC LIMIT 1",
         (run_id, short, node_key(run_id, short)),
@@ -255,10 +255,10 @@ def _node(run_id: str, row: sqlite3.Row) -> NodeRow:
     needs = _json(row["depends_on_json"])
     tier = meta.get("tier")
     node = Node(
-        id=local(run_id, _str(row["id"])),
+        id=public_node_id(run_id, _str(row["id"])),
         kind=_word(NodeKind, row["kind"], "task"),
         wave=_int(row["wave"]),
-        needs=tuple(local(run_id, str(need)) for need in needs) if isinstance(needs, list) else (),
+        needs=tuple(public_node_id(run_id, str(need)) for need in needs) if isinstance(needs, list) else (),
         task=_str(row["task"]),
         model=_str(row["model"]),
         system=str(role.get("system") or ""),
@@ -284,7 +284,7 @@ def _event(run_id: str, row: sqlite3.Row) -> Event:
     node_id = _text(row["node_id"])
     return Event(
         seq=_int(row["seq"]),
-        node_id=None if node_id is None else local(run_id, node_id),
+        node_id=None if node_id is None else public_node_id(run_id, node_id),
         level="warning" if row["level"] == "warn" else _word(EventLevel, row["level"], "info"),
         message=_str(row["message"]),
         ts=_str(row["ts"]),
@@ -293,7 +293,7 @@ def _event(run_id: str, row: sqlite3.Row) -> Event:
 
 def _artifact(run_id: str, row: sqlite3.Row) -> ArtifactRow:
     return ArtifactRow(
-        node_id=local(run_id, _str(row["node_id"])),
+        node_id=public_node_id(run_id, _str(row["node_id"])),
         type=_word(ArtifactType, row["type"], "log"),
         path=_str(row["path"]),
         bytes=_int(row["bytes"]),

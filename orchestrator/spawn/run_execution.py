@@ -76,7 +76,7 @@ class RunExecution:
             work.table = await self._unless_over(work.deps.table(run.settings.base_url)) or work.table
         await asyncio.to_thread(artifacts.clear, work.deps.home, run.id)
         if not run.planned and not run.cancel_requested:
-            await self._lay()
+            await self._make_plan()
         rows = await work.record.read(partial(owned_runs.nodes, seals=work.seals))
         if rows is None:
             raise Environment("foreign_data", "the nodes of the run are not those that were planned on this machine")
@@ -95,10 +95,10 @@ class RunExecution:
                 raise self._attempts.trouble
             if work.left_s() <= 0:
                 work.end_with("timeout")
-            await self._judge()
+            await self._check_gate()
             work.news = False
             decision = scheduler.decide(self._view())
-            await self._turn(decision.turns)
+            await self._end_nodes(decision.turns)
             if decision.end is not None:
                 await self._finish(decision.end)
                 return
@@ -138,7 +138,7 @@ class RunExecution:
         finally:
             await call_off([task])
 
-    async def _lay(self) -> None:
+    async def _make_plan(self) -> None:
         work = self._state
         run = work.run
         plan = await self._unless_over(work.deps.plan(run.request, run.settings, work.table))
@@ -191,7 +191,7 @@ class RunExecution:
 
     # -- what becomes of it -------------------------------------------------------------------------------------
 
-    async def _judge(self) -> None:
+    async def _check_gate(self) -> None:
         """Whether the cheap answer of a cascade passes, once that is known."""
         work = self._state
         if mode_of(work.run.request.mode).gated and self._passed is None:
@@ -202,7 +202,7 @@ class RunExecution:
                 self._passed = verdict.passed
                 await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
 
-    async def _turn(self, turns: tuple[NodeTurn, ...]) -> None:
+    async def _end_nodes(self, turns: tuple[NodeTurn, ...]) -> None:
         work = self._state
         for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
             those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]

@@ -50,7 +50,7 @@ class RunQueue:
         self.me = me
         self._project = project
         self._key = key
-        self._told_end = ended
+        self._on_end = ended
         self._runners: dict[str, RunExecution] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._signal = Signal()
@@ -72,7 +72,7 @@ class RunQueue:
 
     def begin(self) -> None:
         """Start looking at the queue."""
-        self._loop = asyncio.get_running_loop().create_task(self._work())
+        self._loop = asyncio.get_running_loop().create_task(self._follow())
 
     def look(self) -> None:
         """Something has changed: a run was created or canceled, a key has come."""
@@ -95,19 +95,19 @@ class RunQueue:
             # The next daemon finds that this one is dead.
             log.warning("the spawn runs cannot be released", reason=str(error))
 
-    async def _work(self) -> None:
+    async def _follow(self) -> None:
         clock = self._deps.clock
         while True:
             self._news = False
             try:
-                await self._round()
+                await self._look_at_runs()
             except OrchestratorError as error:
                 log.warning("the spawn runs cannot be looked at", reason=error.message)
             except Exception:
                 log.exception("bug in the queue of spawn runs")
             await wait_until(lambda: self._news or None, self._signal, clock.monotonic() + LOOK_S, clock)
 
-    async def _round(self) -> None:
+    async def _look_at_runs(self) -> None:
         # Those that this daemon executes it knows by heart.
         rows = await self._deps.db.read(self._unfinished, {**self._own})
         self._own = {row.id: row.token for row in rows}
@@ -123,36 +123,36 @@ class RunQueue:
                     runner.cancel()
             elif full and row.owner == self.me and not row.active and not row.waiting:
                 queued += 1  # `begin` would count the same, with a transaction for each
-            elif row.id in self._broken or await self._tried(row):
+            elif row.id in self._broken or await self._try_to_start(row):
                 continue
             else:
-                queued += await self._mine(row.id)
+                queued += await self._waits_here(row.id)
         self._queued = queued
 
     def _unfinished(self, con: sqlite3.Connection, known: Mapping[str, int]) -> list[RunRow]:
         return owned_runs.unfinished(con, self._deps.seals(), known)
 
-    def _begun(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
+    def _begin_run(self, con: sqlite3.Connection, run_id: str, token: int, at: str) -> bool:
         return transitions.begin(con, run_id, token, at, self._deps.seals().request_fits)
 
     def _sealed(self, con: sqlite3.Connection, run_id: str) -> tuple[RunRow | None, Seals]:
         seals = self._deps.seals()
         return owned_runs.run(con, seals, run_id), seals
 
-    async def _tried(self, row: RunRow) -> bool:
-        """As `_began`; a run whose rows cannot be written holds up no other one."""
+    async def _try_to_start(self, row: RunRow) -> bool:
+        """As `_start_if_free`; a run whose rows cannot be written holds up no other one."""
         try:
-            return await self._began(row)
+            return await self._start_if_free(row)
         except sqlite3.Error:
             log.exception("a spawn run cannot be written down", run=row.id)
             self._broken.add(row.id)
             return True
 
-    async def _mine(self, run_id: str) -> bool:
+    async def _waits_here(self, run_id: str) -> bool:
         row = await self._deps.db.read(queries.run, run_id)
         return row is not None and row.owner == self.me and not row.waiting and row.status in ("queued", "running")
 
-    async def _began(self, row: RunRow) -> bool:
+    async def _start_if_free(self, row: RunRow) -> bool:
         """Take the run and start it, if it is free and this daemon can; whether it did."""
         db, at = self._deps.db, rfc3339(self._deps.clock.now())
         if row.owner is not None and row.owner != self.me:
@@ -168,12 +168,12 @@ class RunQueue:
         if row.cancel_requested and row.owner is None:
             await db.write(transitions.cancel, row.id, at)
             self._deps.changed(row.id)
-            self._told_end(row.id)
+            self._on_end(row.id)
             return False
-        key = await self._able(row)
+        key = await self._key_for(row)
         if key is None:
             if not row.waiting:
-                await db.write(transitions.wait_for_daemon, row.id, row.token, self._missing(row), at)
+                await db.write(transitions.wait_for_daemon, row.id, row.token, self._reason_to_wait(row), at)
                 self._deps.changed(row.id)
             return False
         token = row.token
@@ -184,7 +184,7 @@ class RunQueue:
             token = taken
         if row.waiting:
             await db.write(transitions.end_wait, row.id, token, at)
-        if not await db.write(self._begun, row.id, token, at):
+        if not await db.write(self._begin_run, row.id, token, at):
             return False
         failpoints.passed("spawn:begun")
         self._deps.changed(row.id)
@@ -194,14 +194,14 @@ class RunQueue:
         self._start(now, key, seals)
         return True
 
-    async def _able(self, row: RunRow) -> str | None:
+    async def _key_for(self, row: RunRow) -> str | None:
         """The key with which this daemon can execute the run, empty where none is needed; None: it cannot."""
         if row.request.caller_kind == "model":
             return await self._key(row.key_fp)
         return "" if row.project == self._project else None
 
     @staticmethod
-    def _missing(row: RunRow) -> str:
+    def _reason_to_wait(row: RunRow) -> str:
         return "waiting for key" if row.request.caller_kind == "model" else f"waiting for the daemon of {row.project}"
 
     def _start(self, row: RunRow, key: str, seals: Seals) -> None:
@@ -219,5 +219,5 @@ class RunQueue:
         self._runners.pop(run_id, None)
         self._tasks.pop(run_id, None)
         self._deps.changed(run_id)
-        self._told_end(run_id)
+        self._on_end(run_id)
         self.look()

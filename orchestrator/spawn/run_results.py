@@ -37,7 +37,7 @@ def _marked(con: sqlite3.Connection, home: SpawnHome, run_id: str) -> RunRow | N
     return owned_runs.with_foreign_mark(con, home.seals(), queries.run(con, run_id))
 
 
-async def waited(
+async def wait_for_change(
     home: SpawnHome, run_id: str, deadline: float, clock: Clock, enough: Callable[[RunMoment, RunMoment], bool]
 ) -> None:
     """Wait until the run has ended, ``enough(first mark, mark now)``, or the clock shows ``deadline``.

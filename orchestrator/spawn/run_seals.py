@@ -100,7 +100,7 @@ class Seals:
         return self._fits(row["id"], ASKED, [row[name] for name in _ASKED], row["mac"])
 
     def plan_fits(self, con: sqlite3.Connection, run_id: str) -> bool:
-        """Whether the run's nodes are those that were laid here; so is a run without a plan, if it has no nodes."""
+        """Whether the run's nodes were planned here; so are those of a run that has neither a plan nor nodes."""
         nodes = _nodes(con, run_id)
         run = con.execute("SELECT planned FROM runs WHERE id = ?", (run_id,)).fetchone()
         if run is None or not run["planned"]:

@@ -98,7 +98,7 @@ class SpawnRuns:
         try:
             path = home_location.home_of(env)
             if path in self._homes or await asyncio.to_thread(home_location.has_open_runs, path):
-                await self._offered(await self._home(path), env)
+                await self._offer_key(await self._home(path), env)
         except OrchestratorError as error:
             home = env.get(home_location.HOME, home_location.DEFAULT_HOME)
             log.warning("the home of the spawn runs was left alone", home=home, reason=error.message)
@@ -131,12 +131,12 @@ class SpawnRuns:
                 self._homes[path] = found
             return found
 
-    async def _of(self, env: Mapping[str, str]) -> SpawnHome:
+    async def _home_of(self, env: Mapping[str, str]) -> SpawnHome:
         home = await self._home(home_location.home_of(env))
-        await self._offered(home, env)
+        await self._offer_key(home, env)
         return home
 
-    async def _offered(self, home: SpawnHome, env: Mapping[str, str]) -> None:
+    async def _offer_key(self, home: SpawnHome, env: Mapping[str, str]) -> None:
         with contextlib.suppress(Environment):  # what is no key: who needs one is told so
             if key := api_key.brought(env):
                 await home.offer(key)
@@ -170,7 +170,7 @@ class SpawnRuns:
             key = await asyncio.to_thread(api_key.key_of, creation.env, path, self._project)
         if request.caller_kind == "model" and not key:
             raise BadRequest("no_api_key", "OPENROUTER_API_KEY is not set for this connection")
-        home = await self._of(creation.env)
+        home = await self._home_of(creation.env)
         at = rfc3339(self._clock.now())
         row = RunRow(
             id=str(uuid.uuid4()),
@@ -206,16 +206,16 @@ class SpawnRuns:
 
     async def status(self, env: Mapping[str, str], run_id: str, wait_s: float) -> dict[str, Any]:
         """The status of a run; with ``wait_s`` after its next change or that time."""
-        home = await self._of(env)
+        home = await self._home_of(env)
         deadline = self._clock.monotonic() + wait_s
-        await run_results.waited(home, run_id, deadline, self._clock, lambda first, now: now != first)
+        await run_results.wait_for_change(home, run_id, deadline, self._clock, lambda first, now: now != first)
         return await run_results.status(home, run_id, self._clock.now())
 
     async def result(
         self, env: Mapping[str, str], run_id: str, wait_s: float, *, include_raw: bool, tell: Callable[[str], None]
     ) -> dict[str, Any]:
         """The result of a run; with ``wait_s`` after its end or that time."""
-        home = await self._of(env)
+        home = await self._home_of(env)
         reported = ""
 
         def ended(_first: RunMoment, now: RunMoment) -> bool:
@@ -225,7 +225,7 @@ class SpawnRuns:
                 tell(progress)
             return False
 
-        await run_results.waited(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
+        await run_results.wait_for_change(home, run_id, self._clock.monotonic() + wait_s, self._clock, ended)
         state = await run_results.status(home, run_id, self._clock.now())
         return await run_results.result(home, run_id, state, include_raw=include_raw)
 
@@ -234,7 +234,7 @@ class SpawnRuns:
 
         Environment ``foreign_data`` for one that was not made on this machine.
         """
-        home = await self._of(env)
+        home = await self._home_of(env)
         run = await run_results.run_of(home, run_id)
         if run.foreign:
             raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
@@ -250,21 +250,21 @@ class SpawnRuns:
 
     async def listed(self, env: Mapping[str, str], status: RunStatus | None, limit: int | None) -> dict[str, Any]:
         """The runs of the home, the newest first."""
-        home = await self._of(env)
+        home = await self._home_of(env)
         found = await home.db.read(_listed, home, status, limit or LISTED)
         return {"runs": [views.listed(run) for run in found]}
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""
-        return await run_results.artifact(await self._of(env), run_id, node_id, offset)
+        return await run_results.artifact(await self._home_of(env), run_id, node_id, offset)
 
     async def whole(self, env: Mapping[str, str], run_id: str) -> dict[str, Any]:
         """All there is of a run, for its picture."""
-        return await run_results.whole(await self._of(env), run_id, self._clock.now())
+        return await run_results.whole(await self._home_of(env), run_id, self._clock.now())
 
     async def health(self, env: Mapping[str, str]) -> dict[str, Any]:
         """The five booleans of B4.25, and why one is false."""
-        return await health.look(env, lambda: self._of(env), self._client(), self._project)
+        return await health.look(env, lambda: self._home_of(env), self._client(), self._project)
 
     async def events(
         self, env: Mapping[str, str], run_id: str, since_seq: int, tail: int | None
@@ -273,7 +273,7 @@ class SpawnRuns:
 
         BadRequest ``unknown_spawn_run``.
         """
-        home = await self._of(env)
+        home = await self._home_of(env)
         await run_results.run_of(home, run_id)
         found: list[Event] = await home.db.read(
             queries.events, run_id, since_seq, tail, run_results.EVENTS_MAX if tail else LISTED_MAX
@@ -297,7 +297,7 @@ class SpawnRuns:
         """
         if not await self.foreign(env):
             return 0
-        home = await self._of(env)
+        home = await self._home_of(env)
         adopted = await home.db.write(run_adoption.adopt, home.identity, shown)
         for run_id in adopted:
             home.changed(run_id)

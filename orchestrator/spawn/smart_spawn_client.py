@@ -37,7 +37,7 @@ class _UnusableReply(Exception):
     """The API gave no usable answer; the text says why, without anything that was sent."""
 
 
-async def make(
+async def make_plan(
     request: RunRequest, settings: RunSettings, table: ModelTable, client: httpx2.AsyncClient | None
 ) -> RunPlan:
     """The plan of a run, by the Smart Spawn API or else by the local planner, as its source and notes say.

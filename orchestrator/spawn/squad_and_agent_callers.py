@@ -70,15 +70,15 @@ class EngineCaller:
         self._squads = squads
         self._config = config
         self._clock = clock
-        self._kept: dict[str, MemberStart] = {}
+        self._starts: dict[str, MemberStart] = {}
         self._offers: dict[Client, MemberStart | None] = {}  # of living connections; None: being read
         self._came = Signal()
         self._began = clock.monotonic()
         self._turns = MemberTurns()
 
-    def keep(self, run_id: str, kept: MemberStart) -> None:
+    def keep(self, run_id: str, start: MemberStart) -> None:
         """Start the members of that run with this."""
-        self._kept[run_id] = kept
+        self._starts[run_id] = start
 
     async def offer(self, client: Client) -> None:
         """A connection has arrived: runs that it created under an earlier daemon continue with its variables.
@@ -87,9 +87,9 @@ class EngineCaller:
         used, or the daemon's own environment, which has no variables of a connection.
         """
         self._offers[client] = None
-        kept = await asyncio.to_thread(member_start_of, client)
+        start = await asyncio.to_thread(member_start_of, client)
         if client in self._offers:
-            self._offers[client] = kept
+            self._offers[client] = start
             self._came.notify()
 
     def withdraw(self, client: Client) -> None:
@@ -98,23 +98,23 @@ class EngineCaller:
 
     def forget(self, run_id: str) -> None:
         """The run has ended: nothing of its environment stays in memory. Harmless for a run that is not known."""
-        self._kept.pop(run_id, None)
+        self._starts.pop(run_id, None)
 
-    async def check(self, name: str, kept: MemberStart) -> None:
+    async def check(self, name: str, start: MemberStart) -> None:
         """Raise what would keep a member from starting; starts nothing.
 
         BadRequest ``unknown_engine``, ``bad_config`` or ``bad_template``, Environment ``engine_missing``.
         """
-        await asyncio.to_thread(self._planned, name, kept, "", "")
+        await asyncio.to_thread(self._planned, name, start, "", "")
 
     async def call(self, ask: NodeCall) -> Reply | Fault:
         """The member's whole stdout; asked twice with one token, it starts one member."""
         deadline = self._clock.monotonic() + ask.timeout_s
-        kept = self._kept.get(ask.run_id) or await self._offered(ask, deadline)
+        start = self._starts.get(ask.run_id) or await self._offered(ask, deadline)
         late = StopRequest()
         timer = self._clock.timer(deadline - self._clock.monotonic(), lambda: late.ask("late"))
         try:
-            request, turn = await asyncio.to_thread(self._request, ask, kept)
+            request, turn = await asyncio.to_thread(self._request, ask, start)
             async with self._turns.of(turn, late):
                 left_s = deadline - self._clock.monotonic()
                 if late.why or left_s <= 0:
@@ -127,16 +127,16 @@ class EngineCaller:
             return Fault("engine", error.message, retry=again, reached=False, next_step=error.next_step)
         finally:
             timer.cancel()
-        return await asyncio.to_thread(_read, row, ask, kept)
+        return await asyncio.to_thread(_read, row, ask, start)
 
     async def _offered(self, ask: NodeCall, deadline: float) -> MemberStart:
         conn = ask.req.partition(":")[0]
 
         def own() -> MemberStart | None:
-            return next((kept for client, kept in self._offers.items() if client.origin.conn == conn), None)
+            return next((start for client, start in self._offers.items() if client.origin.conn == conn), None)
 
         found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
-        others = [kept for kept in self._offers.values() if kept is not None]
+        others = [start for start in self._offers.values() if start is not None]
         return found or (others[-1] if others else MemberStart(env=table.passed_on(os.environ, {})))
 
     async def _row(self, squad_id: str) -> dict[str, Any]:
@@ -151,20 +151,20 @@ class EngineCaller:
         row: dict[str, Any] = found["members"][0]
         return row
 
-    def _request(self, ask: NodeCall, kept: MemberStart) -> tuple[SquadRequest, str | None]:
+    def _request(self, ask: NodeCall, start: MemberStart) -> tuple[SquadRequest, str | None]:
         """The command that starts the member, and the exclusive thing that it needs; None: nothing."""
-        wanted, role, program = self._planned(caller_name(ask.model), kept, ask.system, ask.prompt)
+        wanted, role, program = self._planned(caller_name(ask.model), start, ask.system, ask.prompt)
         members = [MemberRequest(ROLE, ask.prompt)]
-        request = SquadRequest(f"spawn:{ask.token}", members, wanted, RoleListing({ROLE: role}), kept.env)
+        request = SquadRequest(f"spawn:{ask.token}", members, wanted, RoleListing({ROLE: role}), start.env)
         return request, Path(program).name if wanted.together(program) == 1 else None
 
-    def _planned(self, name: str, kept: MemberStart, system: str, prompt: str) -> tuple[SquadSettings, Role, str]:
+    def _planned(self, name: str, start: MemberStart, system: str, prompt: str) -> tuple[SquadSettings, Role, str]:
         """Settings, role and program of a member, with all that would be refused raised already."""
-        env = kept.variables if name == BY_VARIABLES else squad_settings.of_engine(kept.variables, name)
+        env = start.variables if name == BY_VARIABLES else squad_settings.of_engine(start.variables, name)
         config, root = self._config(), self._squads.root
-        read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, kept.client_name)
+        read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, start.client_name)
         role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
-        inputs = PlanInputs(root, read, kept.env, config.approval, config.trust)
+        inputs = PlanInputs(root, read, start.env, config.approval, config.trust)
         made = squad_plan.make(inputs, MemberRequest(ROLE, prompt), role, ROLE, root)
         return read, role, made.program
 
@@ -247,23 +247,23 @@ class SquadAndAgentCallers:
         Returns a function that keeps, for the id of a run, what its members need of this client. Raises as the
         ``check`` of `EngineCaller` and `AgentCaller`.
         """
-        kept = await asyncio.to_thread(member_start_of, client) if names else MemberStart()
+        start = await asyncio.to_thread(member_start_of, client) if names else MemberStart()
         for name in names:
             if caller_kind(name) == "engine":
-                await self.engines.check(caller_name(name), kept)
+                await self.engines.check(caller_name(name), start)
             else:
                 self.agents.check(caller_name(name))
 
         def keep(run_id: str) -> None:
             if names:
-                self.engines.keep(run_id, kept)
+                self.engines.keep(run_id, start)
 
         return keep
 
 
-def _read(row: dict[str, Any], ask: NodeCall, kept: MemberStart) -> Reply | Fault:
+def _read(row: dict[str, Any], ask: NodeCall, start: MemberStart) -> Reply | Fault:
     """What became of a member. The key, which its CLI may have and may repeat, is masked."""
-    key = kept.env.get(KEY) or kept.variables.get(KEY) or ""
+    key = start.env.get(KEY) or start.variables.get(KEY) or ""
 
     def masked(text: str) -> str:
         return text.replace(key, "[masked]") if len(key) >= KEY_CHARS else text

@@ -67,7 +67,7 @@ def test_an_answer_that_will_do_passes(task, text, form):
     ],
 )
 def test_the_evaluators_word_is_read_from_its_first_line(text, word):
-    assert evaluation.evaluated(text) is word
+    assert evaluation.evaluator_verdict(text) is word
 
 
 def test_where_answers_disagree_is_read_from_the_last_section():

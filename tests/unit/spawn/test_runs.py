@@ -322,10 +322,10 @@ def test_a_round_writes_nothing_for_runs_that_have_no_place(tmp_path):
             await desk.create()
         await desk.peer.came.wait()
         home = desk.runs._homes[desk.home]
-        await home.run_queue._round()
+        await home.run_queue._look_at_runs()
         written, write = [], home.db.write
         home.db.write = lambda *args: written.append(args) or write(*args)
-        await home.run_queue._round()
+        await home.run_queue._look_at_runs()
         home.db.write = write
         assert home.run_queue.active == 12
         return written

@@ -69,7 +69,7 @@ def make(api, mode, task=THREE, frozen=None, **asked):
         headers = {"Authorization": f"Bearer {KEY}", "Cookie": KEY}
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(api), headers=headers) as client:
             one = RunRequest(task=task, mode=mode, **asked)
-            return await smart_spawn_client.make(one, frozen or RunSettings(planner_url=URL), TABLE, client)
+            return await smart_spawn_client.make_plan(one, frozen or RunSettings(planner_url=URL), TABLE, client)
 
     return asyncio.run(run())
 
