@@ -19,6 +19,7 @@ import httpx2
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import BadRequest
+from orchestrator.spawn.model_table import normalised
 from orchestrator.spawn.replies import Stream, message, read_body
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply, RunSettings
 
@@ -65,12 +66,6 @@ def origin(base_url: str) -> str:
     return f"{parts.scheme}://{shown}:{port or (443 if parts.scheme == 'https' else 80)}"
 
 
-def wire_model(model: str) -> str:
-    """The id as the server knows it: ``openrouter/`` goes, unless it is the maker of the model (A7)."""
-    rest = model.removeprefix("openrouter/")
-    return rest if "/" in rest else model
-
-
 @dataclass
 class _Exchange:
     """How far one request and its response have come."""
@@ -112,7 +107,7 @@ class ModelApi:
             return Fault("401", "the key contains characters that a key cannot have", retry=False, reached=False)
         messages = [{"role": "system", "content": ask.system}] if ask.system else []
         body = {
-            "model": wire_model(ask.model),
+            "model": normalised(ask.model),
             "messages": [*messages, {"role": "user", "content": ask.prompt}],
             "max_tokens": ask.max_tokens,
             "temperature": TEMPERATURE,

@@ -31,6 +31,8 @@ def refreshed(*rows):
         ("openrouter/auto", "openrouter/auto"),
         ("openrouter/free", "openrouter/free"),
         ("openrouter/openrouter/auto", "openrouter/auto"),
+        ("openai/gpt-4o:free", "openai/gpt-4o:free"),
+        ("local", "local"),
     ],
 )
 def test_an_id_is_the_one_the_server_knows(given, wanted):

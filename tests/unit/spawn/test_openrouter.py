@@ -88,20 +88,6 @@ def test_a_call_sends_what_the_contract_says_and_reads_the_answer_with_its_cost(
     }
 
 
-@pytest.mark.parametrize(
-    ("model", "wire"),
-    [
-        ("openrouter/anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4"),
-        ("openrouter/auto", "openrouter/auto"),
-        ("openrouter/free", "openrouter/free"),
-        ("openai/gpt-4o:free", "openai/gpt-4o:free"),
-        ("local", "local"),
-    ],
-)
-def test_the_prefix_of_a_model_goes_unless_it_is_its_maker(model, wire):
-    assert openrouter.wire_model(model) == wire
-
-
 def test_no_system_prompt_and_no_key_are_left_out(fake, call):
     found = call(ask(fake, system="", key=""))
     (sent,) = fake.calls()
