@@ -47,25 +47,25 @@ def create(
     Inside tmux, the pane is in this window; outside tmux, in a session created for the team.
     """
     options.refuse_agents()
-    given: dict[str, Any] = {"name": name, "role": role}
+    arguments: dict[str, Any] = {"name": name, "role": role}
     if engine:
-        given["engine"] = engine
+        arguments["engine"] = engine
     if cwd:
-        given["cwd"] = str(Path(cwd).absolute())
+        arguments["cwd"] = str(Path(cwd).absolute())
     if env:
-        given["env"] = options.pairs(env, "--env")
+        arguments["env"] = options.pairs(env, "--env")
     if model:
-        given["model"] = model
+        arguments["model"] = model
     if approval:
-        given["approval"] = approval
+        arguments["approval"] = approval
     if command:
-        given["command"] = options.words(command, "--command")
+        arguments["command"] = options.words(command, "--command")
     if worktree:
-        given["worktree"] = True
+        arguments["worktree"] = True
     if no_wait:
-        given["ready_wait_ms"] = 0
+        arguments["ready_wait_ms"] = 0
     with DaemonClient(project_here(), start=True) as link:
-        answer = link.tool("agent_create", given, wait_s=READY_WAIT_S)
+        answer = link.tool("agent_create", arguments, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
         output.print_json(answer)
@@ -152,11 +152,11 @@ def restart(
     the restart fails.
     """
     options.refuse_agents()
-    given: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
+    arguments: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
     if no_wait:
-        given["ready_wait_ms"] = 0
+        arguments["ready_wait_ms"] = 0
     with DaemonClient(project_here(), start=True) as link:
-        answer = link.tool("agent_restart", given, wait_s=READY_WAIT_S)
+        answer = link.tool("agent_restart", arguments, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
         output.print_json(answer)
@@ -181,15 +181,15 @@ def delete(
     Unfinished tasks end in canceled; files stay.
     """
     options.refuse_agents()
-    given: dict[str, Any] = {"agent_id": agent_id}
+    arguments: dict[str, Any] = {"agent_id": agent_id}
     if force:
         if not yes and (as_json or not sys.stdin.isatty()):
             raise BadRequest("confirm_needed", "--force kills the agent at once", "add --yes")
         if not yes and not typer.confirm(f"Kill {agent_id} now?", err=True):
             raise typer.Abort
-        given |= {"force": True, "confirm": agent_id}
+        arguments |= {"force": True, "confirm": agent_id}
     with DaemonClient(project_here(), start=True) as link:
-        answer = link.tool("agent_delete", given, wait_s=DELETE_WAIT_S)
+        answer = link.tool("agent_delete", arguments, wait_s=DELETE_WAIT_S)
     if as_json:
         output.print_json(answer)
         return

@@ -44,13 +44,20 @@ def show(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
         shown[key]["not_allowed"] = value
     for key in loaded.ignored:
         shown[key]["source"] += f"; {project} cannot set it"
-    told = untrusted_note({sources.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
-    trust.note(told.get("untrusted"))
+    warning = untrusted_note({sources.PROJECT_FILE: list(loaded.withheld)} if loaded.withheld else {})
+    trust.note(warning.get("untrusted"))
     files = {"user": str(sources.user_file(os.environ)), "project": project}
     if as_json:
         rows = [{"name": name, "per_connection": True} for name in PER_CONNECTION]
         output.print_json(
-            {"project": str(place.root), "files": files, "keys": shown, "per_connection": rows, "note": NOTE, **told}
+            {
+                "project": str(place.root),
+                "files": files,
+                "keys": shown,
+                "per_connection": rows,
+                "note": NOTE,
+                **warning,
+            }
         )
         return
     output.table(

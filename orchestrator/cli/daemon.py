@@ -110,40 +110,41 @@ def status(as_json: Json = False) -> None:
     options.refuse_agents(changes=False)  # an agent's session must not get answers on a second connection
     place = project_here()
     with DaemonClient(place, start=False, return_s=START_S) as link:  # a busy daemon may answer late
-        found = link.ask("orchestrator/status", {})
+        daemon_status = link.ask("orchestrator/status", {})
     if as_json:
-        output.print_json(found)
+        output.print_json(daemon_status)
         return
     for key in ("pid", "project", "socket", "log", "version", "install", "started_at"):
-        output.say(f"{key + ':':<13}{found.get(key, '-')}")
-    if project_location.word_of(Path(str(found.get("socket"))).parent) == lock_word.STATE:
+        output.say(f"{key + ':':<13}{daemon_status.get(key, '-')}")
+    if project_location.word_of(Path(str(daemon_status.get("socket"))).parent) == lock_word.STATE:
         why = (
             project_location.trouble_of_first(place.root) or "the one in /tmp was not usable when the daemon started"
         )
         output.say(f"{'run in:':<13}the state directory: {why}")
-    agents = found.get("agents") or {}
+    agents = daemon_status.get("agents") or {}
     output.say(f"{'agents:':<13}{agents.get('live', 0)} live of {agents.get('total', 0)}")
-    for one in found.get("connections") or []:
-        who = one.get("agent_id") or one.get("client") or ""
-        output.say(f"{'connection:':<13}{one.get('kind')} {who} pid {one.get('pid')} since {one.get('since')}")
-    missing = found.get("missing")
+    for connection in daemon_status.get("connections") or []:
+        who = connection.get("agent_id") or connection.get("client") or ""
+        kind, pid, since = (connection.get(key) for key in ("kind", "pid", "since"))
+        output.say(f"{'connection:':<13}{kind} {who} pid {pid} since {since}")
+    missing = daemon_status.get("missing")
     if missing:
         output.say(f"{'missing:':<13}{len(missing)} logs are missing, the first: {missing[0]}")
         output.say(f"{'':<13}restore them, or continue without them: orchestrator daemon restart")
-    error = found.get("config_error")
+    error = daemon_status.get("config_error")
     if error:
         output.say(f"{'config:':<13}not applied: {error.get('message')}")
 
 
 def _apply(place: Project, settings: list[str]) -> None:
     """Pass ``--set`` values to the daemon by its environment; an invalid setting is refused before the start."""
-    given = options.pairs(settings, "--set")
-    if not given:
+    values = options.pairs(settings, "--set")
+    if not values:
         return
     from orchestrator.config import keys, sources  # noqa: PLC0415
 
-    sources.load(place.root, os.environ, given)
-    os.environ.update({keys.env_name(key.replace("-", "_")): value for key, value in given.items()})
+    sources.load(place.root, os.environ, values)
+    os.environ.update({keys.env_name(key.replace("-", "_")): value for key, value in values.items()})
 
 
 def _start(place: Project) -> dict[str, Any]:
@@ -153,11 +154,11 @@ def _start(place: Project) -> dict[str, Any]:
         return link.ask("orchestrator/status", {})
 
 
-def _show_start(found: dict[str, Any], *, as_json: bool) -> None:
+def _show_start(daemon_status: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        output.print_json(found)
+        output.print_json(daemon_status)
     else:
-        output.say(f"the daemon runs: pid {found.get('pid')}, project {found.get('project')}")
+        output.say(f"the daemon runs: pid {daemon_status.get('pid')}, project {daemon_status.get('project')}")
 
 
 def stop_by_hand(place: Project) -> int | None:
@@ -211,25 +212,25 @@ def _holders(lock: Path) -> list[int]:
         wanted = lock.stat()
     except OSError:
         return []
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
             if b"daemon" in words and any(_same(fd, wanted) for fd in (entry / "fd").iterdir()):
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def _same(fd: Path, wanted: os.stat_result) -> bool:
     try:
-        found = fd.stat()
+        file_stat = fd.stat()
     except OSError:
         return False
-    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
+    return (file_stat.st_dev, file_stat.st_ino) == (wanted.st_dev, wanted.st_ino)
 
 
 def _signal(pid: int, sign: signal.Signals) -> None:

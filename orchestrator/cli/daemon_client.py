@@ -56,14 +56,14 @@ def project_here() -> Project:
     return project_location.named_project(Path(named)) if named else project_location.find_project(Path.cwd())
 
 
-def error_from(found: dict[str, Any]) -> OrchestratorError:
-    """The error that ``as_dict`` turned into ``found``; a code of a newer version keeps its kind and text."""
-    facts = {k: v for k, v in found.items() if k not in ("kind", "code", "message", "next_step")}
-    code, text = str(found.get("code")), str(found.get("message", "the daemon reported an error"))
-    step = str(found.get("next_step", ""))
+def error_from(fields: dict[str, Any]) -> OrchestratorError:
+    """The error that ``as_dict`` turned into ``fields``; a code of a newer version keeps its kind and text."""
+    facts = {k: v for k, v in fields.items() if k not in ("kind", "code", "message", "next_step")}
+    code, text = str(fields.get("code")), str(fields.get("message", "the daemon reported an error"))
+    step = str(fields.get("next_step", ""))
     if code in CODES:
         return CODES[code][0](code, text, step, **facts)
-    cls, near = _KINDS.get(str(found.get("kind")), (Environment, "internal"))
+    cls, near = _KINDS.get(str(fields.get("kind")), (Environment, "internal"))
     return cls(near, text, step, reported_code=code, **facts)
 
 
@@ -75,10 +75,10 @@ def marker(place: Project, name: str) -> Path:
 def failed_start(place: Project) -> OrchestratorError | None:
     """What kept the daemon from starting last time, if that would happen again."""
     try:
-        found = json.loads(marker(place, project_location.FAILED).read_text(encoding="utf-8"))
+        record = json.loads(marker(place, project_location.FAILED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return error_from(found) if isinstance(found, dict) else None
+    return error_from(record) if isinstance(record, dict) else None
 
 
 class DaemonClient:
@@ -132,8 +132,8 @@ class DaemonClient:
         self, name: str, calls: Sequence[dict[str, Any]], *, wait_s: float = 0.0
     ) -> Iterator[tuple[int, dict[str, Any] | OrchestratorError]]:
         """Call a tool several times at once; (place in ``calls``, structured answer or error) as each is answered."""
-        asked = [("tools/call", {"name": name, "arguments": arguments}) for arguments in calls]
-        for at, answer in self._ask_all(asked, wait_s):
+        requests = [("tools/call", {"name": name, "arguments": arguments}) for arguments in calls]
+        for at, answer in self._ask_all(requests, wait_s):
             try:
                 yield at, _structured(answer())
             except OrchestratorError as error:
@@ -145,13 +145,13 @@ class DaemonClient:
         return answer()
 
     def _ask_all(
-        self, asked: Sequence[tuple[str, dict[str, Any]]], wait_s: float
+        self, requests: Sequence[tuple[str, dict[str, Any]]], wait_s: float
     ) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
         """Send requests together; for each its place and what gives its result, or raises its error, as it comes."""
         begun = time.monotonic()
         deadline = begun + wait_s + ANSWER_S
         open_: dict[int, tuple[int, dict[str, Any]]] = {}
-        for at, (method, params) in enumerate(asked):
+        for at, (method, params) in enumerate(requests):
             self._last_id += 1
             open_[self._last_id] = at, {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
         sent = False
@@ -275,11 +275,11 @@ class DaemonClient:
         assert self._sock is not None
         parts = [self._rest]
         while b"\n" not in parts[-1]:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 raise NotReady("daemon_down", "the daemon did not answer in time")
             try:
-                self._sock.settimeout(left)
+                self._sock.settimeout(remaining_s)
                 block = self._sock.recv(1 << 16)
             except TimeoutError:
                 continue
@@ -290,10 +290,10 @@ class DaemonClient:
             parts.append(block)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         try:
-            found = json.loads(line)
+            message = json.loads(line)
         except ValueError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+            message = {}
+        return message if isinstance(message, dict) else {}
 
 
 def _result(message: dict[str, Any]) -> dict[str, Any]:
@@ -306,14 +306,14 @@ def _result(message: dict[str, Any]) -> dict[str, Any]:
 
 def _structured(answer: dict[str, Any]) -> dict[str, Any]:
     """The structured content of a tool's result; raises the error it reports."""
-    found = answer.get("structuredContent")
-    if not isinstance(found, dict):
+    content = answer.get("structuredContent")
+    if not isinstance(content, dict):
         texts = [str(block.get("text", "")) for block in answer.get("content", []) if isinstance(block, dict)]
-        found = {"error": {"message": " ".join(texts)}} if answer.get("isError") else {}
+        content = {"error": {"message": " ".join(texts)}} if answer.get("isError") else {}
     if answer.get("isError"):
-        error = found.get("error")
-        raise error_from(error if isinstance(error, dict) else found)
-    return found
+        error = content.get("error")
+        raise error_from(error if isinstance(error, dict) else content)
+    return content
 
 
 def _of_protocol(error: dict[str, Any]) -> OrchestratorError:

@@ -20,7 +20,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
 from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
-from orchestrator.cli.demo_project import DemoProject, demo_dir, end, environment, kept, prepare
+from orchestrator.cli.demo_project import DemoProject, demo_dir, earlier_demos, end, environment, prepare
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
@@ -80,13 +80,13 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
 
 
 def _end_kept(demos: Path, say: Callable[[str], None]) -> int:
-    left = []
-    for place in kept(demos):
-        left += end(place)
+    pids = []
+    for place in earlier_demos(demos):
+        pids += end(place)
         say(f"ended the demo of {place.home.name}")
-    for pid in left:
+    for pid in pids:
         say(f"process {pid} was still running")
-    return 1 if left else 0
+    return 1 if pids else 0
 
 
 def _first_expected(several: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -94,12 +94,12 @@ def _first_expected(several: BaseExceptionGroup[BaseException]) -> BaseException
     leaves: list[BaseException] = []
     waiting: list[BaseException] = [several]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
         else:
-            leaves.append(one)
-    return next((one for one in leaves if isinstance(one, OrchestratorError)), leaves[0])
+            leaves.append(error)
+    return next((leaf for leaf in leaves if isinstance(leaf, OrchestratorError)), leaves[0])
 
 
 async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callable[[str], None]) -> None:
@@ -139,8 +139,8 @@ async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callab
 async def _create(master: Client, outcome: DemoReport, say: Callable[[str], None]) -> None:
     say(f"creating the agents {', '.join(name for name, _ in AGENTS)}")
     wanted = [{"name": name, "role": role, "engine": "shell"} for name, role in AGENTS]
-    told = await _call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
-    for (name, _), agent in zip(AGENTS, told["agents"], strict=True):
+    answer = await _call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
+    for (name, _), agent in zip(AGENTS, answer["agents"], strict=True):
         if "error" in agent:
             raise error_from(agent["error"])
         outcome.agents[name] = agent
@@ -172,8 +172,8 @@ async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: 
                 outcome.differs.append(f"{job.task_id} has two terminal events")
             outcome.ended[job.task_id] = event
             count, glyph = f"[{len(outcome.ended):>2}/{len(work)}]", GLYPHS[event["type"]]
-            told = f"{job.task_id:<9} {event['type']:<8} {_seconds(event):>6} s"
-            say(f"{count} {glyph} {told}  {job.title}")
+            summary = f"{job.task_id:<9} {event['type']:<8} {_seconds(event):>6} s"
+            say(f"{count} {glyph} {summary}  {job.title}")
 
 
 async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callable[[str], None]) -> None:
@@ -194,20 +194,20 @@ async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callab
 def _compare(outcome: DemoReport, work: list[DemoJob]) -> None:
     for job in work:
         event = outcome.ended.get(job.task_id)
-        found = event["type"] if event else "no terminal event"
-        if found != job.outcome:
-            said = (event or {}).get("payload") or {}
-            lines = "; ".join(said.get("last_lines", [])[-3:]) if isinstance(said, dict) else ""
-            outcome.differs.append(f"{job.task_id} ({job.title}): {found}, expected {job.outcome}. {lines}")
+        ending = event["type"] if event else "no terminal event"
+        if ending != job.outcome:
+            payload = (event or {}).get("payload") or {}
+            lines = "; ".join(payload.get("last_lines", [])[-3:]) if isinstance(payload, dict) else ""
+            outcome.differs.append(f"{job.task_id} ({job.title}): {ending}, expected {job.outcome}. {lines}")
 
 
 async def _call(master: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     answer = await master.call_tool(tool, arguments)
-    told: dict[str, Any] = answer.structured_content or {}
+    content: dict[str, Any] = answer.structured_content or {}
     if answer.is_error:
-        found = told.get("error")
-        raise error_from(found if isinstance(found, dict) else {"message": f"{tool} failed"})
-    return told
+        error = content.get("error")
+        raise error_from(error if isinstance(error, dict) else {"message": f"{tool} failed"})
+    return content
 
 
 def _id(outcome: DemoReport, job: DemoJob) -> str:
@@ -216,8 +216,8 @@ def _id(outcome: DemoReport, job: DemoJob) -> str:
 
 def _seconds(event: dict[str, Any] | None) -> str:
     payload = (event or {}).get("payload") or {}
-    found = payload.get("duration_s") if isinstance(payload, dict) else None
-    return f"{found:.1f}" if isinstance(found, int | float) else "-"
+    duration = payload.get("duration_s") if isinstance(payload, dict) else None
+    return f"{duration:.1f}" if isinstance(duration, int | float) else "-"
 
 
 def _show(place: DemoProject, outcome: DemoReport, stays: bool, as_json: bool) -> None:

@@ -86,9 +86,9 @@ def environment(place: DemoProject) -> dict[str, str]:
     return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.project), VARIABLE: str(place.state)}
 
 
-def kept(demos: Path) -> list[DemoProject]:
+def earlier_demos(demos: Path) -> list[DemoProject]:
     """The earlier demos of which something may still run; folders that no demo wrote are left out."""
-    found = []
+    places = []
     for file in sorted(demos.glob("*/demo.json")):
         try:
             server = json.loads(file.read_text())["tmux_socket"]
@@ -97,8 +97,8 @@ def kept(demos: Path) -> list[DemoProject]:
         if isinstance(server, str) and SERVER.fullmatch(server):
             place = DemoProject(file.parent, server)
             if living(place):
-                found.append(place)
-    return found
+                places.append(place)
+    return places
 
 
 def end(place: DemoProject) -> list[str]:
@@ -117,17 +117,17 @@ def end(place: DemoProject) -> list[str]:
             subprocess.run(ending, capture_output=True, timeout=10, check=False)
             tmux_dir = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 tmux's own
             (tmux_dir / place.tmux_socket).unlink(missing_ok=True)  # tmux leaves it behind
-    left = _outlived(place)
-    for pid in left:
+    pids = _outlived(place)
+    for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGTERM)
-    if left:
-        left = _outlived(place)
-    if not left:
+    if pids:
+        pids = _outlived(place)
+    if not pids:
         for directory in project_location.run_dirs(place.project):
             with contextlib.suppress(OSError):
                 shutil.rmtree(directory)
-    return [str(pid) for pid in left]
+    return [str(pid) for pid in pids]
 
 
 def _whatever_happens() -> contextlib.AbstractContextManager[None]:
@@ -150,12 +150,12 @@ def _outlived(place: DemoProject) -> list[int]:
     """
     until = time.monotonic() + GONE_S
     empty = 0
-    while (left := living(place)) or empty < 2:
-        empty = 0 if left else empty + 1
-        if left and time.monotonic() >= until:
+    while (pids := living(place)) or empty < 2:
+        empty = 0 if pids else empty + 1
+        if pids and time.monotonic() >= until:
             break
         time.sleep(0.05)
-    return left
+    return pids
 
 
 def _own(place: DemoProject, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -187,7 +187,7 @@ def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
 def living(place: DemoProject) -> list[int]:
     """Every process that works in the demo's project: named in its command line or its environment."""
     mark = os.fsencode(str(place.project))
-    found = []
+    pids = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -199,5 +199,5 @@ def living(place: DemoProject) -> list[int]:
                 if word.startswith(b"ORCHESTRATOR_PROJECT=")
             ]
             if mark in words:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids

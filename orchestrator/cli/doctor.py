@@ -60,35 +60,37 @@ def doctor(
             "bad_argument", "engines can only be named with --live", "run: orchestrator doctor --live ENGINE"
         )
     place = project_here()
-    found: list[DoctorFinding] = []
+    findings: list[DoctorFinding] = []
     if live:
         options.refuse_agents()
         from orchestrator.cli import doctor_live  # noqa: PLC0415
 
         doctor_live.chosen(engines or [])
-    mended = _fix(place, as_json=as_json) if fix else None
+    repairs = _fix(place, as_json=as_json) if fix else None
     for check in CHECKS:
         try:
-            found.extend(check(place))
+            findings.extend(check(place))
         except OrchestratorError as error:
-            found.append(of_error(check.__name__.strip("_"), error))
+            findings.append(of_error(check.__name__.strip("_"), error))
         except project_location.RunDirUnsafe as error:
-            found.append(of_error(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
+            findings.append(of_error(check.__name__.strip("_"), Environment("run_dir_unsafe", str(error))))
     if not as_json:
-        _show(found)
+        _show(findings)
     if live:
-        tried = doctor_live.live(engines or [], output.warn if as_json else output.say)
-        found += tried
+        live_findings = doctor_live.live(engines or [], output.warn if as_json else output.say)
+        findings += live_findings
         if not as_json:
-            _show(tried)
-    bad = [one for one in found if one.level == "bad"]
+            _show(live_findings)
+    bad = [finding for finding in findings if finding.level == "bad"]
     if as_json:
-        told = {"ok": not bad, "project": str(place.root), "findings": [asdict(one) for one in found]}
-        output.print_json(told if mended is None else {**told, "fixed": mended["done"], "not_fixed": mended["left"]})
+        report = {"ok": not bad, "project": str(place.root), "findings": [asdict(finding) for finding in findings]}
+        output.print_json(
+            report if repairs is None else {**report, "fixed": repairs["done"], "not_fixed": repairs["left"]}
+        )
     else:
         output.say("no problems" if not bad else f"{output.counted(len(bad), 'problems')}")
     if bad:
-        raise typer.Exit(EXIT_CODES[Corrupt if any(one.corrupt for one in bad) else Environment])
+        raise typer.Exit(EXIT_CODES[Corrupt if any(finding.corrupt for finding in bad) else Environment])
 
 
 def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
@@ -96,28 +98,28 @@ def _fix(place: Project, *, as_json: bool) -> dict[str, Any]:
     options.refuse_agents()
     with DaemonClient(place, start=True) as link:
         notes = link.ask("orchestrator/status", {}).get("notes") or []
-        mended = link.ask("orchestrator/fix", {}, wait_s=FIX_S)
+        repairs = link.ask("orchestrator/fix", {}, wait_s=FIX_S)
     if not as_json:
-        for one in mended["done"]:
-            output.say(f"repaired {one['what']} {one['file']}: {one['did']}")
-            if one.get("kept_in"):
-                output.say(f"    kept in {one['kept_in']}")
+        for repair in repairs["done"]:
+            output.say(f"repaired {repair['what']} {repair['file']}: {repair['did']}")
+            if repair.get("kept_in"):
+                output.say(f"    kept in {repair['kept_in']}")
         for note in notes:
             output.say(f"repaired at the daemon's start: {note}")
-        for error in mended["left"]:
+        for error in repairs["left"]:
             output.say(f"not repaired: {error['message']}")
             output.say(f"    {error['next_step']}")
-        if not (mended["done"] or mended["left"]):
+        if not (repairs["done"] or repairs["left"]):
             output.say("nothing to repair")
-    return mended
+    return repairs
 
 
-def _show(found: list[DoctorFinding]) -> None:
-    for one in found:
-        output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[one.level] } {one.check}: {one.message}")
-        if one.next_step and one.level != "ok":
-            output.say(f"    {one.next_step}")
-        for line in one.figures.get("last_lines") or []:
+def _show(findings: list[DoctorFinding]) -> None:
+    for finding in findings:
+        output.say(f"{ {'ok': '✓', 'note': '·', 'bad': '✕'}[finding.level] } {finding.check}: {finding.message}")
+        if finding.next_step and finding.level != "ok":
+            output.say(f"    {finding.next_step}")
+        for line in finding.figures.get("last_lines") or []:
             output.say(f"    | {line}")
 
 
@@ -185,20 +187,22 @@ def _daemon(place: Project) -> Iterator[DoctorFinding]:
     link = daemon_if_any(place)
     if link is not None:
         with link:
-            found = link.ask("orchestrator/status", {})
+            daemon_status = link.ask("orchestrator/status", {})
         yield DoctorFinding(
-            "daemon", "ok", f"pid {found.get('pid')}, version {found.get('version')}, log {found.get('log')}"
+            "daemon",
+            "ok",
+            f"pid {daemon_status.get('pid')}, version {daemon_status.get('version')}, log {daemon_status.get('log')}",
         )
-        if found.get("config_error"):
-            error = found["config_error"]
+        if daemon_status.get("config_error"):
+            error = daemon_status["config_error"]
             yield DoctorFinding(
                 "daemon", "bad", f"runs with older settings: {error['message']}", error.get("next_step", "")
             )
-        missing = found.get("missing")
+        missing = daemon_status.get("missing")
         if missing:
             step = "restore them, or continue without them: orchestrator daemon restart"
             yield DoctorFinding("daemon", "bad", f"{len(missing)} logs are missing, the first: {missing[0]}", step)
-        for note in found.get("notes") or []:
+        for note in daemon_status.get("notes") or []:
             yield DoctorFinding("daemon", "note", f"repaired at its start: {note}")
         return
     if os.environ.get("ORCHESTRATOR_AGENT_ID"):
@@ -217,8 +221,8 @@ def _config(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.config import keys, sources  # noqa: PLC0415  (loads pydantic)
 
     loaded = sources.load(place.root, os.environ)
-    given = sum(source != sources.DEFAULT for source in loaded.sources.values())
-    yield DoctorFinding("config", "ok", f"{given} of {len(loaded.sources)} settings given")
+    count = sum(source != sources.DEFAULT for source in loaded.sources.values())
+    yield DoctorFinding("config", "ok", f"{count} of {len(loaded.sources)} settings given")
     known = {keys.env_name(key) for key in keys.KEYS}
     for name in sorted(os.environ):
         if name.startswith(keys.ENV_PREFIX) and name not in known | OWN_ENV:
@@ -230,17 +234,17 @@ def _config(place: Project) -> Iterator[DoctorFinding]:
 def _trust(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.project_trust import acting_files  # noqa: PLC0415  (loads much)
 
-    found = acting_files.pending_files(place.root)
-    for one in found.files:
-        keys = output.short(", ".join(one.keys), 100)
+    pending = acting_files.pending_files(place.root)
+    for file in pending.files:
+        keys = output.short(", ".join(file.keys), 100)
         yield DoctorFinding(
-            "trust", "note", f"{one.name} is not allowed: {keys}", "run: orchestrator trust", one.name
+            "trust", "note", f"{file.name} is not allowed: {keys}", "run: orchestrator trust", file.name
         )
-    for problem in found.problems:
+    for problem in pending.problems:
         yield DoctorFinding("trust", "note", f"{problem.name} cannot be allowed: {problem.reason}", file=problem.name)
-    if found.left:
-        yield DoctorFinding("trust", "note", f"{found.left} more files are not allowed", "run: orchestrator trust")
-    if not (found.files or found.problems):
+    if pending.left:
+        yield DoctorFinding("trust", "note", f"{pending.left} more files are not allowed", "run: orchestrator trust")
+    if not (pending.files or pending.problems):
         yield DoctorFinding("trust", "ok", "every acting file of the project is allowed")
 
 

@@ -71,11 +71,11 @@ def packaged(program: str, package: str) -> str | None:
     """The version in the package file of the program's own npm package; None if it is not of that package."""
     for folder in list(Path(os.path.realpath(program)).parents)[:6] if package else ():
         try:
-            found = json.loads((folder / "package.json").read_text("utf-8"))
+            manifest = json.loads((folder / "package.json").read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict) and found.get("name") == package:
-            return str(found.get("version"))
+        if isinstance(manifest, dict) and manifest.get("name") == package:
+            return str(manifest.get("version"))
     return None
 
 
@@ -92,9 +92,9 @@ def _version_in_private_home(program: str) -> str | None:
 def _login(name: str, program: str, cli: UserSetup) -> DoctorFinding:
     from orchestrator.setup import config_locations  # noqa: PLC0415
 
-    found = config_locations.login(cli, os.environ)
-    if found:
-        return DoctorFinding(f"{name} login", "ok", f"found: {found}")
+    login = config_locations.login(cli, os.environ)
+    if login:
+        return DoctorFinding(f"{name} login", "ok", f"found: {login}")
     step = f"start {program} once and log in, or set its key in the environment"
     return DoctorFinding(f"{name} login", "note", "none found; a login in a keychain cannot be seen", step)
 
@@ -106,21 +106,21 @@ def _registered(name: str, cli: UserSetup) -> Iterator[DoctorFinding]:
     entry, *others = registration.look(cli, os.environ)
     offers = f" ({', '.join(entry.toolsets)})" if entry.toolsets not in ((), DEFAULT_TOOLSETS) else ""
     yield _part(f"{name} registration", entry, f"as master{offers}", f"orchestrator setup {name}")
-    hooks = [one for one in others if one.part.startswith("hook")]
-    for one in others:
-        if one.part == "entry":
+    hooks = [other for other in others if other.part.startswith("hook")]
+    for other in others:
+        if other.part == "entry":
             step = f"orchestrator setup {name} --toolsets {GSD}"
-            yield _part(f"{name} {GSD}", one, f"as {GSD}", step)
-        elif one.part == SETTINGS:
-            yield _part(f"{name} {GSD} in its settings", one, f"as {GSD}", f"orchestrator setup {name} --settings")
+            yield _part(f"{name} {GSD}", other, f"as {GSD}", step)
+        elif other.part == SETTINGS:
+            yield _part(f"{name} {GSD} in its settings", other, f"as {GSD}", f"orchestrator setup {name} --settings")
     if not hooks:
         return
     step = f"orchestrator setup {name} --hooks"
-    if all(one.state == "absent" for one in hooks):
+    if all(hook.state == "absent" for hook in hooks):
         yield DoctorFinding(f"{name} hooks", "ok", f"not registered; optional: {step}")
         return
-    worst = next((one for one in hooks if one.state == "absent"), None) or next(
-        (one for one in hooks if one.state != "current"), hooks[0]
+    worst = next((hook for hook in hooks if hook.state == "absent"), None) or next(
+        (hook for hook in hooks if hook.state != "current"), hooks[0]
     )
     yield _part(f"{name} hooks", worst, worst.part.removeprefix("hook "), step)
 

@@ -21,10 +21,10 @@ def permissions(place: Project) -> Iterator[DoctorFinding]:
     open_to_others = []
     for path in sorted((place.root / ".agents" / "agents").glob("*/engine/*")):
         try:
-            found = path.lstat()
+            file_stat = path.lstat()
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+        if stat.S_ISREG(file_stat.st_mode) and file_stat.st_mode & 0o077:
             open_to_others.append(path)
     for path in open_to_others[:SHOWN]:
         yield DoctorFinding(
@@ -36,9 +36,9 @@ def permissions(place: Project) -> Iterator[DoctorFinding]:
 
 def leftovers(place: Project) -> Iterator[DoctorFinding]:
     """Sockets without a daemon, panes without an agent, unfinished files."""
-    found = [*_sockets(place), *_panes(place), *_unfinished(place)]
-    yield from found
-    if not found:
+    findings = [*_sockets(place), *_panes(place), *_unfinished(place)]
+    yield from findings
+    if not findings:
         yield DoctorFinding("leftovers", "ok", "none")
 
 

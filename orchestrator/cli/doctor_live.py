@@ -132,12 +132,12 @@ def live(names: list[str], say: Callable[[str], None]) -> list[DoctorFinding]:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # cleaning up is bounded; let it finish
         with _environment_of(place):
-            left = end(place)
+            pids = end(place)
         shutil.rmtree(home, ignore_errors=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if left:
-        step = f"inspect them: ps -p {','.join(left)}"
-        findings.append(DoctorFinding("live", "bad", f"{len(left)} processes were still running at the end", step))
+    if pids:
+        step = f"inspect them: ps -p {','.join(pids)}"
+        findings.append(DoctorFinding("live", "bad", f"{len(pids)} processes were still running at the end", step))
     return findings
 
 
@@ -207,24 +207,24 @@ def _go_through(link: DaemonClient, agent_id: str, trial: Trial) -> None:
     trial.ready_s = events.at(ready) - events.at(events.first)
 
     word = secrets.token_hex(4)
-    asked = time.time()
+    asked_at = time.time()
     first = _enqueue(link, agent_id, _asking(trial.row, word))
     result = events.until(lambda event: _ends(event, first), TASK_S, "did not answer its first task")
     if result["type"] != "result" or word not in json.dumps(result.get("payload")):
-        said = json.dumps(result.get("payload"), ensure_ascii=False)[:200]
-        raise _CheckFailed(f"ended its first task in {result['type']}, and the word is not in it: {said}")
-    trial.round_trip_s = events.at(result) - asked
+        text = json.dumps(result.get("payload"), ensure_ascii=False)[:200]
+        raise _CheckFailed(f"ended its first task in {result['type']}, and the word is not in it: {text}")
+    trial.round_trip_s = events.at(result) - asked_at
 
     if trial.row.parks != "no":
         with contextlib.suppress(_CheckFailed):
             events.until(lambda event: event["type"] == "parked", PARK_S, "did not park")
             trial.parked = True
-    asked = time.time()
+    asked_at = time.time()
     second = _enqueue(link, agent_id, _holding(trial.row))
-    given = events.until(
+    delivery = events.until(
         lambda event: event["type"] == "delivered" and event.get("task_id") == second, TASK_S, "was not woken"
     )
-    trial.wake_s = events.at(given) - asked
+    trial.wake_s = events.at(delivery) - asked_at
     events.until(
         lambda event: event.get("task_id") == second and event["type"] in {"ack", "progress", *TERMINAL},
         TASK_S,
@@ -263,8 +263,8 @@ class _Events:
                     blocked = f"; blocked: {event.get('reason')}" if event["type"] == "blocked" else ""
             if time.monotonic() >= end_at:
                 raise _CheckFailed(f"{failure} within {bound_s:.0f} s{blocked}")
-            given = {"agent_id": self._agent_id, "since_seq": self._since, "wait_ms": PAGE_MS}
-            page = self._link.tool("events_read", given, wait_s=PAGE_MS / 1000)
+            arguments = {"agent_id": self._agent_id, "since_seq": self._since, "wait_ms": PAGE_MS}
+            page = self._link.tool("events_read", arguments, wait_s=PAGE_MS / 1000)
             self._since = page["last_seq"]
             self._unread = list(page["events"])
 

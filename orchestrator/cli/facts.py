@@ -84,12 +84,12 @@ class FromDaemon:
         return meta
 
     def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
-        given = {"agent_id": agent_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
-        return self.link.tool("events_read", given, wait_s=wait_ms / 1000)
+        arguments = {"agent_id": agent_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
+        return self.link.tool("events_read", arguments, wait_s=wait_ms / 1000)
 
     def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
-        given = {"run_id": run_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
-        return self.link.tool("broadcast_read", given, wait_s=wait_ms / 1000)
+        arguments = {"run_id": run_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
+        return self.link.tool("broadcast_read", arguments, wait_s=wait_ms / 1000)
 
 
 def daemon_if_any(place: Project) -> DaemonClient | None:
@@ -131,15 +131,15 @@ class LogPrinter:
         """Records after ``since``, of the existing ones only the ``last`` (0: all); ``follow``: also all new ones."""
         if last and self._agent_id:
             since = max(since, int(self._facts.agent(self._agent_id)["last_event_seq"]) - last)
-        kept: deque[dict[str, Any]] = deque(maxlen=last or None)
+        backlog: deque[dict[str, Any]] = deque(maxlen=last or None)
         more = True
         while more:
             page = self.page(since, PAGE)
             since, more = page["last_seq"], page["more"]
-            kept.extend(page["events"])
-            while kept and not last:
-                yield kept.popleft()
-        yield from kept
+            backlog.extend(page["events"])
+            while backlog and not last:
+                yield backlog.popleft()
+        yield from backlog
         while follow:
             page = self.page(since, PAGE, FOLLOW_MS)
             since = page["last_seq"]

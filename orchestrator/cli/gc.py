@@ -42,16 +42,16 @@ def gc(
     age_s = seconds(older_than) if older_than else None
     place = project_here()
     with DaemonClient(place, start=True) as link:
-        given = {"apply": apply, "older_than_s": age_s, "artifacts": artifacts}
-        found = link.ask("orchestrator/gc", given, wait_s=GC_S)
+        request = {"apply": apply, "older_than_s": age_s, "artifacts": artifacts}
+        answer = link.ask("orchestrator/gc", request, wait_s=GC_S)
     items: list[dict[str, Any]] = [
-        *found["items"],
-        *run_directories.collect(place, found["older_than_s"], apply=apply),
+        *answer["items"],
+        *run_directories.collect(place, answer["older_than_s"], apply=apply),
     ]
-    failed = [one for one in items if one.get("error")]
-    total = sum(one["bytes"] for one in items)
+    failed = [item for item in items if item.get("error")]
+    total = sum(item["bytes"] for item in items)
     if as_json:
-        output.print_json({**found, "items": items, "bytes": total})
+        output.print_json({**answer, "items": items, "bytes": total})
     else:
         _show(items, total, apply=apply)
     if failed:
@@ -64,21 +64,21 @@ def gc(
 
 def seconds(age: str) -> float:
     """An age such as ``7d``, ``12h``, ``30m``, ``45s`` or ``0`` in seconds; BadRequest ``bad_argument`` otherwise."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd]?)", age.strip())
-    if found is None or (not found[2] and float(found[1])):
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd]?)", age.strip())
+    if match is None or (not match[2] and float(match[1])):
         raise BadRequest("bad_argument", f"--older-than {age!r} is not an age", "give it as 7d, 12h, 30m or 0")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 def _show(items: list[dict[str, Any]], total: int, *, apply: bool) -> None:
-    for one in items:
-        size = f", {one['files']} files, {space(one['bytes'])}" if one["files"] else ""
-        word = "✕ not removed" if one.get("error") else "removed" if one["done"] else "would remove"
-        output.say(f"{word} {one['kind']} {one['name']}: {one['why']}{size}")
-        if one.get("error"):
-            output.say(f"    {one['error']['message']}")
-        if one["note"]:
-            output.say(f"    {one['note']}")
+    for item in items:
+        size = f", {item['files']} files, {space(item['bytes'])}" if item["files"] else ""
+        word = "✕ not removed" if item.get("error") else "removed" if item["done"] else "would remove"
+        output.say(f"{word} {item['kind']} {item['name']}: {item['why']}{size}")
+        if item.get("error"):
+            output.say(f"    {item['error']['message']}")
+        if item["note"]:
+            output.say(f"    {item['note']}")
     if not items:
         output.say("nothing to remove")
     elif apply:

@@ -46,8 +46,8 @@ def query(
 ) -> None:
     """Find the files that match the words, best match first."""
     _one_of(kind, TYPES, "--type")
-    asked = {"query": " ".join(words), "type_filter": kind, "max_results": most, "include_blast_radius": blast}
-    _answer("gsd_query_intel", asked, as_json)
+    arguments = {"query": " ".join(words), "type_filter": kind, "max_results": most, "include_blast_radius": blast}
+    _answer("gsd_query_intel", arguments, as_json)
 
 
 @options.command(
@@ -66,8 +66,8 @@ def blast(
 ) -> None:
     """Show what depends on a file, directly and indirectly."""
     _one_of(change, CHANGES, "--change")
-    asked = {"file": _from_root(file), "max_depth": depth, "change_type": change}
-    _answer("gsd_blast_radius", asked, as_json)
+    arguments = {"file": _from_root(file), "max_depth": depth, "change_type": change}
+    _answer("gsd_blast_radius", arguments, as_json)
 
 
 @options.command(app, "phase", "orchestrator gsd phase\norchestrator gsd phase 2.1")
@@ -142,10 +142,8 @@ def verify(
     text = " ".join(words)
     if _is_path(text):
         text, artifact = _from_root(text), True
-    asked = (
-        ("gsd_verify_artifact", {"must_exist": text}) if artifact else ("gsd_verify_behavior", {"must_have": text})
-    )
-    answer = _answer(*asked, as_json)
+    call = ("gsd_verify_artifact", {"must_exist": text}) if artifact else ("gsd_verify_behavior", {"must_have": text})
+    answer = _answer(*call, as_json)
     if answer.get("exists" if artifact else "verified") is not True:
         raise typer.Exit(1)
 
@@ -161,9 +159,9 @@ def check(as_json: Json = False) -> None:
     if as_json:
         output.print_json(answer)
     else:
-        for one in troubles:
-            where = os.path.relpath(Path(answer["project_root"]) / one["file"])
-            output.say_line(f"{where}:{one['line'] or 1}: {one['what']}")
+        for trouble in troubles:
+            where = os.path.relpath(Path(answer["project_root"]) / trouble["file"])
+            output.say_line(f"{where}:{trouble['line'] or 1}: {trouble['what']}")
         counts = ", ".join(
             output.counted(number, name.replace("_", " ")) for name, number in answer["counts"].items() if number
         )
@@ -251,8 +249,8 @@ def _root() -> Path:
     return place.find(_asking())
 
 
-def _answer(question: str, asked: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    answer = _intelligence().answer(question, _asking(), asked)
+def _answer(question: str, arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    answer = _intelligence().answer(question, _asking(), arguments)
     _show(question, answer, as_json)
     return answer
 
@@ -267,10 +265,10 @@ def _show(question: str, answer: dict[str, Any], as_json: bool) -> None:
         output.say_line(line)
 
 
-def _one_of(given: str, known: tuple[str, ...], option: str) -> None:
+def _one_of(value: str, known: tuple[str, ...], option: str) -> None:
     """BadRequest ``bad_argument`` for what the tool would not take."""
-    if given not in known:
-        raise BadRequest("bad_argument", f"{option} {given[:80]!r} is unknown", f"give one of: {', '.join(known)}")
+    if value not in known:
+        raise BadRequest("bad_argument", f"{option} {value[:80]!r} is unknown", f"give one of: {', '.join(known)}")
 
 
 def _from_root(file: str) -> str:
@@ -293,7 +291,7 @@ def _is_path(text: str) -> bool:
         return True
     from orchestrator.gsd.sources.code import LANGUAGES, ending  # noqa: PLC0415
 
-    if any(one.isspace() for one in text):
+    if any(char.isspace() for char in text):
         return False
     return ending(text) in LANGUAGES or ("/" in text and os.path.isfile(_root() / text))  # noqa: PTH113
 

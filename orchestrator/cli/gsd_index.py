@@ -40,18 +40,18 @@ def root_of(directory: str, asking: Asking) -> Path:
                 f"{directory[:80]!r} is not a directory",
                 "to index the current directory: orchestrator gsd index",
             )
-        found = project_location.named_project(Path(directory))
+        project = project_location.named_project(Path(directory))
     else:
         try:
-            found = project_location.named_project(place.find(asking))
+            project = project_location.named_project(place.find(asking))
         except BadRequest as error:
             if error.code != "no_gsd_project" or asking.variable:
                 raise
-            found = project_location.find_project(Path(asking.cwd))
-    if found.kind == "none":
+            project = project_location.find_project(Path(asking.cwd))
+    if project.kind == "none":
         step = "name a directory: orchestrator gsd index DIR"
-        raise BadRequest("no_project", f"{found.root}: / and the home directory are not indexed", step)
-    return found.root
+        raise BadRequest("no_project", f"{project.root}: / and the home directory are not indexed", step)
+    return project.root
 
 
 def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
@@ -68,7 +68,7 @@ def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
         return
     output.say(os.path.relpath(root / ".agents" / "gsd" / "index.db"))
     languages = ", ".join(
-        f"{count} {name}" for name, count in sorted(done.languages.items(), key=lambda one: -one[1])
+        f"{count} {name}" for name, count in sorted(done.languages.items(), key=lambda pair: -pair[1])
     )
     files, imports = output.counted(done.files, "files"), output.counted(done.edges, "imports")
     output.say(f"  {files}{f' ({languages})' if languages else ''}, {imports} between them")
@@ -76,8 +76,8 @@ def run(root: Path, *, rebuild: bool, as_json: bool) -> None:
         f"  {done.added} added, {done.changed} changed, {done.removed} removed in {done.seconds:.2f} s; "
         f"{done.bytes / 1024:.0f} KiB on disk"
     )
-    for one in done.unreadable[:SHOWN]:
-        output.say_line(f"{os.path.relpath(root / one.file)}:{max(one.line, 1)}: {one.what}")
+    for trouble in done.unreadable[:SHOWN]:
+        output.say_line(f"{os.path.relpath(root / trouble.file)}:{max(trouble.line, 1)}: {trouble.what}")
     if len(done.unreadable) > SHOWN:
         output.say(f"{len(done.unreadable) - SHOWN} more; orchestrator gsd index --json lists all")
 

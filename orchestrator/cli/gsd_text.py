@@ -18,7 +18,7 @@ _MARKS = {True: "yes", False: "no", None: "not known"}
 
 def answer_lines(question: str, answer: Answer) -> Lines:
     """The lines for the answer to a question (a tool's name)."""
-    return [*_TOLD[question](answer), *_unsure(answer)]
+    return [*_FORMATTERS[question](answer), *_unsure(answer)]
 
 
 def columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
@@ -45,13 +45,13 @@ def sentence(text: object, indent: str = "", first: str | None = None) -> Lines:
 
 def _query(answer: Answer) -> Lines:
     out: Lines = []
-    for one in answer.get("files", ()):
-        count = one.get("directDependents", one.get("dependents"))
-        facts = [str(one.get("type") or ""), "" if count is None else _depend(count)]
-        out += [str(one.get("path", one.get("id"))), *sentence(", ".join(filter(None, facts)), "    ")]
-        out += sentence(one.get("purpose") or "", "    ")
-        if one.get("exports"):
-            out += sentence(f"exports {', '.join(map(str, one['exports']))}", "    ")
+    for file in answer.get("files", ()):
+        count = file.get("directDependents", file.get("dependents"))
+        facts = [str(file.get("type") or ""), "" if count is None else _depend(count)]
+        out += [str(file.get("path", file.get("id"))), *sentence(", ".join(filter(None, facts)), "    ")]
+        out += sentence(file.get("purpose") or "", "    ")
+        if file.get("exports"):
+            out += sentence(f"exports {', '.join(map(str, file['exports']))}", "    ")
     return out or ["no file fits"]
 
 
@@ -63,10 +63,10 @@ def _blast(answer: Answer) -> Lines:
         out += sentence(f"{total}: {direct} directly, {over} over others" if direct or over else total, "  ")
     critical, tests = set(answer.get("criticalFiles", ())), set(answer.get("testFiles", ()))
     rows = []
-    for one in _details(answer):
-        path = one.get("path", one.get("id"))
+    for dependent in _details(answer):
+        path = dependent.get("path", dependent.get("id"))
         mark = "critical" if path in critical else "test" if path in tests else ""
-        rows.append((one.get("depth", ""), mark, path))
+        rows.append((dependent.get("depth", ""), mark, path))
     if rows:
         out += ["", *columns(("STEPS", "MARK", "FILE"), rows)]
     return [*out, *_advice(answer)]
@@ -77,27 +77,31 @@ def _details(answer: Answer) -> Iterable[Answer]:
     details = answer.get("details") or ()
     if isinstance(details, Mapping):
         return [
-            one for rows in details.values() if isinstance(rows, list) for one in rows if isinstance(one, Mapping)
+            dependent
+            for rows in details.values()
+            if isinstance(rows, list)
+            for dependent in rows
+            if isinstance(dependent, Mapping)
         ]
-    return [one for one in details if isinstance(one, Mapping)]
+    return [dependent for dependent in details if isinstance(dependent, Mapping)]
 
 
 def _files(answer: Answer) -> Lines:
     out: Lines = []
-    for one in answer.get("relevant_files", ()):
-        blast = one.get("blast_radius")
+    for file in answer.get("relevant_files", ()):
+        blast = file.get("blast_radius")
         facts = []
         if isinstance(blast, Mapping):
             total, direct = blast.get("total", 0), blast.get("direct", 0)
             facts.append(_depend(total) + (f", {direct} directly" if total else ""))
-        if one.get("exists") is False and not one.get("recommendation"):
+        if file.get("exists") is False and not file.get("recommendation"):
             facts.append("it is not there")
         out += [
-            str(one.get("path")),
+            str(file.get("path")),
             *sentence("; ".join(facts), "    "),
-            *sentence(one.get("purpose") or "", "    "),
+            *sentence(file.get("purpose") or "", "    "),
         ]
-        out += sentence(one.get("recommendation") or "", "    ")
+        out += sentence(file.get("recommendation") or "", "    ")
     return [*(out or ["no file fits"]), *_advice(answer, "suggested_approach")]
 
 
@@ -107,11 +111,11 @@ def _depend(count: object) -> str:
 
 def _patterns(answer: Answer) -> Lines:
     out: Lines = []
-    for one in answer.get("patterns", ()):
-        source = f" ({one['source']})" if one.get("source") else ""
-        often = "once" if one.get("frequency") == 1 else f"{one.get('frequency')} times"
-        out += sentence(f"{one.get('name')}: {often}{source}", "  ", "")
-        example = one.get("example")
+    for pattern in answer.get("patterns", ()):
+        source = f" ({pattern['source']})" if pattern.get("source") else ""
+        often = "once" if pattern.get("frequency") == 1 else f"{pattern.get('frequency')} times"
+        out += sentence(f"{pattern.get('name')}: {often}{source}", "  ", "")
+        example = pattern.get("example")
         if isinstance(example, Mapping):
             out.append(f"    {_place(example)}")
             out += [f"        {line}" for line in str(example.get("code", "")).splitlines()]
@@ -138,7 +142,7 @@ def _phase(answer: Answer) -> Lines:
         out.append(f"  {answer['directory']}")
     if answer.get("requirements"):
         out += sentence(f"requirements {', '.join(map(str, answer['requirements']))}", "  ")
-    rows = [(one.get("id"), one.get("status"), _tasks(one)) for one in answer.get("plans", ())]
+    rows = [(plan.get("id"), plan.get("status"), _tasks(plan)) for plan in answer.get("plans", ())]
     if rows:
         out += ["", *columns(("PLAN", "STATUS", "TASKS"), rows)]
     verification = answer.get("verification_status")
@@ -155,12 +159,12 @@ def _phase(answer: Answer) -> Lines:
                 f"next: phase {following.get('number')}, {following.get('name')}{needs and f' (after {needs})'}"
             ),
         ]
-    for one in answer.get("disagreements", ()):
-        if number is not None and one.get("phase") not in {None, number}:
+    for disagreement in answer.get("disagreements", ()):
+        if number is not None and disagreement.get("phase") not in {None, number}:
             continue  # of another phase: `orchestrator gsd phase` and `check` tell
-        out += ["", *sentence(one.get("what"), "  ", "✕ ")]
-        for said in one.get("said", ()):
-            out += [f"    {_place(said)}", *sentence(said.get("says"), "        ")]
+        out += ["", *sentence(disagreement.get("what"), "  ", "✕ ")]
+        for statement in disagreement.get("said", ()):
+            out += [f"    {_place(statement)}", *sentence(statement.get("says"), "        ")]
     return out
 
 
@@ -190,32 +194,35 @@ def _requirement(answer: Answer) -> Lines:
         out += sentence(answer["conflict"], "  ", "✕ ")
     traced = answer.get("traced_to", ())
     out += [] if traced else ["no phase and no plan has it"]
-    for one in traced:
-        plan = f", plan {one['plan']}" if one.get("plan") else ""
-        by = f", by its {one['by']}" if plan else f", by {one.get('by')}"
-        out += [f"phase {one.get('phase')}{plan}{by if one.get('by') else ''}"]
-        out += [f"    {one['file']}"] if one.get("file") else []
-    found = answer.get("verification") or {}
-    if found.get("status"):
-        out += ["", f"verification: {found['status']}"]
-    for one in found.get("must_haves", ()):
-        fact = one if isinstance(one, Mapping) else {"truth": one}
+    for trace in traced:
+        plan = f", plan {trace['plan']}" if trace.get("plan") else ""
+        by = f", by its {trace['by']}" if plan else f", by {trace.get('by')}"
+        out += [f"phase {trace.get('phase')}{plan}{by if trace.get('by') else ''}"]
+        out += [f"    {trace['file']}"] if trace.get("file") else []
+    verification = answer.get("verification") or {}
+    if verification.get("status"):
+        out += ["", f"verification: {verification['status']}"]
+    for must_have in verification.get("must_haves", ()):
+        fact = must_have if isinstance(must_have, Mapping) else {"truth": must_have}
         out += sentence(f"{fact.get('truth')} ({fact.get('status') or 'nobody has verified it'})", "    ", "  - ")
     return out
 
 
 def _requirements(answer: Answer) -> Lines:
-    rows = [(one.get("id"), one.get("status"), _place(one)) for one in answer.get("pending", ())]
+    rows = [
+        (requirement.get("id"), requirement.get("status"), _place(requirement))
+        for requirement in answer.get("pending", ())
+    ]
     out = columns(("PENDING", "STATUS", "WHERE"), rows) if rows else ["no requirement is pending"]
     cut = answer.get("untraceable") or {}
     for name, title in _CUT.items():
         rows_of = [
             (
-                one.get("id", one.get("plan")),
-                one.get("reason", ", ".join(map(str, one.get("phases", ())))),
-                _place(one),
+                entry.get("id", entry.get("plan")),
+                entry.get("reason", ", ".join(map(str, entry.get("phases", ())))),
+                _place(entry),
             )
-            for one in cut.get(name, ())
+            for entry in cut.get(name, ())
         ]
         if rows_of:
             out += ["", f"{title}:"]
@@ -236,13 +243,13 @@ _CUT = {
 
 def _past(answer: Answer) -> Lines:
     out: Lines = []
-    for one in answer.get("similar_phases", ()):
-        number = str(one.get("phase"))
+    for phase in answer.get("similar_phases", ()):
+        number = str(phase.get("phase"))
         place = f"quick task {number[6:]}" if number.startswith("quick/") else f"phase {number}"
-        out += sentence(f"{place} {one.get('name') or ''}: {one.get('goal') or ''}", "  ", "")
+        out += sentence(f"{place} {phase.get('name') or ''}: {phase.get('goal') or ''}", "  ", "")
         for key in ("approach", "lessons"):
-            out += _listed(key, one.get(key, ()), gap=False)
-        created = [f"    {path}" for path in one.get("files_created", ())]
+            out += _listed(key, phase.get(key, ()), gap=False)
+        created = [f"    {path}" for path in phase.get("files_created", ())]
         out += ["files it made:", *created] if created else []
     return [*(out or ["no phase like it is known"]), *_advice(answer)]
 
@@ -264,10 +271,10 @@ def _artifact(answer: Answer) -> Lines:
 def _evidence(word: str, value: bool | None, answer: Answer) -> Lines:
     out = sentence(f"{word}: {_MARKS.get(value, value)}, confidence {answer.get('confidence')}")
     out += sentence(answer.get("reason") or "", "  ")
-    for one in answer.get("evidence", ()):
-        out.append(f"  {_place(one)}")
-        out += [f"      {line}" for line in str(one.get("code") or "").splitlines()[:5]]
-        out += sentence(one.get("test") or one.get("description") or "", "      ")
+    for proof in answer.get("evidence", ()):
+        out.append(f"  {_place(proof)}")
+        out += [f"      {line}" for line in str(proof.get("code") or "").splitlines()[:5]]
+        out += sentence(proof.get("test") or proof.get("description") or "", "      ")
     return out
 
 
@@ -279,7 +286,7 @@ def _unsure(answer: Answer) -> Lines:
     out: Lines = []
     if answer.get("known") is False:
         out += sentence(answer.get("reason") or "the code graph does not have this file", "  ", "· ")
-    stale = [str(one) for one in answer.get("stale") or ()] if isinstance(answer.get("stale"), list) else []
+    stale = [str(path) for path in answer.get("stale") or ()] if isinstance(answer.get("stale"), list) else []
     if stale:
         more = f" and {len(stale) - 3} more" if len(stale) > 3 else ""
         out += sentence(f"changed since the index was made: {', '.join(stale[:3])}{more}", "  ", "· ")
@@ -297,16 +304,16 @@ def _advice(answer: Answer, key: str = "recommendation") -> Lines:
 
 
 def _listed(title: str, items: Iterable[object], *, gap: bool = True) -> Lines:
-    found = [line for item in items for line in sentence(item, "    ", "  - ")]
-    return [*([""] if gap else []), f"{title}:", *found] if found else []
+    lines = [line for item in items for line in sentence(item, "    ", "  - ")]
+    return [*([""] if gap else []), f"{title}:", *lines] if lines else []
 
 
-def _place(one: Answer) -> str:
-    file = str(one.get("file") or "")
-    return f"{file}:{one['line']}" if file and one.get("line") else file
+def _place(reference: Answer) -> str:
+    file = str(reference.get("file") or "")
+    return f"{file}:{reference['line']}" if file and reference.get("line") else file
 
 
-_TOLD: dict[str, Callable[[Answer], Lines]] = {
+_FORMATTERS: dict[str, Callable[[Answer], Lines]] = {
     "gsd_query_intel": _query,
     "gsd_blast_radius": _blast,
     "gsd_phase_relevant_files": _files,

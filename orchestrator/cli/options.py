@@ -19,10 +19,10 @@ def _agent_ids(incomplete: str) -> list[str]:
     from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
 
     try:
-        found = [entry.name for entry in os.scandir(project_here().root / ".agents" / "agents") if entry.is_dir()]
+        names = [entry.name for entry in os.scandir(project_here().root / ".agents" / "agents") if entry.is_dir()]
     except OSError:
         return []
-    return sorted(name for name in found if name.startswith(incomplete))
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, errors included.")]
@@ -88,10 +88,10 @@ def words(line: str, option: str) -> list[str]:
         raise BadRequest("bad_argument", f"{option} {line!r} is not a command line: {error}") from None
 
 
-def pairs(given: list[str], option: str) -> dict[str, str]:
+def pairs(items: list[str], option: str) -> dict[str, str]:
     """``KEY=VALUE`` items as a dict; BadRequest ``bad_argument`` for an item without a name or equals sign."""
     out: dict[str, str] = {}
-    for item in given:
+    for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise BadRequest("bad_argument", f"{option} {item!r} is not KEY=VALUE")

@@ -64,8 +64,8 @@ def short(value: Any, limit: int = 160) -> str:
 
 def counted(number: int, nouns: str) -> str:
     """A number with its noun, which is given in the plural: ``1 file``, ``2 files``, ``1 summary``."""
-    one = f"{nouns[:-3]}y" if nouns.endswith("ies") else nouns.removesuffix("s")
-    return f"{number} {one if number == 1 else nouns}"
+    singular = f"{nouns[:-3]}y" if nouns.endswith("ies") else nouns.removesuffix("s")
+    return f"{number} {singular if number == 1 else nouns}"
 
 
 def status_word(status: str) -> str:
@@ -111,10 +111,10 @@ def table(
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for at, title in enumerate(titles):
         shown.add_column(title, overflow="fold", no_wrap=at == whole_column)
-    for row, given in zip(cells, rows, strict=True):
+    for row, original in zip(cells, rows, strict=True):
         texts = [Text(cell) for cell in row]
         if status_column is not None:
-            word = given[status_column].rpartition(" ")[2]
+            word = original[status_column].rpartition(" ")[2]
             texts[status_column].stylize(GLYPHS.get(word, ("?", "dim"))[1])
         shown.add_row(*texts)
     Console(no_color=bool(os.environ.get("NO_COLOR")) or None, highlight=False).print(shown)
@@ -130,12 +130,12 @@ def event_line(record: dict[str, Any]) -> str:
         at = datetime.fromisoformat(str(record.get("at"))).astimezone().strftime("%H:%M:%S")
     except ValueError:
         at = "-"
-    said = record.get("payload")
-    if said is None:
+    content = record.get("payload")
+    if content is None:
         stamps = {"v", "seq", "at", "epoch", "by", "req", "mac", "crc"}
         known = stamps | {"type", "task_id", "payload", "agent_id", "ref"}
         rest = {key: value for key, value in record.items() if key not in known and value not in (None, [], {})}
-        said = rest or ""
+        content = rest or ""
     head = [f"{record.get('seq', '?'):>5}", at, record.get("agent_id", ""), f"{record.get('type', '?'):<10}"]
-    line = " ".join(str(part) for part in [*head, record.get("task_id") or "", short(said)] if part != "")
+    line = " ".join(str(part) for part in [*head, record.get("task_id") or "", short(content)] if part != "")
     return line.rstrip()

@@ -36,24 +36,26 @@ def list_roles(directory: Directory = "", as_json: Json = False) -> None:
     For each id the first file found counts, in the order .agents/roles, agents, the folders of CLIs (such as
     .claude/agents), then the roles shipped with orchestrator. Files that cannot be used are named on stderr.
     """
-    found = _listing(directory)
-    told = untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
-    trust.note(told.get("untrusted"))
+    listing = _listing(directory)
+    warning = untrusted_note({role.file: role.withheld for role in listing.roles.values() if role.withheld})
+    trust.note(warning.get("untrusted"))
     if as_json:
-        output.print_json({"roles": [_row(role) for role in found.roles.values()], "broken": _broken(found), **told})
+        output.print_json(
+            {"roles": [_row(role) for role in listing.roles.values()], "broken": _broken(listing), **warning}
+        )
         return
-    if found.roles:
+    if listing.roles:
         output.table(
             ["ROLE", "SOURCE", "DESCRIPTION"],
             [
                 [role.id, role.source, output.short(role.description, 100) or "-"]
-                for role in sorted(found.roles.values(), key=lambda role: role.id)
+                for role in sorted(listing.roles.values(), key=lambda role: role.id)
             ],
         )
     else:
         output.say("no roles")
-    for one in found.broken:
-        output.warn(f"{one.file} {one.reason}")
+    for role in listing.broken:
+        output.warn(f"{role.file} {role.reason}")
 
 
 @options.command(app, "show", "orchestrator roles show reviewer")
@@ -85,16 +87,16 @@ def lint(directory: Directory = "", as_json: Json = False) -> None:
     from orchestrator.engines.table import ENGINES  # noqa: PLC0415  (not at every start)
     from orchestrator.roles import lint as check  # noqa: PLC0415  (loads YAML)
 
-    found = _listing(directory)
-    rows = check.findings(found, ENGINES.values())
+    listing = _listing(directory)
+    rows = check.findings(listing, ENGINES.values())
     if as_json:
-        output.print_json({"ok": not found.broken, "findings": [asdict(row) for row in rows]})
+        output.print_json({"ok": not listing.broken, "findings": [asdict(row) for row in rows]})
     else:
         for row in rows:
             mark = "✕" if row.kind == "broken" else "·" if row.kind in ("shadowed", "ignored") else "!"
             output.say(f"{mark} {row.file} {row.message}")
-        output.say(f"{len(found.roles)} roles can be used, {len(found.broken)} files cannot")
-    if found.broken:
+        output.say(f"{len(listing.roles)} roles can be used, {len(listing.broken)} files cannot")
+    if listing.broken:
         raise typer.Exit(BROKEN)
 
 
@@ -110,9 +112,9 @@ def _listing(directory: str) -> RoleListing:
 
 
 def _row(role: Role) -> dict[str, Any]:
-    found = {key: getattr(role, key) for key in ("id", "name", "description", "source", "file")}
-    return {**found, "model": role.model, "approval": role.approval, "toolsets": list(role.toolsets)}
+    fields = {key: getattr(role, key) for key in ("id", "name", "description", "source", "file")}
+    return {**fields, "model": role.model, "approval": role.approval, "toolsets": list(role.toolsets)}
 
 
-def _broken(found: RoleListing) -> list[dict[str, str]]:
-    return [asdict(one) for one in found.broken]
+def _broken(listing: RoleListing) -> list[dict[str, str]]:
+    return [asdict(role) for role in listing.broken]

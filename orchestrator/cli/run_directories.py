@@ -53,8 +53,8 @@ def collect(place: Project, age_s: float, *, apply: bool) -> list[dict[str, Any]
 def _claimed(directory: Path) -> int | None:
     """The lock of a directory of ours without a living daemon; None when it is not, or has never had one."""
     try:
-        found = directory.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        directory_stat = directory.lstat()
+        if not stat.S_ISDIR(directory_stat.st_mode) or directory_stat.st_uid != os.geteuid():
             return None
         lock = os.open(directory / project_location.LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -69,19 +69,19 @@ def _claimed(directory: Path) -> int | None:
 
 def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
     """How many files and bytes it has, when all of them are known and old enough."""
-    found = []
+    file_stats = []
     try:
         for path in directory.iterdir():
             if not _KNOWN.fullmatch(path.name) or path.is_dir():
                 return None
-            found.append(path.lstat())
+            file_stats.append(path.lstat())
         # Not the directory's own time: a removal that was cut off has changed it.
-        age = time.time() - max(one.st_mtime for one in found)
+        age = time.time() - max(file_stat.st_mtime for file_stat in file_stats)
     except OSError:
         return None
     if age < 0 or age < age_s:
         return None
-    return len(found), sum(one.st_size for one in found)
+    return len(file_stats), sum(file_stat.st_size for file_stat in file_stats)
 
 
 def _removed_directory(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:

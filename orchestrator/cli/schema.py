@@ -30,11 +30,11 @@ def schema(
         else:
             output.say("\n".join(names))
         return
-    found = package_data.schema(name)
+    json_schema = package_data.schema(name)
     if as_json:
-        output.print_json(found)
+        output.print_json(json_schema)
     else:
-        output.say(json.dumps(found, indent=2, ensure_ascii=False))
+        output.say(json.dumps(json_schema, indent=2, ensure_ascii=False))
 
 
 def add_to(app: Any) -> None:

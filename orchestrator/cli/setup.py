@@ -97,39 +97,39 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     )
     notes = list(_notes(cli, user_setup, hooks, uninstall, in_settings))
     if as_json:
-        found = [_as_dict(user_setup, change) for change in done]
-        output.print_json({"cli": cli, "dry_run": dry_run, "files": found, "notes": notes})
+        files = [_as_dict(user_setup, change) for change in done]
+        output.print_json({"cli": cli, "dry_run": dry_run, "files": files, "notes": notes})
         return
     _print_changes(user_setup, done, dry_run, uninstall)
     for note in notes:
         output.say(f"note: {note}")
 
 
-def _chosen(cli: UserSetup, given: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
+def _chosen(cli: UserSetup, names: str, *, in_settings: bool, hooks: bool) -> tuple[str, ...] | None:
     """The requested toolsets, None if none; BadRequest ``bad_argument`` for options that exclude each other."""
     from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.setup import entries  # noqa: PLC0415
 
-    found = entries.chosen(given) if given else (GSD,) if in_settings else None
-    if given and found is None:
+    toolsets = entries.chosen(names) if names else (GSD,) if in_settings else None
+    if names and toolsets is None:
         known = ",".join(TOOLSETS)
         raise BadRequest(
-            "bad_argument", f"--toolsets {given!r} is not a list of toolsets", f"give each once, from: {known}"
+            "bad_argument", f"--toolsets {names!r} is not a list of toolsets", f"give each once, from: {known}"
         )
-    if in_settings and (not cli.gsd_in_settings or found != (GSD,)):
+    if in_settings and (not cli.gsd_in_settings or toolsets != (GSD,)):
         fit = {name: other.title for name, other in SETUPS.items() if other.gsd_in_settings}
         raise BadRequest(
             "bad_argument",
             f"--settings is for {' or '.join(fit.values())} and the toolset gsd",
             f"orchestrator setup {next(iter(fit))} --settings",
         )
-    if hooks and found is not None and "team" not in found:
+    if hooks and toolsets is not None and "team" not in toolsets:
         raise BadRequest(
             "bad_argument",
             "--hooks needs the toolset team",
             "leave out --hooks, or add team to --toolsets",
         )
-    return found
+    return toolsets
 
 
 def _patiently(work: Callable[[], list[Any]]) -> list[Any]:
@@ -234,19 +234,19 @@ def _print(name: str, cli: UserSetup, chosen: tuple[str, ...] | None, in_setting
     )
     if in_settings:
         part = registration.settings_part()
-        found = [("gsd", settings, entries.shown(cli, part, part.value))]
+        snippets = [("gsd", settings, entries.shown(cli, part, part.value))]
     elif entry.path[-1] == GSD:
-        found = [("gsd", servers, entries.shown(cli, entry, entry.value))]
+        snippets = [("gsd", servers, entries.shown(cli, entry, entry.value))]
     else:
         agent = entries.for_agents(cli, [*project_location.own_command("mcp"), "--agent"])
-        found = [
+        snippets = [
             ("master", servers, entries.shown(cli, entry, entry.value)),
             *(("hook", settings, entries.shown(cli, part, part.value)) for part in hooks),
             ("agent", "", agent),
         ]
     if as_json:
-        snippets = [{"for": what, "file": file or None, "text": text} for what, file, text in found]
-        output.print_json({"cli": name, "snippets": snippets})
+        rows = [{"for": what, "file": file or None, "text": text} for what, file, text in snippets]
+        output.print_json({"cli": name, "snippets": rows})
         return
     heads = {
         "master": "The master's entry, in",
@@ -255,6 +255,6 @@ def _print(name: str, cli: UserSetup, chosen: tuple[str, ...] | None, in_setting
         "agent": "A sub-agent that you start by hand: only its two tools. "
         "Agents that orchestrator starts get this by themselves.",
     }
-    for what, file, text in found:
+    for what, file, text in snippets:
         output.say(f"# {heads[what]} {shlex.quote(file) if file else ''}".rstrip())
         output.say(text.rstrip("\n") + "\n")

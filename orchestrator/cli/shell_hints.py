@@ -46,4 +46,4 @@ _NAMED = re.compile(r"(?<![\w/])(?:" + "|".join(map(re.escape, COMMANDS)) + r")(
 
 def in_the_shell(step: str) -> str:
     """The next step with commands for what only an MCP client can call; any other text as it is."""
-    return _NAMED.sub(lambda found: COMMANDS[found[0]], step)
+    return _NAMED.sub(lambda match: COMMANDS[match[0]], step)

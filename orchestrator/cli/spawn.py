@@ -85,7 +85,7 @@ def create(
     text = sys.stdin.read() if task == "-" else task
     if not text.strip():
         raise BadRequest("bad_argument", "the task is empty", "describe what to do")
-    told = {
+    arguments = {
         "mode": mode,
         "budget": budget,
         "context": _text_of(context),
@@ -98,19 +98,19 @@ def create(
         "agent": agent,
     }
     with _spawn_client() as link:
-        made = _tool_answer(link, "create", "smartspawn_run_create", {"task": text} | _given(**told))
-        trust.note(made.get("untrusted"))
-        run_id = str(made["run_id"])
+        answer = _tool_answer(link, "create", "smartspawn_run_create", {"task": text} | _given(**arguments))
+        trust.note(answer.get("untrusted"))
+        run_id = str(answer["run_id"])
         if wait:
             output.warn(f"run {run_id}")
             _follow(link, run_id)
             _print_result(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
     if as_json:
-        output.print_json(made)
+        output.print_json(answer)
         return
     output.say(run_id)
     output.warn(
-        f"{made['status']}, about {made['estimated_steps']} step{'s' * (made['estimated_steps'] != 1)}\n"
+        f"{answer['status']}, about {answer['estimated_steps']} step{'s' * (answer['estimated_steps'] != 1)}\n"
         f"  follow it: orchestrator spawn status {run_id} --follow\n"
         f"  its answer: orchestrator spawn result {run_id} --wait"
     )
@@ -149,10 +149,10 @@ def result(
     Exit 0 if it completed, 1 if it failed or was canceled, 4 if it has not ended.
     """
     with _spawn_client() as link:
-        asked: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
-        answer = link.tool("smartspawn_run_result", asked)
+        arguments: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
+        answer = link.tool("smartspawn_run_result", arguments)
         while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
-            answer = link.tool("smartspawn_run_result", asked | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
+            answer = link.tool("smartspawn_run_result", arguments | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
         _print_result(link, answer, as_json=as_json)
 
 
@@ -166,9 +166,9 @@ def list_runs(
 ) -> None:
     """List the runs of all projects of this home, newest first."""
     with _spawn_client() as link:
-        found = _tool_answer(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
+        listing = _tool_answer(link, "list", "smartspawn_run_list", {"limit": limit} | _given(status=state))
     if as_json:
-        output.print_json(found)
+        output.print_json(listing)
         return
     rows = [
         [
@@ -177,7 +177,7 @@ def list_runs(
             output.age(row["created_at"]),
             output.short(row["task"], 80),
         ]
-        for row in found["runs"]
+        for row in listing["runs"]
     ]
     output.table(["RUN", "STATUS", "AGE", "TASK"], rows, whole_column=0)
 
@@ -207,18 +207,18 @@ def artifact(
 ) -> None:
     """Print a whole artifact of a run, verified by its SHA-256."""
     with _spawn_client() as link:
-        found = _artifact(link, _resolved(link, run), node)
+        answer = _artifact(link, _resolved(link, run), node)
     if file is not None:
-        data = _bytes(found["content"])
+        data = _bytes(answer["content"])
         if not force and file.is_file() and file.read_bytes() != data:
             raise BadRequest("bad_argument", f"{file} exists with other content", "choose another -o, or add --force")
         file.write_bytes(data)
     if as_json:
-        output.print_json(found)
+        output.print_json(answer)
     elif file is None:
-        _print(found["content"])
+        _print(answer["content"])
     else:
-        output.warn(f"wrote {file}: {found['metadata']['bytes']} bytes")
+        output.warn(f"wrote {file}: {answer['metadata']['bytes']} bytes")
 
 
 @options.command(app, "health", "orchestrator spawn health")
@@ -228,19 +228,19 @@ def health(as_json: Json = False) -> None:
     Exit 1 if something that the model API needs is missing; the Smart Spawn API is optional.
     """
     with _spawn_client() as link:
-        found = link.tool("smartspawn_health", {})
+        report = link.tool("smartspawn_health", {})
     if as_json:
-        output.print_json(found)
+        output.print_json(report)
     else:
-        reasons = found.get("reasons") or {}
-        for key, value in found.items():
+        reasons = report.get("reasons") or {}
+        for key, value in report.items():
             if isinstance(value, bool):
                 why = reasons.get(key) if isinstance(reasons, dict) else ""
                 output.say(f"{'yes' if value else 'no':<4} {key}{f': {why}' if why else ''}")
         if isinstance(reasons, list):
             for reason in reasons:
                 output.say(f"     {reason}")
-    if any(value is False for key, value in found.items() if key != "smart_spawn_api_reachable"):
+    if any(value is False for key, value in report.items() if key != "smart_spawn_api_reachable"):
         raise typer.Exit(1)
 
 
@@ -284,49 +284,51 @@ def _spawn_client() -> DaemonClient:
     return DaemonClient(project_here(), start=True, toolsets=(SMARTSPAWN,))
 
 
-def _given(**told: Any) -> dict[str, Any]:
+def _given(**values: Any) -> dict[str, Any]:
     """The values that were given; the daemon chooses the rest."""
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _text_of(given: str) -> str:
+def _text_of(source: str) -> str:
     """The text itself; for ``@FILE`` the content of the file, for ``@-`` stdin."""
-    if not given.startswith("@"):
-        return given
-    if given == "@-":
+    if not source.startswith("@"):
+        return source
+    if source == "@-":
         return sys.stdin.read()
     try:
-        return Path(given[1:]).read_text(encoding="utf-8")
+        return Path(source[1:]).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise BadRequest("bad_argument", f"{given[1:]} is not UTF-8: {error}") from error
+        raise BadRequest("bad_argument", f"{source[1:]} is not UTF-8: {error}") from error
 
 
-def _tool_answer(link: DaemonClient, command: str, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+def _tool_answer(link: DaemonClient, command: str, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Call a tool; an error that points to the tool's schema points to the command's help instead."""
     try:
-        return link.tool(tool, given)
+        return link.tool(tool, arguments)
     except BadRequest as error:
         if error.code == "bad_argument" and error.next_step == CODES["bad_argument"][2]:
             raise BadRequest(error.code, error.message, f"see: orchestrator spawn {command} --help") from None
         raise
 
 
-def _resolved(link: DaemonClient, given: str) -> str:
-    """The run id with the prefix ``given``; ``given`` itself if there is none: the daemon then reports the error."""
-    if _WHOLE_ID.fullmatch(given):
-        return given
+def _resolved(link: DaemonClient, prefix: str) -> str:
+    """The run id that starts with ``prefix``, else ``prefix`` itself: the daemon then reports the error."""
+    if _WHOLE_ID.fullmatch(prefix):
+        return prefix
     runs = link.tool("smartspawn_run_list", {"limit": LISTED})["runs"]
-    found = [str(row["run_id"]) for row in runs if row["run_id"].startswith(given)]
-    if given in found or not found:
-        return given
-    if len(found) > 1:
-        names = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        raise BadRequest("bad_argument", f"{given!r} is a prefix of several run ids: {names}", "give a longer prefix")
-    return found[0]
+    matches = [str(row["run_id"]) for row in runs if row["run_id"].startswith(prefix)]
+    if prefix in matches or not matches:
+        return prefix
+    if len(matches) > 1:
+        names = ", ".join(matches[:5]) + (f" and {len(matches) - 5} more" if len(matches) > 5 else "")
+        raise BadRequest(
+            "bad_argument", f"{prefix!r} is a prefix of several run ids: {names}", "give a longer prefix"
+        )
+    return matches[0]
 
 
 def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
@@ -342,17 +344,17 @@ def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
 
 def _artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:
     """An artifact with all of its content; Corrupt ``corrupt_home`` if it differs from what was stored."""
-    asked: dict[str, Any] = {"run_id": run_id, "node_id": node}
-    found = link.tool("smartspawn_artifact_get", asked)
-    parts, page = [found["content"]], found
+    arguments: dict[str, Any] = {"run_id": run_id, "node_id": node}
+    first_page = link.tool("smartspawn_artifact_get", arguments)
+    parts, page = [first_page["content"]], first_page
     while page.get("next_offset") is not None:
-        page = link.tool("smartspawn_artifact_get", asked | {"offset": page["next_offset"]})
+        page = link.tool("smartspawn_artifact_get", arguments | {"offset": page["next_offset"]})
         parts.append(page["content"])
     content = "".join(parts)
-    if hashlib.sha256(_bytes(content)).hexdigest() != found["metadata"]["sha256"]:
-        place = found["metadata"].get("path") or node
+    if hashlib.sha256(_bytes(content)).hexdigest() != first_page["metadata"]["sha256"]:
+        place = first_page["metadata"].get("path") or node
         raise Corrupt("corrupt_home", f"artifact {place} of run {run_id} does not match its SHA-256")
-    return {"artifact_type": found["artifact_type"], "content": content, "metadata": found["metadata"]}
+    return {"artifact_type": first_page["artifact_type"], "content": content, "metadata": first_page["metadata"]}
 
 
 # -- what is told ---------------------------------------------------------------------------------------------------

@@ -25,16 +25,18 @@ def follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
             shown.show(answer)
             if answer["status"] in ENDED or answer.get("foreign"):
                 return answer
-            asked = {"run_id": run_id, "wait_ms": LOOK_MS}
-            answer = link.tool("smartspawn_run_status", asked, wait_s=LOOK_MS / 1000)
+            arguments = {"run_id": run_id, "wait_ms": LOOK_MS}
+            answer = link.tool("smartspawn_run_status", arguments, wait_s=LOOK_MS / 1000)
 
 
 def counted(answer: dict[str, Any]) -> str:
     """Done, failed and all nodes, in words."""
     progress = answer["progress"]
-    told = [f"{progress['done_nodes']}/{progress['total_nodes']} nodes"]
-    told += [f"{progress[f'{kind}_nodes']} {kind}" for kind in ("failed", "skipped") if progress.get(f"{kind}_nodes")]
-    return ", ".join(told)
+    parts = [f"{progress['done_nodes']}/{progress['total_nodes']} nodes"]
+    parts += [
+        f"{progress[f'{kind}_nodes']} {kind}" for kind in ("failed", "skipped") if progress.get(f"{kind}_nodes")
+    ]
+    return ", ".join(parts)
 
 
 def spent(answer: dict[str, Any]) -> str:
@@ -53,13 +55,13 @@ def busy(answer: dict[str, Any]) -> str:
         return str(answer.get("failure"))
     if answer.get("waiting_for_key"):
         return "waiting for the key it was created with"
-    told = []
+    groups = []
     for word, status in (("running", "running"), ("waiting for retry", "retry_pending")):
         names = [str(node["node_id"]) for node in answer.get("nodes", ()) if node["status"] == status]
         if names:
             more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-            told.append(f"{word}: {', '.join(names[:NAMES])}{more}")
-    return "; ".join(told)
+            groups.append(f"{word}: {', '.join(names[:NAMES])}{more}")
+    return "; ".join(groups)
 
 
 def ending(answer: dict[str, Any]) -> str:

@@ -101,18 +101,18 @@ def wait(squad_id: SquadId, as_json: Json = False) -> None:
 def list_squads(as_json: Json = False) -> None:
     """List the squads whose results are kept."""
     with DaemonClient(project_here(), start=True) as link:
-        found = link.ask("orchestrator/squads", {})
+        listing = link.ask("orchestrator/squads", {})
     if as_json:
-        output.print_json(found)
+        output.print_json(listing)
         return
     rows = [
         [
             squad["squadId"],
             output.age(squad["created_at"]),
             "ended" if squad["ended_at"] else "running",
-            ", ".join(f"{one['roleId']} {one['status']}" for one in squad["members"]),
+            ", ".join(f"{member['roleId']} {member['status']}" for member in squad["members"]),
         ]
-        for squad in found["squads"]
+        for squad in listing["squads"]
     ]
     output.table(["SQUAD", "AGE", "STATE", "MEMBERS"], rows)
 
@@ -131,20 +131,20 @@ def cancel(squad_id: SquadId, as_json: Json = False) -> None:
 
 def _given(file: str) -> dict[str, Any]:
     try:
-        found = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig"))
+        arguments = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, ValueError) as error:
         raise BadRequest("bad_argument", f"{file} is not JSON: {error}") from error
-    if isinstance(found, list):
-        found = {"members": found}
-    if not isinstance(found, dict):
+    if isinstance(arguments, list):
+        arguments = {"members": arguments}
+    if not isinstance(arguments, dict):
         raise BadRequest("bad_argument", f"{file} contains no object with members")
-    return found
+    return arguments
 
 
-def _carried_out(asked: dict[str, Any]) -> dict[str, Any]:
+def _carried_out(arguments: dict[str, Any]) -> dict[str, Any]:
     """Start a squad and follow it to its end; Ctrl-C ends its members."""
     with DaemonClient(project_here(), start=True) as link:
-        answer = link.tool(TOOL, {**asked, "wait_ms": 0})
+        answer = link.tool(TOOL, {**arguments, "wait_ms": 0})
         note = answer.get("untrusted")
         trust.note(note)
         return _followed(link, answer) | ({"untrusted": note} if note else {})
@@ -195,8 +195,8 @@ def _state(answer: dict[str, Any]) -> str:
 
 
 def _detail(answer: dict[str, Any]) -> str:
-    told = [f"{row['roleId']} {row['reason']}" for row in answer["members"] if row["status"] == "running"]
-    return ", ".join(told)
+    reasons = [f"{row['roleId']} {row['reason']}" for row in answer["members"] if row["status"] == "running"]
+    return ", ".join(reasons)
 
 
 def _raw(row: dict[str, Any]) -> None:
@@ -214,9 +214,13 @@ def _raw(row: dict[str, Any]) -> None:
 
 
 def _why(row: dict[str, Any]) -> str:
-    told = [row.get("reason", ""), f"exit code {row['exitCode']}" if "exitCode" in row else "", row.get("signal", "")]
-    said = ", ".join(text for text in told if text)
-    return f" ({said})" if said else ""
+    texts = [
+        row.get("reason", ""),
+        f"exit code {row['exitCode']}" if "exitCode" in row else "",
+        row.get("signal", ""),
+    ]
+    causes = ", ".join(text for text in texts if text)
+    return f" ({causes})" if causes else ""
 
 
 def _print_answer(answer: dict[str, Any], *, as_json: bool) -> None:

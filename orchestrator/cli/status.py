@@ -49,8 +49,8 @@ def status(run: RunId = "", as_json: Json = False) -> None:
 def _last_at(source: Facts, row: dict[str, Any]) -> str | None:
     if not row["last_event_seq"]:
         return None
-    found = source.events(row["agent_id"], row["last_event_seq"] - 1, 1)["events"]
-    return str(found[-1]["at"]) if found else None
+    events = source.events(row["agent_id"], row["last_event_seq"] - 1, 1)["events"]
+    return str(events[-1]["at"]) if events else None
 
 
 def add_to(app: Any) -> None:

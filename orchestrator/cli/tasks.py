@@ -101,8 +101,8 @@ def list_tasks(agent_id: AgentId, as_json: Json = False) -> None:
     source = facts(project_here())
     meta = source.agent(agent_id)
     if as_json:
-        kept = ("agent_id", "status", "running_task_id", "tasks", "tasks_not_shown", "finished")
-        output.print_json({"live": source.live, **{key: meta[key] for key in kept if key in meta}})
+        keys = ("agent_id", "status", "running_task_id", "tasks", "tasks_not_shown", "finished")
+        output.print_json({"live": source.live, **{key: meta[key] for key in keys if key in meta}})
         return
     output.table(
         ["POSITION", "TASK", "STATE", "ATTEMPT"],

@@ -67,21 +67,21 @@ def up(
     path = Path(file).absolute() if file else place.root / TEAM_FILE
     content = team_file.content_of(path)
     described = team_file.parse(path, content, place.root)
-    told: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
+    report: dict[str, Any] = {"file": str(path), "dry_run": dry_run}
     errors: dict[TeamStep, str] = {}
     with DaemonClient(place, start=True) as link:
         steps = team_plan.plan(described, _living(link), place.root, recreate=recreate, prune=prune, force=force)
         making = {step.name for step in steps if step.do in ("create", "recreate")}
         # Before any change: a variable that is not set must not leave half a team.
-        arguments = {one.name: one.arguments(os.environ) for one in described if one.name in making}
+        arguments = {agent.name: agent.arguments(os.environ) for agent in described if agent.name in making}
         name = name_of(place.root, path)  # a file outside the project needs no permission: the user named it
         if name is not None and any(step.do not in ("keep", "leave", "refuse") for step in steps):
-            told |= _agreed(link, (name, digest(content)), steps, dry_run=dry_run)
+            report |= _agreed(link, (name, digest(content)), steps, dry_run=dry_run)
         if dry_run:
             rows = [_intended(step) for step in steps]
         else:
-            errors, told["attach"], untrusted = _carry_out(link, steps, arguments, wait=not no_wait)
-            told |= {"untrusted": untrusted} if untrusted else {}
+            errors, report["attach"], untrusted = _carry_out(link, steps, arguments, wait=not no_wait)
+            report |= {"untrusted": untrusted} if untrusted else {}
             # What was made has been waited for.
             old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
             metas = _living(link, wait_for=old)
@@ -91,17 +91,17 @@ def up(
                 _outcome(step, _same(step, after), seen, errors.get(step, ""), may_start=no_wait) for step in steps
             ]
         ours = {row["agent_id"] for row in rows}
-        told["elsewhere"] = [row["agent_id"] for row in _every(link) if row["agent_id"] not in ours]
-    told["as_described"] = all(row["ok"] for row in rows)
+        report["elsewhere"] = [row["agent_id"] for row in _every(link) if row["agent_id"] not in ours]
+    report["as_described"] = all(row["ok"] for row in rows)
     # What could not be made anew has been ended all the same.
     changed = [step for step in steps if step.do not in ("keep", "leave", "refuse")]
-    told["changed"] = not dry_run and any(step.do == "recreate" or step not in errors for step in changed)
-    trust.note(told.get("untrusted"))
+    report["changed"] = not dry_run and any(step.do == "recreate" or step not in errors for step in changed)
+    trust.note(report.get("untrusted"))
     if as_json:
-        output.print_json({**told, "agents": rows})
+        output.print_json({**report, "agents": rows})
     else:
-        _show_up(rows, told)
-    raise typer.Exit(0 if told["as_described"] else 1)
+        _show_up(rows, report)
+    raise typer.Exit(0 if report["as_described"] else 1)
 
 
 def down(
@@ -121,20 +121,20 @@ def down(
     """
     options.refuse_agents()
     place = project_here()
-    rows, left = _end_team(place, run, force=force, yes=yes, as_json=as_json)
-    stopped = stop_daemon and not left
+    rows, survivors = _end_team(place, run, force=force, yes=yes, as_json=as_json)
+    stopped = stop_daemon and not survivors
     if stopped:
         daemon.stop_by_hand(place)
     if as_json:
-        output.print_json({"ended": not left, "agents": rows, "left": left, "daemon_stopped": stopped})
+        output.print_json({"ended": not survivors, "agents": rows, "left": survivors, "daemon_stopped": stopped})
     else:
-        for agent_id in left:
+        for agent_id in survivors:
             output.warn(f"{agent_id} still runs; run the command again")
-        if not left:
+        if not survivors:
             output.say("the team has ended" if rows else "no agent runs: nothing to end")
         if stopped:
             output.say("the daemon has stopped; start it again: orchestrator daemon start")
-    raise typer.Exit(1 if left else 0)
+    raise typer.Exit(1 if survivors else 0)
 
 
 # -- up ---------------------------------------------------------------------------------------------------------
@@ -163,12 +163,12 @@ def _living(link: DaemonClient, wait_for: Collection[str] = ()) -> list[dict[str
     """The metas of this window's agents that are not deleted; those of these names not before they have started."""
     rows = link.tool("agent_list", {})["agents"]
     waits = [row["name"] in wait_for and row["status"] == "starting" for row in rows]
-    asked = [
+    calls = [
         {"agent_id": row["agent_id"], **({"wait_ms": START_WAIT_MS} if wait else {})}
         for row, wait in zip(rows, waits, strict=True)
     ]
     metas: list[dict[str, Any]] = [{} for _ in rows]
-    for at, answer in link.tools("agent_get", asked, wait_s=START_WAIT_MS / 1000):
+    for at, answer in link.tools("agent_get", calls, wait_s=START_WAIT_MS / 1000):
         if isinstance(answer, OrchestratorError):
             metas[at] = {**rows[at], "unreadable": _sentence(answer)}
         else:
@@ -188,36 +188,36 @@ def _carry_out(
     errors: dict[TeamStep, str] = {}
     ending = [step for step in steps if step.do in ("end", "recreate") or (step.do == "create" and step.agent_id)]
     restarting = [step for step in steps if step.do == "restart"]
-    for tool, those, wait_s in (
+    for tool, batch, wait_s in (
         ("agent_delete", ending, DELETE_WAIT_S),
         ("agent_restart", restarting, READY_WAIT_S),
     ):
-        for at, answer in link.tools(tool, [{"agent_id": step.agent_id} for step in those], wait_s=wait_s):
+        for at, answer in link.tools(tool, [{"agent_id": step.agent_id} for step in batch], wait_s=wait_s):
             if isinstance(answer, OrchestratorError):
-                errors[those[at]] = _sentence(answer)
+                errors[batch[at]] = _sentence(answer)
     making = [step for step in steps if step.do in ("create", "recreate") and step not in errors]
     if not making:
         return errors, None, None
-    given: dict[str, Any] = {"agents": [arguments[step.name] for step in making], "only_missing": True}
+    request: dict[str, Any] = {"agents": [arguments[step.name] for step in making], "only_missing": True}
     if not wait:
-        given["ready_wait_ms"] = 0
+        request["ready_wait_ms"] = 0
     try:
-        answer = link.tool("agents_create", given, wait_s=READY_WAIT_S)
+        answer = link.tool("agents_create", request, wait_s=READY_WAIT_S)
     except OrchestratorError as error:
         return errors | dict.fromkeys(making, _sentence(error)), None, None
-    made = answer["agents"]
-    for step, row in zip(making, made, strict=True):
+    agents = answer["agents"]
+    for step, row in zip(making, agents, strict=True):
         if "error" in row:
             lines = [f"| {line}" for line in row["error"].get("last_lines", [])[-3:]]
             errors[step] = "; ".join([row["error"]["message"], row["error"]["next_step"], *lines])
-    return errors, next((row["attach"] for row in made if row.get("attach")), None), answer.get("untrusted")
+    return errors, next((row["attach"] for row in agents if row.get("attach")), None), answer.get("untrusted")
 
 
 def _same(step: TeamStep, after: Sequence[TeamStep]) -> TeamStep | None:
     """What the second look says of the step's agent; None when it is gone."""
     if step.do in ("leave", "end") or (step.do == "refuse" and not step.differs):
-        return next((one for one in after if one.agent_id == step.agent_id), None)
-    return next((one for one in after if one.name == step.name and one.do != "leave"), None)
+        return next((candidate for candidate in after if candidate.agent_id == step.agent_id), None)
+    return next((candidate for candidate in after if candidate.name == step.name and candidate.do != "leave"), None)
 
 
 def _intended(step: TeamStep) -> dict[str, Any]:
@@ -269,8 +269,8 @@ def _sentence(error: OrchestratorError) -> str:
     return f"{error.message}; {error.next_step}" if error.next_step else error.message
 
 
-def _show_up(rows: list[dict[str, Any]], told: dict[str, Any]) -> None:
-    dry = told["dry_run"]
+def _show_up(rows: list[dict[str, Any]], report: dict[str, Any]) -> None:
+    dry = report["dry_run"]
     titles = ["NAME", "AGENT", "TO DO", "WHY"] if dry else ["NAME", "AGENT", "DONE", "STATUS", "WHY"]
     output.table(
         titles,
@@ -286,12 +286,12 @@ def _show_up(rows: list[dict[str, Any]], told: dict[str, Any]) -> None:
         ],
         status_column=None if dry else 3,
     )
-    if told.get("attach"):
-        output.say(f"watch it: {told['attach']}")
-    state = "as described" if told["as_described"] else "not as described"
-    output.say(f"the team is {state}" + ("" if dry or told["changed"] else "; nothing was changed"))
-    if told["elsewhere"]:
-        output.warn(f"left alone, because they belong to other windows: {', '.join(told['elsewhere'])}")
+    if report.get("attach"):
+        output.say(f"watch it: {report['attach']}")
+    state = "as described" if report["as_described"] else "not as described"
+    output.say(f"the team is {state}" + ("" if dry or report["changed"] else "; nothing was changed"))
+    if report["elsewhere"]:
+        output.warn(f"left alone, because they belong to other windows: {', '.join(report['elsewhere'])}")
 
 
 # -- down -------------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def _of(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
 def _known_run(place: Project, run: str) -> None:
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
-    if run not in {one["run_id"] for one in offline_view.runs(place.root)}:
+    if run not in {row["run_id"] for row in offline_view.runs(place.root)}:
         raise BadRequest("unknown_run", f"no team run has the id {run!r}", "list them: orchestrator agent list")
 
 

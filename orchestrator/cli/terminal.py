@@ -52,7 +52,7 @@ class Terminal:
         room = max(NARROWEST, (width or 80) - 1 - len(indent) - len(FURTHER))
         for line in text.split("\n"):
             first, *rest = pieces(output.printable(line), room)
-            self._write("".join(f"{indent}{piece}\n" for piece in (first, *(FURTHER + one for one in rest))))
+            self._write("".join(f"{indent}{piece}\n" for piece in (first, *(FURTHER + part for part in rest))))
 
     def agreed(self, question: str) -> bool:
         """Ask; True only for ``y`` or ``yes``. What was typed before the question does not count."""
@@ -64,11 +64,11 @@ class Terminal:
         self._write(f"{output.printable(question)} [y/N] ")
         answer = b""
         while not answer.endswith(b"\n") and len(answer) < ANSWER_MAX:
-            found = os.read(self._fd, ANSWER_MAX)
-            if not found:
+            block = os.read(self._fd, ANSWER_MAX)
+            if not block:
                 self._write("\n")
                 return False
-            answer += found
+            answer += block
         return answer.strip().lower() in (b"y", b"yes")
 
     def _in_front(self) -> bool:

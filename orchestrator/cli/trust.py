@@ -64,20 +64,20 @@ def trust(
     if not (dry_run or listing):
         refuse_others()
     place = project_here()
-    asked = _named(place, files or [])
+    request = _named(place, files or [])
     with DaemonClient(place, start=True) as link:
         if listing:
             _show_list(link.ask("orchestrator/trust_list", {}), as_json=as_json)
         elif revoke:
             _take_back(link, place, revoke, as_json=as_json)
         elif dry_run:
-            _show_only(link.ask("orchestrator/trust_preview", asked), as_json=as_json)
+            _show_only(link.ask("orchestrator/trust_preview", request), as_json=as_json)
         elif expect:
             _print_outcome(
-                link.ask("orchestrator/trust_allow", {**asked, "digest": expect, "expect": True}), as_json=as_json
+                link.ask("orchestrator/trust_allow", {**request, "digest": expect, "expect": True}), as_json=as_json
             )
         else:
-            _ask_for_all(link, asked, as_json=as_json)
+            _ask_for_all(link, request, as_json=as_json)
 
 
 def refuse_others() -> None:
@@ -102,21 +102,21 @@ def agree(link: DaemonClient, name: str, sha256: str, intro: Callable[[Terminal]
         raise refusal from None
     with terminal:
         refuse_others()
-        asked = {"teams": [name], "only": [name]}
-        shown = link.ask("orchestrator/trust_preview", {**asked, "asking": True})
+        request = {"teams": [name], "only": [name]}
+        shown = link.ask("orchestrator/trust_preview", {**request, "asking": True})
         if [row["sha256"] for row in shown["files"]] != [sha256]:
             raise Conflict("trust_changed", f"{name} changed while it was shown", "run it again")
         intro(terminal)
         _review(terminal, shown)
         if not terminal.agreed("Allow this content, and carry it out?"):
             raise Environment(refusal.code, "nothing was done: the team file was not allowed", **refusal.facts)
-        link.ask("orchestrator/trust_allow", {**asked, "digest": shown["digest"]})
+        link.ask("orchestrator/trust_allow", {**request, "digest": shown["digest"]})
 
 
-def note(told: dict[str, Any] | None) -> None:
+def note(warning: dict[str, Any] | None) -> None:
     """One line on stderr about settings that do not count, if an answer has such a part (``untrusted``)."""
-    if told:
-        output.warn(f"{told['message']}; {told['next_step']}".replace("\n", " "))
+    if warning:
+        output.warn(f"{warning['message']}; {warning['next_step']}".replace("\n", " "))
 
 
 def _named(place: Project, files: Sequence[str]) -> dict[str, Any]:
@@ -135,12 +135,12 @@ def _named(place: Project, files: Sequence[str]) -> dict[str, Any]:
     return {"teams": teams, "templates": templates}
 
 
-def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) -> None:
+def _ask_for_all(link: DaemonClient, request: dict[str, Any], *, as_json: bool) -> None:
     """Show and ask until nothing is left, or the human does not agree."""
     done: dict[str, Any] = {"ok": True, "allowed": [], "adopted": 0, "left": 0}
     rounds = 0
     while True:
-        shown = link.ask("orchestrator/trust_preview", {**asked, "asking": True})
+        shown = link.ask("orchestrator/trust_preview", {**request, "asking": True})
         if not (shown["files"] or shown["data"]):
             break
         # Without anything to ask no terminal is needed.
@@ -153,7 +153,7 @@ def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) ->
                     output.say("nothing was allowed" if not done["allowed"] else "nothing more was allowed")
                 raise typer.Exit(REFUSED)
         try:
-            answer = link.ask("orchestrator/trust_allow", {**asked, "digest": shown["digest"]})
+            answer = link.ask("orchestrator/trust_allow", {**request, "digest": shown["digest"]})
         except Conflict as error:
             rounds += 1
             if error.code != "trust_changed" or rounds >= ROUNDS:
@@ -164,8 +164,8 @@ def _ask_for_all(link: DaemonClient, asked: dict[str, Any], *, as_json: bool) ->
         done["adopted"] += answer["adopted"]
         if not answer["left"]:
             break
-    for one in shown["problems"]:
-        output.warn(f"{one['file']} cannot be allowed: {one['reason']}".replace("\n", " "))
+    for problem in shown["problems"]:
+        output.warn(f"{problem['file']} cannot be allowed: {problem['reason']}".replace("\n", " "))
     _print_outcome(done, as_json=as_json)
 
 
@@ -192,10 +192,10 @@ def _review(terminal: Terminal, shown: dict[str, Any]) -> None:
 
 def _show_fact(terminal: Terminal, key: str, value: Any) -> None:
     """One fact of team data; of a list of tables each in a line of its own."""
-    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+    if isinstance(value, list) and value and all(isinstance(table, dict) for table in value):
         terminal.show(f"{_line(key)}:", "    | ")
-        for one in value:
-            terminal.show(_value(one), "    |   ")
+        for table in value:
+            terminal.show(_value(table), "    |   ")
     elif key not in ("kind", "name") and value is not None:
         terminal.show(f"{_line(key)}: {_value(value)}", "    | ")
 
@@ -221,23 +221,23 @@ def _show_only(shown: dict[str, Any], *, as_json: bool) -> None:
             output.say_line(f"  {key} = {_value(value)}")
     for item in shown["data"]:
         output.say_line(f"team data: {_value(item)}")
-    for one in shown["problems"]:
-        output.warn(f"{one['file']} cannot be allowed: {one['reason']}".replace("\n", " "))
+    for problem in shown["problems"]:
+        output.warn(f"{problem['file']} cannot be allowed: {problem['reason']}".replace("\n", " "))
     output.say(f"digest {shown['digest']}" if shown["files"] or shown["data"] else "nothing to allow")
 
 
-def _show_list(found: dict[str, Any], *, as_json: bool) -> None:
+def _show_list(listing: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        output.print_json(found)
+        output.print_json(listing)
         return
-    if found["files"]:
+    if listing["files"]:
         output.table(
             ["FILE", "STATE", "ALLOWED", "SHA-256"],
-            [[row["file"], row["state"], output.age(row["at"]), row["sha256"][:16]] for row in found["files"]],
+            [[row["file"], row["state"], output.age(row["at"]), row["sha256"][:16]] for row in listing["files"]],
         )
     else:
         output.say("nothing is allowed")
-    for name in found["waiting"]:
+    for name in listing["waiting"]:
         output.say_line(f"not allowed: {name}")
 
 

@@ -55,9 +55,9 @@ def verify(
         live = True  # a daemon was started meanwhile: its work in progress is no violation
         report = look()
     if as_json:
-        found = {key: value for key, value in asdict(report).items() if key != "violations"}
-        rows = [one._asdict() for one in report.violations]
-        output.print_json({"ok": report.ok, "project": str(place.root), "live": live, "violations": rows, **found})
+        facts = {key: value for key, value in asdict(report).items() if key != "violations"}
+        rows = [violation._asdict() for violation in report.violations]
+        output.print_json({"ok": report.ok, "project": str(place.root), "live": live, "violations": rows, **facts})
     else:
         _show(report, live=live)
     if not report.ok:
@@ -65,10 +65,12 @@ def verify(
 
 
 def _show(report: Any, *, live: bool) -> None:
-    for one in report.violations:
-        where = f"{one.file}:{one.line}" if one.line else one.file
-        about = ", ".join(f"{word} {name}" for word, name in (("agent", one.agent), ("task", one.task)) if name)
-        output.say(f"✕ {one.kind}: {where}: {one.message}" + (f" ({about})" if about else ""))
+    for violation in report.violations:
+        where = f"{violation.file}:{violation.line}" if violation.line else violation.file
+        about = ", ".join(
+            f"{word} {name}" for word, name in (("agent", violation.agent), ("task", violation.task)) if name
+        )
+        output.say(f"✕ {violation.kind}: {where}: {violation.message}" + (f" ({about})" if about else ""))
     for note in report.notes:
         output.say(f"· {note}")
     if live:
@@ -88,10 +90,10 @@ def daemon_at_work(place: Project) -> bool:
     directories = project_location.run_dirs(place.root)
     for lock in (place.root / ".agents" / "lock", *(directory / project_location.LOCK for directory in directories)):
         try:
-            found = lock.stat()
+            lock_stat = lock.stat()
         except OSError:
             continue  # never made: nobody holds it
-        held.add(f":{found.st_ino}")  # some file systems show another device here than there
+        held.add(f":{lock_stat.st_ino}")  # some file systems show another device here than there
     try:
         table = Path("/proc/locks").read_text("ascii", "replace")
     except OSError:

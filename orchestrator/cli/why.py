@@ -28,32 +28,34 @@ def why(
     source = facts(place)
     agent_id, slash, task_id = name.partition("/")
     if slash:
-        found = reasons.of_task(place.root, task_id, agent_id, source.agent)
+        explanation = reasons.of_task(place.root, task_id, agent_id, source.agent)
     elif any(row["agent_id"] == name for row in source.agents()):
-        found = reasons.of_agent(place.root, source.agent(name))
+        explanation = reasons.of_agent(place.root, source.agent(name))
     else:
-        found = reasons.of_task(place.root, name, None, source.agent)
+        explanation = reasons.of_task(place.root, name, None, source.agent)
     if as_json:
-        output.print_json({"live": source.live, **found})
+        output.print_json({"live": source.live, **explanation})
         return
-    _show(found, place.root)
+    _show(explanation, place.root)
     if not source.live:
         output.warn("no daemon answers: shown from the files")
 
 
-def _show(found: dict[str, Any], root: Path) -> None:
-    of_agent = "next" in found
-    who = found["agent_id"] if of_agent else f"{found['agent_id']}/{found['task_id']}"
-    status = output.status_word(found["status"]) if of_agent else found["status"]
-    output.say(f"{who}: {status}" + (f": {found['reason']}" if found["reason"] else ""))
-    for one in found["evidence"]:
-        file = Path(one["file"])
+def _show(explanation: dict[str, Any], root: Path) -> None:
+    of_agent = "next" in explanation
+    who = explanation["agent_id"] if of_agent else f"{explanation['agent_id']}/{explanation['task_id']}"
+    status = output.status_word(explanation["status"]) if of_agent else explanation["status"]
+    output.say(f"{who}: {status}" + (f": {explanation['reason']}" if explanation["reason"] else ""))
+    for proof in explanation["evidence"]:
+        file = Path(proof["file"])
         shown = file.relative_to(root) if file.is_relative_to(root) else file
-        output.say(f"  {shown}:{one['line']}  seq {one['seq']}  {one['at']}  {one['type']}  {one['says']}".rstrip())
-    if found.get("next"):
-        output.say(f"  {found['next']}")
-    if found.get("agent"):
-        _show(found["agent"], root)
+        output.say(
+            f"  {shown}:{proof['line']}  seq {proof['seq']}  {proof['at']}  {proof['type']}  {proof['says']}".rstrip()
+        )
+    if explanation.get("next"):
+        output.say(f"  {explanation['next']}")
+    if explanation.get("agent"):
+        _show(explanation["agent"], root)
 
 
 def add_to(app: Any) -> None:

@@ -90,19 +90,19 @@ def merge_check(
     """
     from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
-    found = inspection.merge_check(project_here().root, agent_id, into)
+    check = inspection.merge_check(project_here().root, agent_id, into)
     if as_json:
-        output.print_json(found)
+        output.print_json(check)
     else:
-        verdict = "merges cleanly" if found["clean"] else f"conflicts in {len(found['conflicts'])} files"
-        output.say(f"{found['branch']} into {found['into']}: {verdict}")
-        for name in found["conflicts"]:
+        verdict = "merges cleanly" if check["clean"] else f"conflicts in {len(check['conflicts'])} files"
+        output.say(f"{check['branch']} into {check['into']}: {verdict}")
+        for name in check["conflicts"]:
             output.say(f"  {name}")
-        if found["dirty"]:
+        if check["dirty"]:
             output.warn("the worktree is dirty: uncommitted changes were not checked")
-        if found["operation"]:
-            output.warn(f"a {found['operation']} is in progress in the worktree")
-    raise typer.Exit(0 if found["clean"] else CONFLICTS)
+        if check["operation"]:
+            output.warn(f"a {check['operation']} is in progress in the worktree")
+    raise typer.Exit(0 if check["clean"] else CONFLICTS)
 
 
 @options.command(app, "remove", "orchestrator worktree remove builder")

@@ -76,8 +76,8 @@ def test_only_what_a_demo_started_is_ended(demos, said):
         try:
             assert lives.stdout.read(1)  # until it runs, the system may show it without its command line
             (home / "demo.json").write_text(said)
-            assert demo_project.kept(demos) == []
+            assert demo_project.earlier_demos(demos) == []
             (home / "demo.json").write_text(json.dumps({"tmux_socket": "orchestrator-demo-1"}))
-            assert [place.home for place in demo_project.kept(demos)] == [home]
+            assert [place.home for place in demo_project.earlier_demos(demos)] == [home]
         finally:
             lives.communicate(b"\n")

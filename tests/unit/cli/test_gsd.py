@@ -348,7 +348,7 @@ def test_what_is_not_known_is_never_told_as_no():
 
 
 def test_every_answer_that_a_command_shows_has_its_form():
-    assert {question for _, question, _ in ASKED} <= set(gsd_text._TOLD)
+    assert {question for _, question, _ in ASKED} <= set(gsd_text._FORMATTERS)
 
 
 def test_names_of_files_cannot_command_the_terminal(known, capsys):
