@@ -58,13 +58,13 @@ def proof_of(agent: Agent, shown: str) -> list[Proof]:
         "stalled": ("stalled", "lease", "life"),
         "parked": ("parked", "life"),
     }.get(shown, ("life",))
-    found = [agent.proofs[key] for key in keys if key in agent.proofs]
+    proofs = [agent.proofs[key] for key in keys if key in agent.proofs]
     if shown == "blocked" and agent.blocked is not None:
         block = agent.blocked
-        found = [Proof("outbox", block.seq, "blocked", block.since), *found]
+        proofs = [Proof("outbox", block.seq, "blocked", block.since), *proofs]
         if "lease" in agent.proofs:
-            found.insert(1, agent.proofs["lease"])
-    return found
+            proofs.insert(1, agent.proofs["lease"])
+    return proofs
 
 
 _SILENT = {

@@ -34,7 +34,7 @@ def unblock(agent: Agent, causes: Collection[str], *, at: str, reason: str) -> l
     ]
 
 
-def explained(agent: Agent, found: ScreenFinding | None, *, at: str) -> list[Draft]:
+def explained(agent: Agent, finding: ScreenFinding | None, *, at: str) -> list[Draft]:
     """Record what the screen explains now (None: nothing), and lift what it no longer explains.
 
     The same cause is recorded again only if its words have changed and it is no countdown: another question needs
@@ -42,14 +42,14 @@ def explained(agent: Agent, found: ScreenFinding | None, *, at: str) -> list[Dra
     """
     if not _lives(agent):
         return []
-    gone = SCREEN_KINDS if found is None else SCREEN_KINDS - {found.kind}
+    gone = SCREEN_KINDS if finding is None else SCREEN_KINDS - {finding.kind}
     drafts = unblock(agent, gone, at=at, reason="no longer on the screen")
-    if found is None:
+    if finding is None:
         return drafts
-    reason, stands = found.reason or found.kind, agent.blocks.get(found.kind)
-    if stands is not None and (found.kind in COUNTING or stands.reason == reason):
+    reason, stands = finding.reason or finding.kind, agent.blocks.get(finding.kind)
+    if stands is not None and (finding.kind in COUNTING or stands.reason == reason):
         return drafts
-    return [*drafts, _blocked(agent, found.kind, reason, found.until, at)]
+    return [*drafts, _blocked(agent, finding.kind, reason, finding.until, at)]
 
 
 def called(agent: Agent, *, at: str) -> list[Draft]:
@@ -62,5 +62,5 @@ def _lives(agent: Agent) -> bool:
 
 
 def _blocked(agent: Agent, cause: str, reason: str, until: str | None, at: str) -> Draft:
-    told: dict[str, Any] = {"until": until} if until else {}
-    return happened(agent, "blocked", at, by="orchestrator", kind=cause, reason=reason, **told)
+    fields: dict[str, Any] = {"until": until} if until else {}
+    return happened(agent, "blocked", at, by="orchestrator", kind=cause, reason=reason, **fields)

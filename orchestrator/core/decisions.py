@@ -47,10 +47,10 @@ def slug(name: str) -> str:
 
     Raises BadRequest ``bad_id`` if the name has no letter or digit.
     """
-    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60].strip("-")
-    if not made:
+    agent_id = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60].strip("-")
+    if not agent_id:
         raise BadRequest("bad_id", f"the name {name!r} has no letter or digit to make an id of")
-    return made
+    return agent_id
 
 
 # -- the master's side ------------------------------------------------------------------------------------------
@@ -148,10 +148,10 @@ def ready(agent: Agent, *, at: str, req: str | None, session: str | None = None,
     """
     if agent.life != "starting":
         return []
-    told: dict[str, Any] = {"session": session} if session is not None else {}
+    fields: dict[str, Any] = {"session": session} if session is not None else {}
     if wakes:
-        told["wakes"] = True
-    return [happened(agent, "ready", at, by="agent", req=req, **told)]
+        fields["wakes"] = True
+    return [happened(agent, "ready", at, by="agent", req=req, **fields)]
 
 
 class CommandOffer(NamedTuple):

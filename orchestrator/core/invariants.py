@@ -118,9 +118,11 @@ class Violation(NamedTuple):
     run: str | None = None
 
 
-def at_line(kind: str, one: AuditedRecord, agent: str | None, message: str, *, run: str | None = None) -> Violation:
+def at_line(
+    kind: str, record: AuditedRecord, agent: str | None, message: str, *, run: str | None = None
+) -> Violation:
     """The violation at a record."""
-    return Violation(kind, message, one.file, one.line, one.seq, agent, one.task_id, run)
+    return Violation(kind, message, record.file, record.line, record.seq, agent, record.task_id, run)
 
 
 def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
@@ -129,25 +131,27 @@ def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[
     Those in ``NEEDS_ALL`` are checked only if both logs are whole.
     """
     left_out = frozenset() if inbox.whole and outbox.whole else NEEDS_ALL
-    found = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
-    yield from (one for one in found if one.kind not in left_out)
+    violations = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
+    yield from (violation for violation in violations if violation.kind not in left_out)
 
 
 def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
-    asked: set[str | None] = set()
+    task_ids: set[str | None] = set()
     calls: dict[str, int] = {}
-    for one in inbox.lines:
-        if one.type == "task":
-            if one.task_id in asked:
-                yield at_line("task_twice", one, agent, f"task {one.task_id} was asked for before")
-            asked.add(one.task_id)
-        elif one.task_id is not None and one.task_id not in asked:
-            yield at_line("not_asked", one, agent, f"{one.type} of task {one.task_id}, which was never requested")
-        if one.req is not None:
-            if one.req in calls:
-                told = f"call {one.req} was carried out before, by record {calls[one.req]}"
-                yield at_line("call_twice", one, agent, told)
-            calls[one.req] = one.seq
+    for record in inbox.lines:
+        if record.type == "task":
+            if record.task_id in task_ids:
+                yield at_line("task_twice", record, agent, f"task {record.task_id} was asked for before")
+            task_ids.add(record.task_id)
+        elif record.task_id is not None and record.task_id not in task_ids:
+            yield at_line(
+                "not_asked", record, agent, f"{record.type} of task {record.task_id}, which was never requested"
+            )
+        if record.req is not None:
+            if record.req in calls:
+                message = f"call {record.req} was carried out before, by record {calls[record.req]}"
+                yield at_line("call_twice", record, agent, message)
+            calls[record.req] = record.seq
 
 
 def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
@@ -155,41 +159,44 @@ def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     epoch, gone = 1, False
     counts: Counter[tuple[str, int]] = Counter()
     calls: dict[tuple[str, str], int] = {}
-    for at, one in enumerate(outbox.lines):
-        kind = one.type
+    for at, record in enumerate(outbox.lines):
+        kind = record.type
         if gone:
-            yield at_line("behind_deleted", one, agent, f"{kind} follows deleted")
+            yield at_line("behind_deleted", record, agent, f"{kind} follows deleted")
         if (kind == "starting") != (at == 0):
-            told = f"the first record is {kind}" if at == 0 else "the agent starts a second time"
-            yield at_line("no_intent", one, agent, told)
+            message = f"the first record is {kind}" if at == 0 else "the agent starts a second time"
+            yield at_line("no_intent", record, agent, message)
         due = epoch + 1 if kind == "restarted" else epoch
-        if one.epoch != due:
+        if record.epoch != due:
             yield at_line(
-                "wrong_epoch", one, agent, f"{kind} of launch {one.epoch} where a record of launch {due} is expected"
+                "wrong_epoch",
+                record,
+                agent,
+                f"{kind} of launch {record.epoch} where a record of launch {due} is expected",
             )
         if kind == "restarted":
-            epoch = one.epoch
+            epoch = record.epoch
         if kind in _OF_LIFE:
-            counts[kind, 0 if kind in ("stopped", "deleted") else one.epoch] += 1
-            yield from _twice(agent, one, counts)
+            counts[kind, 0 if kind in ("stopped", "deleted") else record.epoch] += 1
+            yield from _twice(agent, record, counts)
         gone = gone or kind == "deleted"
-        if one.req is not None and kind in _ONCE:
-            if (one.req, kind) in calls:
-                told = f"call {one.req} was carried out before, by record {calls[one.req, kind]}"
-                yield at_line("call_twice", one, agent, told)
-            calls[one.req, kind] = one.seq
+        if record.req is not None and kind in _ONCE:
+            if (record.req, kind) in calls:
+                message = f"call {record.req} was carried out before, by record {calls[record.req, kind]}"
+                yield at_line("call_twice", record, agent, message)
+            calls[record.req, kind] = record.seq
     yield from _lives(agent, outbox)
 
 
-def _twice(agent: str, one: AuditedRecord, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
-    if one.type == "ready" and counts["ready", one.epoch] > 1:
-        yield at_line("two_ready", one, agent, f"launch {one.epoch} became ready before")
-    elif one.type == "exited" and counts["exited", one.epoch] > 1:
-        yield at_line("life", one, agent, f"launch {one.epoch} exited before")
-    elif one.type == "stopped" and counts["stopped", 0] > 1:
-        yield at_line("life", one, agent, "the agent was stopped before")
-    elif one.type == "deleted" and not counts["stopped", 0]:
-        yield at_line("life", one, agent, "the agent was deleted and never stopped")
+def _twice(agent: str, record: AuditedRecord, counts: Counter[tuple[str, int]]) -> Iterator[Violation]:
+    if record.type == "ready" and counts["ready", record.epoch] > 1:
+        yield at_line("two_ready", record, agent, f"launch {record.epoch} became ready before")
+    elif record.type == "exited" and counts["exited", record.epoch] > 1:
+        yield at_line("life", record, agent, f"launch {record.epoch} exited before")
+    elif record.type == "stopped" and counts["stopped", 0] > 1:
+        yield at_line("life", record, agent, "the agent was stopped before")
+    elif record.type == "deleted" and not counts["stopped", 0]:
+        yield at_line("life", record, agent, "the agent was deleted and never stopped")
 
 
 def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
@@ -197,117 +204,121 @@ def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
 
     A relaunch whose resumed session did not become ready does not count.
     """
-    policies = next((one.spec.get("policies") or {} for one in outbox.lines if one.type == "starting"), {})
+    policies = next((record.spec.get("policies") or {} for record in outbox.lines if record.type == "starting"), {})
     limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts", MAX_RESTARTS)
     window = policies.get("restart_window_s", WINDOW_S)
     if not isinstance(limit, int) or not isinstance(window, int | float):
         return
-    ready = {one.epoch for one in outbox.lines if one.type == "ready"}
+    ready = {record.epoch for record in outbox.lines if record.type == "ready"}
     before: list[AuditedRecord] = []
-    for one in outbox.lines:
-        if one.type != "restarted":
+    for record in outbox.lines:
+        if record.type != "restarted":
             continue
-        if one.asked:
+        if record.asked:
             before = []
             continue
-        counted = [e for e in before if e.when > one.when - window and not (e.resume and e.epoch not in ready)]
+        counted = [e for e in before if e.when > record.when - window and not (e.resume and e.epoch not in ready)]
         if len(counted) >= limit:
-            told = f"launched again {len(counted) + 1} times within {window:g} s; its policy allows {limit}"
-            yield at_line("too_many_lives", one, agent, told)
-        before.append(one)
+            message = f"launched again {len(counted) + 1} times within {window:g} s; its policy allows {limit}"
+            yield at_line("too_many_lives", record, agent, message)
+        before.append(record)
 
 
 def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
     """Queue and lease: every record about a task, in order."""
-    order = list(dict.fromkeys(one.task_id for one in inbox.lines if one.type == "task"))
+    order = list(dict.fromkeys(record.task_id for record in inbox.lines if record.type == "task"))
     attempt: dict[str | None, int] = dict.fromkeys(order, 1)
     over: dict[str | None, AuditedRecord] = {}
     lease, oldest = None, 0
     lost = False  # whether a damaged record of this launch may have been a delivery
-    for one in outbox.lines:
-        kind, task = one.type, one.task_id
+    for record in outbox.lines:
+        kind, task = record.type, record.task_id
         lost = kind == "lost" or (lost and kind != "restarted")
         if task is None or kind in ("blocked", "unblocked", "stalled", "recovered"):
             continue
         if task not in attempt:
-            yield at_line("not_asked", one, agent, f"{kind} of task {task}, which was never requested")
+            yield at_line("not_asked", record, agent, f"{kind} of task {task}, which was never requested")
             continue
         if task in over:
-            told = f"task {task} has ended with {over[task].type}, record {over[task].seq}"
-            yield at_line("two_ends" if kind in TERMINAL else "after_end", one, agent, told)
+            message = f"task {task} has ended with {over[task].type}, record {over[task].seq}"
+            yield at_line("two_ends" if kind in TERMINAL else "after_end", record, agent, message)
             continue
         while oldest < len(order) and order[oldest] in over:
             oldest += 1
         head = order[oldest] if oldest < len(order) else None
         if kind == "delivered":
             if lease not in (None, task):
-                yield at_line("overlap", one, agent, f"task {task} was delivered while {lease} was held")
+                yield at_line("overlap", record, agent, f"task {task} was delivered while {lease} was held")
             elif task != head:
-                yield at_line("not_fifo", one, agent, f"task {task} was delivered before {head}, which is older")
+                yield at_line("not_fifo", record, agent, f"task {task} was delivered before {head}, which is older")
             lease = task
-        elif lease != task and (kind in ("requeued", "result") or one.by == "agent"):
+        elif lease != task and (kind in ("requeued", "result") or record.by == "agent"):
             if lease is not None or kind not in TERMINAL or task != head:
                 held = lease or "nothing"
-                yield at_line("not_held", one, agent, f"{kind} of task {task} while {held} was held")
+                yield at_line("not_held", record, agent, f"{kind} of task {task} while {held} was held")
             elif not lost:
-                yield at_line("undelivered_result", one, agent, f"{kind} of task {task}, which was not delivered")
-        if one.attempt is not None:
+                yield at_line("undelivered_result", record, agent, f"{kind} of task {task}, which was not delivered")
+        if record.attempt is not None:
             due = attempt[task] + (kind == "requeued")
-            if one.attempt != due:
-                yield at_line("attempt", one, agent, f"{kind} of attempt {one.attempt} of {task}; expected {due}")
-            attempt[task] = one.attempt
+            if record.attempt != due:
+                yield at_line(
+                    "attempt", record, agent, f"{kind} of attempt {record.attempt} of {task}; expected {due}"
+                )
+            attempt[task] = record.attempt
         if kind in TERMINAL:
-            over[task] = one
+            over[task] = record
         if lease == task and (kind in TERMINAL or kind == "requeued"):
             lease = None
-    gone = next((one for one in outbox.lines if one.type == "deleted"), None)
+    gone = next((record for record in outbox.lines if record.type == "deleted"), None)
     for task in order:
         if gone is not None and task not in over:
-            told = f"the agent is deleted, and task {task} has no terminal event"
-            yield at_line("open_task", gone, agent, told)._replace(task=task)
+            message = f"the agent is deleted, and task {task} has no terminal event"
+            yield at_line("open_task", gone, agent, message)._replace(task=task)
 
 
 def digest_faults(
-    run: str, agent: str, told: Iterable[AuditedRecord], outbox: AuditedLog, *, broadcast: AuditedLog
+    run: str, agent: str, repeats: Iterable[AuditedRecord], outbox: AuditedLog, *, broadcast: AuditedLog
 ) -> Iterator[Violation]:
     """Differences between a run's broadcast and an agent's outbox; records not yet in the broadcast are none."""
-    due = [one for one in outbox.lines if one.type in BROADCAST_TYPES]
-    known = {one.seq: one for one in due}
+    due = [record for record in outbox.lines if record.type in BROADCAST_TYPES]
+    known = {record.seq: record for record in due}
     last, at = 0, 0
-    for one in told:
-        if one.ref > outbox.last_seq and outbox.whole:
-            text = f"it repeats record {one.ref} of {agent}, whose outbox ends at {outbox.last_seq}"
-            yield at_line("broadcast_ref", one, agent, text, run=run)
+    for repeat in repeats:
+        if repeat.ref > outbox.last_seq and outbox.whole:
+            text = f"it repeats record {repeat.ref} of {agent}, whose outbox ends at {outbox.last_seq}"
+            yield at_line("broadcast_ref", repeat, agent, text, run=run)
             continue
-        if one.ref <= last:
-            text = f"record {one.ref} of {agent} is repeated after record {last}"
-            yield at_line("broadcast_order", one, agent, text, run=run)
-        elif one.ref not in known and outbox.whole:
-            text = f"record {one.ref} of {agent} is of a type that a broadcast does not repeat"
-            yield at_line("broadcast_differs", one, agent, text, run=run)
-        elif one.ref in known and (wrong := _differs(one, known[one.ref])):
-            text = f"{wrong} differs from record {one.ref} of {agent}, which it repeats"
-            yield at_line("broadcast_differs", one, agent, text, run=run)
-        while at < len(due) and due[at].seq < one.ref:
+        if repeat.ref <= last:
+            text = f"record {repeat.ref} of {agent} is repeated after record {last}"
+            yield at_line("broadcast_order", repeat, agent, text, run=run)
+        elif repeat.ref not in known and outbox.whole:
+            text = f"record {repeat.ref} of {agent} is of a type that a broadcast does not repeat"
+            yield at_line("broadcast_differs", repeat, agent, text, run=run)
+        elif repeat.ref in known and (wrong := _differs(repeat, known[repeat.ref])):
+            text = f"{wrong} differs from record {repeat.ref} of {agent}, which it repeats"
+            yield at_line("broadcast_differs", repeat, agent, text, run=run)
+        while at < len(due) and due[at].seq < repeat.ref:
             if due[at].seq > last and broadcast.whole:
                 text = f"record {due[at].seq} ({due[at].type}) of {agent} was left out before this one"
-                yield at_line("broadcast_missing", one, agent, text, run=run)
+                yield at_line("broadcast_missing", repeat, agent, text, run=run)
             at += 1
-        last = max(last, one.ref)
+        last = max(last, repeat.ref)
 
 
-def untold(told: Iterable[AuditedRecord], outbox: AuditedLog) -> list[AuditedRecord]:
+def untold(repeats: Iterable[AuditedRecord], outbox: AuditedLog) -> list[AuditedRecord]:
     """The records of an agent that the broadcast does not have yet: those after the last one it has."""
-    last = max((one.ref for one in told), default=0)
-    return [one for one in outbox.lines if one.type in BROADCAST_TYPES and one.seq > last]
+    last = max((repeat.ref for repeat in repeats), default=0)
+    return [record for record in outbox.lines if record.type in BROADCAST_TYPES and record.seq > last]
 
 
-def _differs(told: AuditedRecord, original: AuditedRecord) -> str:
+def _differs(repeat: AuditedRecord, original: AuditedRecord) -> str:
     """The key of a broadcast record that differs from the original; "" if none does."""
     for key in ("type", "at", "epoch", "task_id", "by", "words"):
-        if getattr(told, key) != getattr(original, key):
+        if getattr(repeat, key) != getattr(original, key):
             return "its reason, kind or until" if key == "words" else f"its {key}"
-    if told.payload_bytes is not None:  # too large to be repeated
-        sound = told.payload is None and original.payload is not None and told.payload_bytes > BROADCAST_PAYLOAD_BYTES
+    if repeat.payload_bytes is not None:  # too large to be repeated
+        sound = (
+            repeat.payload is None and original.payload is not None and repeat.payload_bytes > BROADCAST_PAYLOAD_BYTES
+        )
         return "" if sound else "its payload_bytes"
-    return "" if told.payload == original.payload else "its payload"
+    return "" if repeat.payload == original.payload else "its payload"

@@ -13,7 +13,7 @@ def render(template: str, values: Mapping[str, str]) -> str:
 
     Every other brace stays as it is, so that JSON examples need no escaping; a value is never expanded again.
     """
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def worktree_rule(path: str, branch: str) -> str:

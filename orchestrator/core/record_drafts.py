@@ -36,5 +36,5 @@ def happened(
 
 def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any], **fields: Any) -> Draft:
     """The terminal event of a task, on behalf of the agent."""
-    told = {"task_id": task.task_id, "payload": payload, "attempt": task.attempt, **fields}
-    return happened(agent, kind, at, by="orchestrator", **told)
+    event = {"task_id": task.task_id, "payload": payload, "attempt": task.attempt, **fields}
+    return happened(agent, kind, at, by="orchestrator", **event)

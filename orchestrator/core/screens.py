@@ -70,11 +70,11 @@ def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding 
             continue
         lines = (screen.title,) if pattern.where == "title" else screen.lines[-pattern.within :]
         for line in reversed(lines):
-            found = re.search(pattern.regex, line)
-            if found is None:
+            match = re.search(pattern.regex, line)
+            if match is None:
                 continue
-            reason = re.sub(r"\{(\d)\}", lambda slot, hit=found: hit[int(slot[1])] or "", pattern.reason)  # type: ignore[misc]
-            return ScreenFinding(pattern.kind, reason.strip(), found[pattern.until] if pattern.until else None)
+            reason = re.sub(r"\{(\d)\}", lambda slot, hit=match: hit[int(slot[1])] or "", pattern.reason)  # type: ignore[misc]
+            return ScreenFinding(pattern.kind, reason.strip(), match[pattern.until] if pattern.until else None)
     return None
 
 
@@ -99,15 +99,15 @@ def stands(screen: Screen, line: str) -> bool:
     Only letters and digits count: frames, marks and breaks are the CLI's. An input box that shows only the last lines
     of its text matches if these are half of it.
     """
-    wanted, kept = _letters(line), ""
+    wanted, tail = _letters(line), ""
     above = list(screen.lines[: screen.cursor_y + 1])
     if above and not _letters(above[-1]):
         above.pop()
     while above and not above[-1].startswith("─") and (part := _letters(above.pop())):
-        kept = part + kept
-        if not wanted.endswith(kept):
+        tail = part + tail
+        if not wanted.endswith(tail):
             return False
-    return 2 * len(kept) >= len(wanted) > 0
+    return 2 * len(tail) >= len(wanted) > 0
 
 
 def _letters(text: str) -> str:

@@ -28,11 +28,11 @@ def plain(agent: Agent) -> dict[str, Any]:
     return {**_plain_agent(agent), "lease": agent.lease and agent.lease.task_id}
 
 
-def made(found: dict[str, Any]) -> Agent:
+def made(plain_agent: dict[str, Any]) -> Agent:
     """The agent of a `plain`; it behaves as the original once it has its ``archive`` of ended tasks."""
-    agent: Agent = _made_agent(found)
+    agent: Agent = _made_agent(plain_agent)
     agent.order = deque(agent.unfinished.values())
-    agent.lease = None if found["lease"] is None else agent.unfinished[found["lease"]]
+    agent.lease = None if plain_agent["lease"] is None else agent.unfinished[plain_agent["lease"]]
     return agent
 
 
@@ -41,9 +41,9 @@ def plain_finished(finished: Finished) -> list[Any]:
     return list(finished)
 
 
-def made_finished(found: list[Any]) -> Finished:
+def made_finished(values: list[Any]) -> Finished:
     """The ended task of a `plain_finished`."""
-    return Finished(*found)
+    return Finished(*values)
 
 
 def trim(agent: Agent) -> None:
@@ -94,8 +94,8 @@ def _ways_of_class(kind: type, left_out: frozenset[str]) -> tuple[_Way, _Way]:
     def there(value: Any) -> dict[str, Any]:
         return {name: way(getattr(value, name)) for name, way, _ in ways}
 
-    def back(found: dict[str, Any]) -> Any:
-        return kind(**{name: way(found[name]) for name, _, way in ways})
+    def back(plain_fields: dict[str, Any]) -> Any:
+        return kind(**{name: way(plain_fields[name]) for name, _, way in ways})
 
     return there, back
 

@@ -198,15 +198,15 @@ class Agent:
 
     @property
     def policies(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.spec.get("policies", {})
-        return found
+        policies: dict[str, Any] = self.spec.get("policies", {})
+        return policies
 
     def ended(self, task_id: str) -> Finished | None:
         """What is kept of an ended task, however long ago; None if the task has not ended or is unknown."""
-        found = self.finished.get(task_id)
-        if found is None and self.archive is not None:
-            found = self.archive(task_id)
-        return found
+        finished = self.finished.get(task_id)
+        if finished is None and self.archive is not None:
+            finished = self.archive(task_id)
+        return finished
 
     def head(self) -> Task | None:
         """The first unfinished task in FIFO order; the lease, if there is one."""
@@ -344,12 +344,12 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.spec = record
         agent.created_at = record["at"]
     elif kind == "restarted":
-        asked = record.get("asked")
-        if asked is None:
+        request_seq = record.get("asked")
+        if request_seq is None:
             agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
         else:  # somebody has attended to it: its budget starts again
             agent.restarts = []
-            agent.restarted_for = max(agent.restarted_for, asked)
+            agent.restarted_for = max(agent.restarted_for, request_seq)
         agent.exited = agent.failure = None
         agent.blocks = {}
         agent.parked = False

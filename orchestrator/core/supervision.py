@@ -84,7 +84,7 @@ def exited(
     """The CLI's process has ended: one `exited` per epoch; ``how`` is a key of `EXITS`."""
     if agent.life not in ("starting", "ready"):
         return []
-    told: dict[str, Any] = {"pid": pid} if pid is not None else {}
+    process: dict[str, Any] = {"pid": pid} if pid is not None else {}
     return [
         happened(
             agent,
@@ -96,7 +96,7 @@ def exited(
             code=code,
             signal=signal,
             last_lines=list(last_lines),
-            **told,
+            **process,
         )
     ]
 
@@ -176,8 +176,8 @@ def after_exit(
     spare = 1 if agent.resume and not was_ready else 0
     before = spent(agent, budget.window_began)
     if wanted and not nowhere and before < limit + spare:
-        told: dict[str, Any] = {"resume": session} if session and was_ready else {}
-        return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why, **told)]
+        fields: dict[str, Any] = {"resume": session} if session and was_ready else {}
+        return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why, **fields)]
     if nowhere:
         why += f"; {nowhere}, so there is nothing to launch it into"
     elif wanted and limit:
@@ -189,11 +189,11 @@ def after_exit(
 
 
 def _asked_for(agent: Agent, at: str, nowhere: str, session: str | None) -> list[Draft]:
-    asked = agent.restart_asked
+    request_seq = agent.restart_asked
     if nowhere:
         reason = f"its restart was asked for, and {nowhere}"
         return failed(agent, at=at, reason=reason, code="exited")
-    told: dict[str, Any] = {"resume": session} if session and not agent.restart_fresh else {}
+    fields: dict[str, Any] = {"resume": session} if session and not agent.restart_fresh else {}
     return [
         happened(
             agent,
@@ -202,8 +202,8 @@ def _asked_for(agent: Agent, at: str, nowhere: str, session: str | None) -> list
             by="orchestrator",
             epoch=agent.epoch + 1,
             reason="a restart was asked for",
-            asked=asked,
-            **told,
+            asked=request_seq,
+            **fields,
         )
     ]
 
@@ -246,12 +246,12 @@ def overtime(agent: Agent, *, at: str, ran_s: float, asked_s: float | None, grac
         return [inbox_draft(agent, "cancel", at, None, task_id=lease.task_id, reason="timed_out")]
     if asked_s is None or asked_s < grace_s:
         return []
-    told = {
+    payload = {
         "code": "timed_out",
         "message": f"not done within {lease.timeout_s:g} s, nor stopped {grace_s:g} s after it was asked to",
         "attempt": lease.attempt,
     }
-    return [ended(agent, lease, "error", at, told, timed_out=True)]
+    return [ended(agent, lease, "error", at, payload, timed_out=True)]
 
 
 def failed(
@@ -260,10 +260,10 @@ def failed(
     """The agent could not be launched, or was not ready in time; ``cause`` is the likely cause, if one is known."""
     if agent.life not in ("starting", "exited"):
         return []
-    told: dict[str, Any] = {"cause": cause} if cause else {}
+    details: dict[str, Any] = {"cause": cause} if cause else {}
     if last_lines:
-        told["last_lines"] = list(last_lines)
-    return [happened(agent, "failed", at, by="orchestrator", reason=reason, code=code, **told)]
+        details["last_lines"] = list(last_lines)
+    return [happened(agent, "failed", at, by="orchestrator", reason=reason, code=code, **details)]
 
 
 class EndingStep(NamedTuple):
@@ -284,7 +284,7 @@ def stopped(agent: Agent, *, at: str, rungs: Sequence[EndingStep]) -> list[Draft
     if agent.life in ("stopped", "deleted"):
         return []
     how = ENDED_BY.get(rungs[-1].rung, rungs[-1].rung) if rungs else "gone already"
-    tried = [{"rung": one.rung, "seconds": round(one.seconds, 3)} for one in rungs]
+    tried = [{"rung": step.rung, "seconds": round(step.seconds, 3)} for step in rungs]
     return [happened(agent, "stopped", at, by="orchestrator", how=how, rungs=tried)]
 
 

@@ -84,5 +84,5 @@ def woken(agent: Agent, *, at: str, reason: str) -> list[Draft]:
 
 
 def _happened(agent: Agent, record: str, at: str, reason: str) -> Draft:
-    told: dict[str, Any] = {"reason": reason} if reason else {}
-    return happened(agent, record, at, by="orchestrator", **told)
+    fields: dict[str, Any] = {"reason": reason} if reason else {}
+    return happened(agent, record, at, by="orchestrator", **fields)
