@@ -91,21 +91,21 @@ class Cache:
 
     @classmethod
     def _open(cls, path: Path, form: int, seal: Seal) -> Cache:
-        made: list[sqlite3.Connection] = []
+        connections: list[sqlite3.Connection] = []
         try:
             for suffix in SIDES:
-                beside = path.with_name(path.name + suffix)
+                side_file = path.with_name(path.name + suffix)
                 # Our cache has a WAL and no journal. A stranger's journal could name any file, which SQLite would
                 # then remove.
-                if beside.is_symlink() or (suffix == "-journal" and beside.exists()):
-                    raise BrokenCache(f"{beside} is not ours")  # noqa: TRY301 - one refusal for all ways of being wrong
+                if side_file.is_symlink() or (suffix == "-journal" and side_file.exists()):
+                    raise BrokenCache(f"{side_file} is not ours")  # noqa: TRY301 - one refusal for all ways of being wrong
             # SQLite would follow a link out of the project, and would make the file readable for everyone.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            made += [_connect(path), _connect(path)]
-            cache = cls(path, made[0], made[1], seal)
+            connections += [_connect(path), _connect(path)]
+            cache = cls(path, connections[0], connections[1], seal)
             cache._prepare(form)
         except (*BAD, OSError, BrokenCache) as error:
-            for connection in made:
+            for connection in connections:
                 connection.close()
             raise BrokenCache(f"{path}: {error}") from error
         return cache
@@ -119,8 +119,8 @@ class Cache:
             connection.execute("PRAGMA trusted_schema = OFF")
         writer.execute("PRAGMA synchronous = NORMAL")
         self._reader.execute("PRAGMA query_only = ON")
-        found = [sql for (sql,) in writer.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
-        if not found:
+        tables = [sql for (sql,) in writer.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+        if not tables:
             with _transaction(writer):
                 for table in TABLES:
                     writer.execute(table)
@@ -129,7 +129,7 @@ class Cache:
                 writer.execute(f"PRAGMA user_version = {form:d}")
             self._carry_over(0)  # so that a copy of the file alone contains the tables
             return
-        if found != list(TABLES) or writer.execute("PRAGMA user_version").fetchall() != [(form,)]:
+        if tables != list(TABLES) or writer.execute("PRAGMA user_version").fetchall() != [(form,)]:
             raise BrokenCache("made by another version")
         eras = writer.execute("SELECT f.era = w.era FROM era_of_file AS f, era_of_wal AS w").fetchall()
         if eras != [(1,)]:
@@ -143,10 +143,10 @@ class Cache:
 
     def checkpoint(self, owner: str) -> bytes | None:
         """The owner's newest checkpoint body, or None."""
-        found = self._read("SELECT body, crc FROM checkpoint WHERE owner = ?", (owner,))
-        if not found:
+        rows = self._read("SELECT body, crc FROM checkpoint WHERE owner = ?", (owner,))
+        if not rows:
             return None
-        ((body, crc),) = found
+        ((body, crc),) = rows
         if not isinstance(body, bytes) or crc != self._seal.number(owner.encode() + b"\0" + body):
             raise self._spoilt(f"the checkpoint of {owner} does not fit its checksum")
         return body
@@ -172,13 +172,13 @@ class Cache:
         if self._broken is not None:
             raise BrokenCache(self._broken)
         try:
-            found = connection.execute(
+            rows = connection.execute(
                 "SELECT key, next, value, crc FROM archived WHERE owner = ? AND key <= ? ORDER BY key DESC LIMIT 1",
                 (owner, key),
             ).fetchall()
-            if found:
-                row = _Row(*found[0][:3])
-                if self._sealed(owner, row) == found[0][3] and row.key <= key and (row.next > key or not row.next):
+            if rows:
+                row = _Row(*rows[0][:3])
+                if self._sealed(owner, row) == rows[0][3] and row.key <= key and (row.next > key or not row.next):
                     return row
         except BAD as error:
             raise self._spoilt(str(error)) from error

@@ -110,11 +110,11 @@ def _offset_near(file: LogFile, seq: int) -> tuple[int, int]:
     low, low_seq, high = 0, file.first, file.end
     while high - low > NEAR:
         middle = (low + high) // 2
-        found = _line_start_from(file, middle, high)
-        if found is None:
+        line_start = _line_start_from(file, middle, high)
+        if line_start is None:
             high = middle
             continue
-        start, head = found
+        start, head = line_start
         match = SEQ_AT_START.match(head)
         if match is None:
             cause = "a line does not start as orchestrator writes it; the file was changed while in use"

@@ -80,8 +80,8 @@ class LiveSegment:
                 f"{self.path}: only {wrote} of {len(data)} bytes could be written",
                 file=str(self.path),
             )
-        except OSError as found:
-            error = failure(self.path, found)
+        except OSError as cause:
+            error = failure(self.path, cause)
         self.untaken = True
         with contextlib.suppress(Environment):  # then the next append must do it first
             self.take_back(offset)
@@ -96,9 +96,9 @@ class LiveSegment:
             return
         try:
             self._io.ftruncate(self.fd, offset)
-        except OSError as found:
-            what = f"a failed write could not be taken back: {found.strerror}"
-            raise Environment("io_failed", f"{self.path}: {what}", file=str(self.path)) from found
+        except OSError as cause:
+            what = f"a failed write could not be taken back: {cause.strerror}"
+            raise Environment("io_failed", f"{self.path}: {what}", file=str(self.path)) from cause
         self.untaken = False
 
     def sync(self, reached: int) -> str | None:

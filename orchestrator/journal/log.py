@@ -42,7 +42,7 @@ class Journal:
     def __init__(
         self,
         path: Path,
-        found: OpenedLog,
+        opened_log: OpenedLog,
         *,
         syncer: Syncer,
         io: SysIO,
@@ -54,9 +54,9 @@ class Journal:
         """Wrap an opened log; use ``Journal.open``, which verifies it first."""
         self.path = path
         self.signal = Signal()
-        self.repaired: TornTail | None = found.repaired
-        self._live = found.live
-        self._sealed = found.sealed
+        self.repaired: TornTail | None = opened_log.repaired
+        self._live = opened_log.live
+        self._sealed = opened_log.sealed
         self._syncer = syncer
         self._io = io
         self._types = types
@@ -64,12 +64,12 @@ class Journal:
         self._seal = seal
         self._segment_bytes = segment_bytes or 0
         self._rotate_at = self._segment_bytes  # the live file is full from this offset
-        self._written = found.end
-        self._synced = found.end  # on the disk, also with durability="os"
-        self._reached = found.end  # what the sync now running will have made durable
+        self._written = opened_log.end
+        self._synced = opened_log.end  # on the disk, also with durability="os"
+        self._reached = opened_log.end  # what the sync now running will have made durable
         # The ends before records that must be synced before they, and all later ones, become visible.
         self._hidden_from: deque[Position] = deque()
-        self._shown_seq = found.end.seq
+        self._shown_seq = opened_log.end.seq
         self._wanted_seq = 0  # a sync must reach this seq; until then one is running or queued
         self._syncing = False
         self._at_disk = threading.Lock()  # held by a running sync, which must not see the live file change
@@ -111,12 +111,12 @@ class Journal:
         cases nothing on the disk has changed, and what ``on_record`` was given must be dropped.
         """
         syncs = durability == "fsync"
-        found = open_log(
+        opened_log = open_log(
             io, path, types, clean=clean, syncs=syncs, create=create, start=start or START,
             rest=rest and start is not None, on_record=on_record, seal=seal,
         )  # fmt: skip
         return cls(
-            path, found, syncer=syncer, io=io, types=types, syncs=syncs, segment_bytes=segment_bytes, seal=seal
+            path, opened_log, syncer=syncer, io=io, types=types, syncs=syncs, segment_bytes=segment_bytes, seal=seal
         )
 
     @property
@@ -227,10 +227,10 @@ class Journal:
         if seq >= shown:
             return [], False
         with self._readable() as log:
-            found = records_after(log, seq, (max_records, max_bytes))
-            if not found and max_records > 0:
+            records = records_after(log, seq, (max_records, max_bytes))
+            if not records and max_records > 0:
                 raise torn(self._live.path, seq - self._live.first + 2, seq + 1)
-        return found, seq + len(found) < shown
+        return records, seq + len(records) < shown
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
         """The last ``n`` visible records in order, fewer if their lines exceed ``max_bytes``, never none."""

@@ -65,15 +65,15 @@ def foreign(path: Path, line: int) -> Environment:
 
 def resealed(lines: list[bytes], seal: Seal) -> list[bytes]:
     """Intact lines (with their newlines): unchanged if their seal is valid, otherwise written with a new seal."""
-    made: list[bytes] = []
+    sealed_lines: list[bytes] = []
     for line in lines:
         if is_sealed(line[:-1], seal):
-            made.append(line)
+            sealed_lines.append(line)
         else:
             record = loads(line)
             plain = {key: value for key, value in record.items() if key not in STAMPS}
-            made.append(encode(plain, record["seq"], seal)[1])
-    return made
+            sealed_lines.append(encode(plain, record["seq"], seal)[1])
+    return sealed_lines
 
 
 def decode(
@@ -131,9 +131,9 @@ def intact(line: bytes, types: frozenset[str], path: Path) -> Record | None:
         good, seq = False, 0
     if good:
         return record  # type: ignore[no-any-return]
-    found = diagnose(line, seq if isinstance(seq, int) else 0, types, path)
-    if found.code == "unknown_version" and _SEALED.search(line) is not None:
-        raise found
+    error = diagnose(line, seq if isinstance(seq, int) else 0, types, path)
+    if error.code == "unknown_version" and _SEALED.search(line) is not None:
+        raise error
     return None
 
 
@@ -146,13 +146,13 @@ def diagnose(line: bytes, seq: int, types: frozenset[str], path: Path, file_firs
         record = None
     sealed = _SEALED.search(line) is not None
     intact = sealed and line[-SEAL_BYTES:] == b',"crc":"%08x"}' % crc32(line[:-SEAL_BYTES])
-    found = record if isinstance(record, dict) else {}
-    version, kind = found.get("v"), found.get("type")
-    if found and version != VERSION and (intact or not sealed):
+    fields = record if isinstance(record, dict) else {}
+    version, kind = fields.get("v"), fields.get("type")
+    if fields and version != VERSION and (intact or not sealed):
         # A newer format may seal its lines another way, so only a line with OUR seal can be called damaged.
         code, cause = "unknown_version", f"it has format version {version!r}; a newer orchestrator wrote it"
-    elif intact and found.get("seq") != seq:
-        cause = f"seq {found.get('seq')!r} where {seq} must follow; lines were removed, repeated or moved"
+    elif intact and fields.get("seq") != seq:
+        cause = f"seq {fields.get('seq')!r} where {seq} must follow; lines were removed, repeated or moved"
     elif intact and not (isinstance(kind, str) and kind in types):
         code, cause = "unknown_version", f"record type {kind!r} is unknown here; a newer orchestrator wrote it"
     elif b"\0" in line:

@@ -163,21 +163,21 @@ def _end_of_lines(io: SysIO, fd: int, size: int, *, clean: bool) -> int:
 
 def _cut(io: SysIO, fd: int, path: Path, end: int, size: int) -> TornTail:
     kept_in = path.with_name(path.name + ".torn")
-    kept = io.open(kept_in, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+    torn_fd = io.open(kept_in, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        at, kept_at = end, io.fstat(kept).st_size
+        at, torn_offset = end, io.fstat(torn_fd).st_size
         while at < size:
             block = io.pread(fd, min(1 << 20, size - at), at)
             if not block:
                 break
-            wrote = io.pwrite(kept, block, kept_at)
+            wrote = io.pwrite(torn_fd, block, torn_offset)
             if not wrote:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             at += wrote
-            kept_at += wrote
-        io.fdatasync(kept)
+            torn_offset += wrote
+        io.fdatasync(torn_fd)
     finally:
-        io.close(kept)
+        io.close(torn_fd)
     io.ftruncate(fd, end)
     return TornTail(end, size - end, kept_in)
 

@@ -114,17 +114,17 @@ def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Recor
     if max_records <= 0:
         return []
     index = _index_of(log, seq + 1)
-    found: list[Record] = []
+    records: list[Record] = []
     while True:
         with opened(log, _first_of(log, index)) as file:
-            at = seq + len(found)
-            room = max_records - len(found), max_bytes
-            lines, next_seq, full = lines_after(file, at, room, least=0 if found else 1)
-            found += file.decode(lines, at + 1)
+            at = seq + len(records)
+            room = max_records - len(records), max_bytes
+            lines, next_seq, full = lines_after(file, at, room, least=0 if records else 1)
+            records += file.decode(lines, at + 1)
             max_bytes -= sum(map(len, lines)) + len(lines)
             index += 1
             if full or index > len(log.sealed):
-                return found
+                return records
             log = _next_file(log, index, file, next_seq)
 
 
@@ -134,22 +134,22 @@ def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Re
     Raises ``Corrupt`` with file and line, ``OSError``.
     """
     max_records, max_bytes = limits
-    found: list[Record] = []
+    records: list[Record] = []
     for index in range(len(log.sealed), -1, -1):
         first = _first_of(log, index)
-        wanted = min(max_records - len(found), end_seq)
+        wanted = min(max_records - len(records), end_seq)
         if wanted <= 0:
             break
         with opened(log, first) as file:
-            lines = last_lines(file, end_seq, (wanted, max_bytes), least=0 if found else 1)
-            if not lines and end_seq >= first and not (found and file.end):
+            lines = last_lines(file, end_seq, (wanted, max_bytes), least=0 if records else 1)
+            if not lines and end_seq >= first and not (records and file.end):
                 raise segments.torn(file.path, 1, first)
-            found = [*file.decode(lines, end_seq - len(lines) + 1), *found]
+            records = [*file.decode(lines, end_seq - len(lines) + 1), *records]
         max_bytes -= sum(map(len, lines)) + len(lines)
         end_seq -= len(lines)
         if end_seq >= first:  # a limit ended the search
             break
-    return found
+    return records
 
 
 def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -> Iterator[Record]:

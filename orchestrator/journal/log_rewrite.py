@@ -21,8 +21,8 @@ from orchestrator.journal.syscalls import REAL, SysIO
 def files_of(log: Path) -> list[Path]:
     """The files of a log in the order of their records: its numbered segments, then the live one."""
     segment = re.compile(re.escape(log.stem) + r"\.\d{12}" + re.escape(log.suffix))
-    found = sorted(path for path in log.parent.glob(f"{log.stem}.*{log.suffix}") if segment.fullmatch(path.name))
-    return [*found, log] if log.exists() else found
+    segments = sorted(path for path in log.parent.glob(f"{log.stem}.*{log.suffix}") if segment.fullmatch(path.name))
+    return [*segments, log] if log.exists() else segments
 
 
 def lines_of(log: Path, types: frozenset[str]) -> list[bytes]:
@@ -41,9 +41,9 @@ def lines_of(log: Path, types: frozenset[str]) -> list[bytes]:
 
 def quarantine_name(log: Path, at: datetime) -> Path:
     """Where the log's live file is kept: the name it has already after a rewrite that was cut off, else a new one."""
-    for kept in sorted(log.parent.glob(f"{log.name}.quarantine-*")):
-        if log.exists() and kept.samefile(log):
-            return kept
+    for path in sorted(log.parent.glob(f"{log.name}.quarantine-*")):
+        if log.exists() and path.samefile(log):
+            return path
     name = Paths.quarantine(log, at)
     count = 1
     while name.exists():

@@ -269,22 +269,22 @@ def confine(root: Path, candidate: str, *, what: str) -> Path:
         raise BadRequest("path_escape", f"{what} has control characters")
     try:
         base = root.resolve()
-        found = (base / candidate).resolve()
+        path = (base / candidate).resolve()
         # A link loop or a name too long resolves to itself; only asking the system for it tells.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found.stat()
+            path.stat()
     except (OSError, RuntimeError, ValueError) as error:
         raise BadRequest("path_escape", f"{what} {candidate!r} cannot be resolved: {error}") from None
-    if not found.is_relative_to(base):
+    if not path.is_relative_to(base):
         raise BadRequest("path_escape", f"{what} {candidate!r} leaves {base}")
-    return found
+    return path
 
 
 def _files_below(directory: Path) -> Iterator[os.DirEntry[str]]:
     """Regular files below a directory in order of their names, links neither listed nor followed."""
     try:
-        with os.scandir(directory) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(directory) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
     except FileNotFoundError:
         return
     for entry in entries:
@@ -299,7 +299,7 @@ def list_artifacts(directory: Path) -> list[dict[str, Any]]:
 
     Names that are not UTF-8 are left out too: no message could carry them.
     """
-    found: list[dict[str, Any]] = []
+    artifacts: list[dict[str, Any]] = []
     try:
         for entry in _files_below(directory):
             try:
@@ -309,12 +309,12 @@ def list_artifacts(directory: Path) -> list[dict[str, Any]]:
                 continue  # the agent works on while we look
             at = rfc3339(datetime.fromtimestamp(stat.st_mtime, UTC))
             name = str(Path(entry.path).relative_to(directory))
-            found.append({"name": name, "bytes": stat.st_size, "modified_at": at})
-            if len(found) == MAX_LISTED:
+            artifacts.append({"name": name, "bytes": stat.st_size, "modified_at": at})
+            if len(artifacts) == MAX_LISTED:
                 break
     except OSError as error:
         raise failure(directory, error) from error
-    return found
+    return artifacts
 
 
 def read_artifact(directory: Path, name: str, limit: int) -> bytes:

@@ -36,10 +36,10 @@ class ProjectClaim:
     def in_place(self) -> bool:
         """Whether the path still leads to the file that is locked: git and tar replace files."""
         try:
-            found = self._path.lstat()
+            file_stat = self._path.lstat()
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._inode
+        return (file_stat.st_dev, file_stat.st_ino) == self._inode
 
     def release(self) -> None:
         """Let the next daemon have the files."""
@@ -67,12 +67,12 @@ def claim(paths: Paths, word: str = "") -> ProjectClaim:
             raise failure(path, error) from error
         else:
             try:
-                made = _marked(path, lock, word)
+                project_claim = _marked(path, lock, word)
             except OSError as error:
                 lock.release()
                 raise failure(path, error) from error
-            if made is not None:
-                return made
+            if project_claim is not None:
+                return project_claim
             lock.release()
             if time.monotonic() >= deadline:
                 raise Environment("io_failed", f"{path} is replaced again and again")
@@ -88,18 +88,18 @@ def _marked(path: Path, lock: FileLock, word: str) -> ProjectClaim | None:
     """The claim, with its word in the file; None where the path leads to another file than the locked one."""
     try:
         if isinstance(lock, SoftFileLock):  # no flock on this file system: what the file says is that library's
-            found = path.lstat()
-            return ProjectClaim(path, lock, (found.st_dev, found.st_ino), "")
+            file_stat = path.lstat()
+            return ProjectClaim(path, lock, (file_stat.st_dev, file_stat.st_ino), "")
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(fd)
-        if found.st_nlink != 1 or not _locked(fd):
+        file_stat = os.fstat(fd)
+        if file_stat.st_nlink != 1 or not _locked(fd):
             return None
         token = secrets.token_hex(8)
         written = lock_word.write(fd, word, token)
-        return ProjectClaim(path, lock, (found.st_dev, found.st_ino), token if word and written else "")
+        return ProjectClaim(path, lock, (file_stat.st_dev, file_stat.st_ino), token if word and written else "")
     finally:
         os.close(fd)
 

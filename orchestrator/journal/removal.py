@@ -16,9 +16,9 @@ from orchestrator.journal.syscalls import REAL, SysIO
 def files_below(path: Path) -> Iterator[os.stat_result]:
     """The stat of every file at or below ``path``, links as themselves, directories left out."""
     try:
-        found = path.lstat()
+        file_stat = path.lstat()
         if not os.path.isdir(path) or path.is_symlink():  # noqa: PTH112  (never raises)
-            yield found
+            yield file_stat
             return
         for entry in sorted(path.iterdir()):
             yield from files_below(entry)
@@ -30,7 +30,7 @@ def files_below(path: Path) -> Iterator[os.stat_result]:
 
 def measure(path: Path) -> tuple[int, int]:
     """How many files there are at or below ``path``, and how many bytes they hold."""
-    sizes = [found.st_size for found in files_below(path)]
+    sizes = [file_stat.st_size for file_stat in files_below(path)]
     return len(sizes), sum(sizes)
 
 

@@ -26,12 +26,12 @@ def sealed(path: Path, io: SysIO = REAL) -> list[int]:
     except FileNotFoundError:
         return []
     head, tail = f"{path.stem}.", path.suffix
-    found = []
+    firsts = []
     for name in names:
         number = name[len(head) : len(name) - len(tail)] if name.startswith(head) and name.endswith(tail) else ""
         if number.isascii() and number.isdigit() and number == f"{int(number):0{DIGITS}d}" and int(number):
-            found.append(int(number))
-    return sorted(found)
+            firsts.append(int(number))
+    return sorted(firsts)
 
 
 def log_files(path: Path, io: SysIO = REAL) -> list[Path]:
