@@ -51,8 +51,8 @@ class Allowed:
     """
 
     def __init__(self, root: Path) -> None:
-        found = identity.recognize(root / ".agents")
-        self._place = None if found is None else found.place / _STORE
+        directory_identity = identity.recognize(root / ".agents")
+        self._place = None if directory_identity is None else directory_identity.place / _STORE
 
     def counts(self, name: str, content: bytes) -> bool:
         """Whether exactly this content was allowed for the file of that name."""
@@ -60,8 +60,8 @@ class Allowed:
 
     def last(self, name: str) -> bytes | None:
         """The content that was allowed last for the file of that name; None for none."""
-        found = self._read(_file_of(name))
-        return found[1] if found is not None and found[0].name == name else None
+        record = self._read(_file_of(name))
+        return record[1] if record is not None and record[0].name == name else None
 
     def entries(self) -> list[AllowedFile]:
         """Every allowed file, by name."""
@@ -72,10 +72,10 @@ class Allowed:
         if self._place is None:
             return ()
         try:
-            found = self._place.lstat()
+            directory_stat = self._place.lstat()
         except OSError:
             return (str(self._place),)
-        return (str(self._place), found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+        return (str(self._place), directory_stat.st_ino, directory_stat.st_mtime_ns, directory_stat.st_ctime_ns)
 
     @property
     def place(self) -> Path | None:
@@ -89,16 +89,16 @@ class Allowed:
             names = sorted(os.listdir(self._place))  # noqa: PTH208 - names, and no Path for each
         except OSError:
             return []
-        read = ((self._place / name, self._read(name)) for name in names if not name.startswith("."))
-        return [(path, found[0]) for path, found in read if found is not None]
+        records = ((self._place / name, self._read(name)) for name in names if not name.startswith("."))
+        return [(path, record[0]) for path, record in records if record is not None]
 
     def _read(self, file: str) -> tuple[AllowedFile, bytes] | None:
         data = None if self._place is None else state_dir.read(self._place / file, CONTENT_MAX + _HEAD_MAX)
         head, _, content = (data or b"").partition(b"\n")
         with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-            said: dict[str, Any] = json.loads(head)
-            entry = AllowedFile(said["name"], said["sha256"], said["at"])
-            if all(isinstance(one, str) for one in entry) and entry.sha256 == digest(content):
+            fields: dict[str, Any] = json.loads(head)
+            entry = AllowedFile(fields["name"], fields["sha256"], fields["at"])
+            if all(isinstance(value, str) for value in entry) and entry.sha256 == digest(content):
                 return entry, content
         return None
 
@@ -118,7 +118,7 @@ def allow(root: Path, files: Mapping[str, bytes], at: str) -> None:
         head = {"v": 1, "name": name, "sha256": digest(content), "at": at}
         state_dir.write(place / _file_of(name), json.dumps(head).encode() + b"\n" + content)
     stored = Allowed(root)._stored()  # noqa: SLF001 - of this module
-    for path, _ in sorted(stored, key=lambda one: one[1].at)[: max(0, len(stored) - FILES_MAX)]:
+    for path, _ in sorted(stored, key=lambda pair: pair[1].at)[: max(0, len(stored) - FILES_MAX)]:
         path.unlink(missing_ok=True)
 
 

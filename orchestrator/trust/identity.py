@@ -75,18 +75,24 @@ def establish(directory: Path) -> DirectoryIdentity:
 
     Raises ``StateDirUnsafe`` and ``OSError``. A crash leaves at most an unused entry.
     """
-    found = recognize(directory)
-    if found is not None:
-        return found
-    made = secrets.token_hex(16)
-    place = state_dir.private_dir(PROJECTS, made)
+    identity = recognize(directory)
+    if identity is not None:
+        return identity
+    new_id = secrets.token_hex(16)
+    place = state_dir.private_dir(PROJECTS, new_id)
     key = secrets.token_bytes(KEY_BYTES)
     birth = birth_of(directory)
-    facts = {"v": 1, "id": made, "inode": birth.inode, "born_ns": birth.born_ns, "path": os.fsencode(directory).hex()}
+    facts = {
+        "v": 1,
+        "id": new_id,
+        "inode": birth.inode,
+        "born_ns": birth.born_ns,
+        "path": os.fsencode(directory).hex(),
+    }
     state_dir.write(place / "key", key.hex().encode())
     state_dir.write(place / FILE, json.dumps(facts).encode())
-    state_dir.write(directory / FILE, json.dumps({"v": 1, "id": made}).encode() + b"\n")
-    return DirectoryIdentity(made, key, place)
+    state_dir.write(directory / FILE, json.dumps({"v": 1, "id": new_id}).encode() + b"\n")
+    return DirectoryIdentity(new_id, key, place)
 
 
 def key_of(identity: str) -> bytes | None:
@@ -102,9 +108,9 @@ def key_of(identity: str) -> bytes | None:
 
 def birth_of(directory: Path) -> Birth:
     """Inode and birth time of a directory; raises ``OSError``."""
-    found = directory.lstat()
-    born = getattr(found, "st_birthtime_ns", None)
-    return Birth(found.st_ino, born if born is not None else _born_ns(directory))
+    directory_stat = directory.lstat()
+    born = getattr(directory_stat, "st_birthtime_ns", None)
+    return Birth(directory_stat.st_ino, born if born is not None else _born_ns(directory))
 
 
 def _claimed(directory: Path) -> str | None:

@@ -92,20 +92,22 @@ class Launched:
 
     def _open(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        file_stat = os.fstat(fd)
+        if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_uid != os.geteuid():
             os.close(fd)
             return
         if self._close is not None:
             self._close()
         self._fd, self._at, self._close = fd, 0, weakref.finalize(self, os.close, fd)
 
-    def _take(self, said: dict[str, Any]) -> None:
-        life, above = _pair(said["pid"], said["start"]), {_pair(*one) for one in said["above"]}
-        if "agent" in said:
-            launched = KnownProcesses({life: (str(said["project"]), str(said["agent"]))}, frozenset(), above, life[1])
+    def _take(self, entry: dict[str, Any]) -> None:
+        life, above = _pair(entry["pid"], entry["start"]), {_pair(*pair) for pair in entry["above"]}
+        if "agent" in entry:
+            launched = KnownProcesses(
+                {life: (str(entry["project"]), str(entry["agent"]))}, frozenset(), above, life[1]
+            )
         else:
-            launched = KnownProcesses({}, {life}, above, _pair(0, said["since"])[1])
+            launched = KnownProcesses({}, {life}, above, _pair(0, entry["since"])[1])
         self._known.add(launched)
 
 
@@ -115,7 +117,7 @@ def _own_life() -> dict[str, Any]:
     if not lines:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(PROC))
     own, *above = lines[0].processes
-    return {"pid": own.pid, "start": own.start, "above": [[one.pid, one.start] for one in above]}
+    return {"pid": own.pid, "start": own.start, "above": [[process.pid, process.start] for process in above]}
 
 
 def _pair(pid: object, start: object) -> Life:
@@ -124,16 +126,16 @@ def _pair(pid: object, start: object) -> Life:
     return pid, start
 
 
-def _append(said: dict[str, Any]) -> None:
+def _append(entry: dict[str, Any]) -> None:
     path = state_dir.private_dir(PLACE) / _boot()
-    data = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+    data = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        file_stat = os.fstat(fd)
+        if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_uid != os.geteuid():
             raise StateDirUnsafe(f"{path} is not a file of this user")
-        if found.st_size == 0:
+        if file_stat.st_size == 0:
             _forget_other_boots(path)
         # One write: lines of two programs do not mix. Not synced: it holds for this boot, which a power cut ends.
         if os.write(fd, data) != len(data):
@@ -157,4 +159,4 @@ def _boot() -> str:
         space = (PROC / "self/ns/pid").readlink().name
     except OSError:
         boot, space = "unknown", ""
-    return f"{boot}+{''.join(one for one in space if one.isdigit())}"
+    return f"{boot}+{''.join(char for char in space if char.isdigit())}"

@@ -24,8 +24,8 @@ class NotOurs(Exception):
 
 def lock_text(path: str | os.PathLike[str]) -> str:
     """The text of the process that holds the lock; "" if no process holds it."""
-    found = _look(path)
-    words = found.split() if found is not None else []
+    content = _look(path)
+    words = content.split() if content is not None else []
     return next((word for word in (TMP, STATE) if words[:1] == [word.encode()]), "")
 
 
@@ -73,12 +73,12 @@ def check(path: str | os.PathLike[str]) -> None:
     An archive may bring a link, and to write through it would destroy another file.
     """
     try:
-        found = os.lstat(path)
+        file_stat = os.lstat(path)
     except OSError:
         return
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         raise NotOurs(f"{os.fspath(path)} is not a regular file")
-    if found.st_nlink > 1:
+    if file_stat.st_nlink > 1:
         raise NotOurs(f"{os.fspath(path)} is a hard link to another file")
 
 

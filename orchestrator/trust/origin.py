@@ -49,7 +49,7 @@ class ProcessOrigin(NamedTuple):
 
     def other_than(self, agent: Agent) -> frozenset[Agent]:
         """The agents it comes from that are not this one; a mark without a project is that of any project's."""
-        return frozenset(one for one in self.agents if one[1] != agent[1] or one[0] not in ("", agent[0]))
+        return frozenset(other for other in self.agents if other[1] != agent[1] or other[0] not in ("", agent[0]))
 
 
 UNKNOWN = ProcessOrigin("unknown")
@@ -63,21 +63,21 @@ def judge(lines: Sequence[AncestorLine], known: KnownProcesses) -> ProcessOrigin
     ancestor that is older than every agent, one from outside this pid namespace, or one with a terminal that
     belongs to no agent. An ancestor counts only below the first that may have adopted the process.
     """
-    everyone = [one for line in lines for one in line.processes]
+    everyone = [process for line in lines for process in line.processes]
     agents = frozenset(_agents(everyone, known))
     if agents:
         return ProcessOrigin("agent", agents)
-    if any(one.member or (one.pid, one.start) in known.leaders for one in everyone):
+    if any(process.member or (process.pid, process.start) in known.leaders for process in everyone):
         return ProcessOrigin("member")
     own = [(_proven(line.processes, known), line) for line in lines]
-    if any(known.first is not None and one.start < known.first for proven, _ in own for one in proven):
+    if any(known.first is not None and process.start < known.first for proven, _ in own for process in proven):
         return ProcessOrigin("outside")
     if any(line.end == "outside" and len(proven) == len(line.processes) for proven, line in own):
         return ProcessOrigin("outside")
-    left = frozenset(_left(everyone, known))
-    if left:
-        return ProcessOrigin("agent", left)
-    if any(one.terminal for proven, _ in own for one in proven):
+    ended_agents = frozenset(_ended_agents(everyone, known))
+    if ended_agents:
+        return ProcessOrigin("agent", ended_agents)
+    if any(process.terminal for proven, _ in own for process in proven):
         return ProcessOrigin("outside")
     if known.first is None and lines:
         return ProcessOrigin("outside")
@@ -85,17 +85,19 @@ def judge(lines: Sequence[AncestorLine], known: KnownProcesses) -> ProcessOrigin
 
 
 def _agents(everyone: Iterable[Process], known: KnownProcesses) -> Iterable[Agent]:
-    for one in everyone:
-        if one.agent is not None:
-            yield one.agent
-        if (one.pid, one.start) in known.agents:
-            yield known.agents[one.pid, one.start]
+    for process in everyone:
+        if process.agent is not None:
+            yield process.agent
+        if (process.pid, process.start) in known.agents:
+            yield known.agents[process.pid, process.start]
 
 
-def _left(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]:
+def _ended_agents(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]:
     """The agents whose CLI has ended and in whose session one of these still is."""
-    alive = {one.pid for one in everyone}
-    orphaned = {one.session: one.start for one in everyone if one.session and one.session not in alive}
+    alive = {process.pid for process in everyone}
+    orphaned = {
+        process.session: process.start for process in everyone if process.session and process.session not in alive
+    }
     for (pid, start), agent in known.agents.items():
         if orphaned.get(pid, -1) >= start:
             yield agent
@@ -103,4 +105,4 @@ def _left(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]
 
 def _proven(line: Sequence[Process], known: KnownProcesses) -> list[Process]:
     """The part of a line from which its first process certainly descends; above an adopter nothing is certain."""
-    return [*line[:1], *takewhile(lambda one: (one.pid, one.start) not in known.above, line[1:])]
+    return [*line[:1], *takewhile(lambda process: (process.pid, process.start) not in known.above, line[1:])]

@@ -43,8 +43,8 @@ class Provenance:
 
     def seal(self, *scope: str) -> Seal | None:
         """The seal of that scope; None while the directory has no identity from here: then nothing in it is ours."""
-        found = self.identity
-        return None if found is None else Seal(found, *scope)
+        directory_identity = self.identity
+        return None if directory_identity is None else Seal(directory_identity, *scope)
 
     def owns(self, content: Any, *scope: str) -> bool:
         """Whether the content of a JSON file carries the seal of that scope."""

@@ -25,9 +25,9 @@ class Seal:
 
     def mac(self, body: bytes) -> str:
         """The MAC of some bytes in this scope: keyed BLAKE2b (RFC 7693) of 128 bits, as 32 hex digits."""
-        made = self._begun.copy()
-        made.update(body)
-        return made.hexdigest()
+        digest = self._begun.copy()
+        digest.update(body)
+        return digest.hexdigest()
 
     def fits(self, body: bytes, mac: object) -> bool:
         """Whether that is the MAC of those bytes."""

@@ -61,20 +61,22 @@ def _insist(path: Path) -> None:
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        found = os.lstat(path)
+        directory_stat = os.lstat(path)
     except OSError as error:
         raise StateDirUnsafe(f"the state directory {path} cannot be made: {error.strerror}") from error
-    check(path, found)
+    check(path, directory_stat)
 
 
-def check(path: Path, found: os.stat_result) -> None:
+def check(path: Path, directory_stat: os.stat_result) -> None:
     """Insist on a directory of ours that is closed to others; ``StateDirUnsafe`` otherwise."""
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(directory_stat.st_mode):
         raise StateDirUnsafe(f"{path} is not a directory")
-    if found.st_uid != os.geteuid():
-        raise StateDirUnsafe(f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}")
-    if found.st_mode & 0o077:
-        raise StateDirUnsafe(f"{path} is open to others (mode {stat.S_IMODE(found.st_mode):04o}, wanted 0700)")
+    if directory_stat.st_uid != os.geteuid():
+        raise StateDirUnsafe(f"{path} belongs to user {directory_stat.st_uid}, not to {os.geteuid()}")
+    if directory_stat.st_mode & 0o077:
+        raise StateDirUnsafe(
+            f"{path} is open to others (mode {stat.S_IMODE(directory_stat.st_mode):04o}, wanted 0700)"
+        )
 
 
 def read(path: Path, limit: int = 1 << 20) -> bytes | None:
@@ -84,8 +86,10 @@ def read(path: Path, limit: int = 1 << 20) -> bytes | None:
     except OSError:
         return None
     try:
-        found = os.fstat(fd)
-        private = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        file_stat = os.fstat(fd)
+        private = (
+            stat.S_ISREG(file_stat.st_mode) and file_stat.st_uid == os.geteuid() and not file_stat.st_mode & 0o077
+        )
         return os.read(fd, limit) if private else None
     except OSError:
         return None
