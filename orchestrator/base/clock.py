@@ -111,18 +111,18 @@ async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: flo
         waiter = signal.arm()
         timer: Timer | None = None
         try:
-            found = look()
-            if found is not None:
-                return found
-            left = deadline - clock.monotonic()
-            if left <= 0:
+            value = look()
+            if value is not None:
+                return value
+            remaining_s = deadline - clock.monotonic()
+            if remaining_s <= 0:
                 return None
 
             def expire(w: asyncio.Future[None] = waiter) -> None:
                 if not w.done():
                     w.set_result(None)
 
-            timer = clock.timer(left, expire)
+            timer = clock.timer(remaining_s, expire)
             await waiter
         finally:
             signal.disarm(waiter)

@@ -26,10 +26,10 @@ def passed(step: str) -> None:
 
 
 def _kill(file: Path) -> None:
-    taken = file.with_name(f"{file.name}.{os.getpid()}")
+    own_name = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         target = file.read_text("ascii").strip()
-        file.rename(taken)
+        file.rename(own_name)
     except OSError:
         return  # somebody was here before
     os.kill(os.getpid() if target == "self" else int(target), signal.SIGKILL)

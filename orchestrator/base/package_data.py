@@ -61,8 +61,8 @@ def schema(name: str) -> dict[str, Any]:
         raise BadRequest(
             "bad_argument", f"no schema is called {name!r}", f"there are: {', '.join(names)}", names=names
         )
-    found: dict[str, Any] = json.loads((_directory("schemas") / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    json_schema: dict[str, Any] = json.loads((_directory("schemas") / f"{name}.json").read_text(encoding="utf-8"))
+    return json_schema
 
 
 def _directory(kind: str) -> Path:
