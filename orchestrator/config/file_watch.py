@@ -59,8 +59,8 @@ class ConfigState:
             self.error = None
         except BadRequest as error:
             self.error = error
-            said, without = self.current.allowed, self.current.without
-            if said is not None and without is not None and not Allowed(self._root).counts(PROJECT_FILE, said):
+            content, without = self.current.allowed, self.current.without
+            if content is not None and without is not None and not Allowed(self._root).counts(PROJECT_FILE, content):
                 self.current = without
         return before != (self.current, self.error and self.error.message)
 
@@ -128,9 +128,9 @@ def _fingerprint(files: tuple[Path, ...]) -> tuple[object, ...]:
 
     def of(file: Path) -> object:
         try:
-            found = os.stat(file)  # noqa: PTH116  (fstat fields, not a path operation)
+            file_stat = os.stat(file)  # noqa: PTH116  (fstat fields, not a path operation)
         except OSError as error:
             return error.errno
-        return (found.st_ino, found.st_mtime_ns, found.st_size)
+        return (file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size)
 
     return tuple(of(file) for file in files)

@@ -78,8 +78,8 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
     user, project = user_file(env, home), project_file(root)
     of_user = _checked_keys(user, content_of(user))
     content = content_of(project)
-    said = _checked_keys(project, content)
-    ours = {key: value for key, value in said.items() if class_of(key) != "own"}
+    of_project = _checked_keys(project, content)
+    ours = {key: value for key, value in of_project.items() if class_of(key) != "own"}
     acting = {key: value for key, value in ours.items() if acts(key, value)}
     harmless = {key: value for key, value in ours.items() if key not in acting}
     # The very bytes that were parsed are compared: a file that changes meanwhile is another one.
@@ -87,11 +87,11 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
     layers = [(f"user config {user}", of_user), (f"project config {project}", harmless)]
     over = [*_of_environment(env), *_of_flags(flags)]
     plain = _merged([*layers, *over])
-    ignored = tuple(key for key in said if key not in ours)
+    ignored = tuple(key for key in of_project if key not in ours)
     if counts:
         loaded = _merged([*layers, (f"project config {project}", acting), *over])
         return replace(loaded, ignored=ignored, allowed=content, without=plain)
-    over_it = {key for _, found in over for key in found}
+    over_it = {key for _, settings in over for key in settings}
     withheld = {
         key: value
         for key, value in acting.items()
@@ -108,9 +108,9 @@ def acting_of(path: Path, content: bytes) -> dict[str, Any]:
 def _merged(layers: Iterable[tuple[str, Mapping[str, Any]]]) -> Loaded:
     values: dict[str, Any] = {}
     sources = dict.fromkeys(KEYS, DEFAULT)
-    for source, found in layers:
-        values |= found
-        sources |= dict.fromkeys(found, source)
+    for source, settings in layers:
+        values |= settings
+        sources |= dict.fromkeys(settings, source)
     return Loaded(Config.model_validate(values), sources)
 
 
