@@ -35,7 +35,7 @@ except ImportError:
 PROTO = 1  # as in edge.project_location, like the names below; a test compares
 TURN_ENDS = ("Stop", "AfterAgent")  # the events at which a daemon that has just died is waited for
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
-TOLD = (  # small facts of an event that the daemon may need; never a prompt or a transcript
+EVENT_FACTS = (  # small facts of an event that the daemon may need; never a prompt or a transcript
     "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",
     "details",
 )  # fmt: skip
@@ -51,16 +51,16 @@ Facts = dict[str, object]
 
 def main() -> int:
     """Handle one event; always 0, and one JSON object on stdout."""
-    said = NOTHING
+    output = NOTHING
     try:
         for number in (signal.SIGHUP, signal.SIGTERM):  # a CLI under nohup hands on that it ignores them
             signal.signal(number, signal.SIG_DFL)
         if not os.isatty(0):
-            said = answer(read_event(0))
+            output = answer(read_event(0))
     except BaseException:  # noqa: BLE001 - also an interrupt: the CLI must get its JSON
-        said = NOTHING
+        output = NOTHING
     try:
-        os.write(1, said.encode() + b"\n")
+        os.write(1, output.encode() + b"\n")
     except OSError:
         pass  # nobody reads it any more
     return 0
@@ -71,24 +71,24 @@ def main() -> int:
 
 def read_event(fd: int) -> Facts:
     """The event on ``fd``, read to its end; of one over 1 MiB only its flat facts of the first part."""
-    kept = b""
+    buffer = b""
     until = time.monotonic() + STDIN_S
-    while (left := until - time.monotonic()) > 0 and select.select([fd], [], [], left)[0]:
+    while (remaining_s := until - time.monotonic()) > 0 and select.select([fd], [], [], remaining_s)[0]:
         data = os.read(fd, 1 << 16)
         if not data:
             break
-        if len(kept) < STDIN_MAX:
-            kept += data
-        if len(kept) < STDIN_MAX and kept.rstrip().endswith(b"}"):  # some CLI may keep its end open
+        if len(buffer) < STDIN_MAX:
+            buffer += data
+        if len(buffer) < STDIN_MAX and buffer.rstrip().endswith(b"}"):  # some CLI may keep its end open
             try:
-                return dict(json.loads(kept))
+                return dict(json.loads(buffer))
             except ValueError:
                 continue
-    if len(kept) >= STDIN_MAX:
-        text = kept.decode(errors="replace")
-        names = ("hook_event_name", "session_id", "cwd", *TOLD)
+    if len(buffer) >= STDIN_MAX:
+        text = buffer.decode(errors="replace")
+        names = ("hook_event_name", "session_id", "cwd", *EVENT_FACTS)
         return {name: value for name in names if (value := flat(text, name)) is not None}
-    return dict(json.loads(kept))
+    return dict(json.loads(buffer))
 
 
 def flat(text: str, name: str) -> object:
@@ -105,7 +105,7 @@ def flat(text: str, name: str) -> object:
 def event_line(facts: Facts) -> bytes:
     """What the daemon is told: name, session and the small facts."""
     data = {}
-    for name in TOLD:
+    for name in EVENT_FACTS:
         value = facts.get(name)
         if isinstance(value, dict | list):
             value = json.dumps(value)
@@ -113,8 +113,8 @@ def event_line(facts: Facts) -> bytes:
             value = value[:CUT]
         if value is not None:
             data[name] = value
-    told = {"event": str(facts.get("hook_event_name", "")), "session": facts.get("session_id"), "data": data}
-    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    event = {"event": str(facts.get("hook_event_name", "")), "session": facts.get("session_id"), "data": data}
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
 # -- which daemon -----------------------------------------------------------------------------------------------
@@ -150,10 +150,10 @@ def state_dir() -> str:
 def is_private(path: str) -> bool:
     """Whether it is a directory of this user that is closed to others."""
     try:
-        found = os.lstat(path)
+        directory_stat = os.lstat(path)
     except OSError:
         return False
-    return found.st_mode & 0o170077 == 0o040000 and found.st_uid == os.geteuid()
+    return directory_stat.st_mode & 0o170077 == 0o040000 and directory_stat.st_uid == os.geteuid()
 
 
 def text_of(path: str, limit: int = 1 << 14) -> str:
@@ -239,7 +239,7 @@ def ancestors() -> list[int]:
 
 def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
     """The first line of every connection, in the shape of `daemon_connection.handshake_line`."""
-    said = {
+    hello = {
         "proto": PROTO,
         "project": root,
         "install": os.path.dirname(os.path.realpath(__file__)),
@@ -252,7 +252,7 @@ def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None)
         "pids": ancestors(),
         "agent": who,
     }
-    return json.dumps({"hello": said}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({"hello": hello}, separators=(",", ":")).encode() + b"\n"
 
 
 # -- its word ---------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def exchange(sock: socket.socket, lines: bytes, parent: int) -> str | None:
         sock.sendall(lines)
     except OSError:
         return None
-    got = b""
+    buffer = b""
     while True:
         if any(fd != sock.fileno() for fd, _ in poll.poll()):
             return NOTHING
@@ -355,21 +355,21 @@ def exchange(sock: socket.socket, lines: bytes, parent: int) -> str | None:
             return None
         if not data:
             return None
-        got += data
-        *complete, got = got.split(b"\n")
-        for one in complete:
-            word = word_of(json.loads(one))
+        buffer += data
+        *complete, buffer = buffer.split(b"\n")
+        for line in complete:
+            word = word_of(json.loads(line))
             if word is not None:
                 return word
 
 
-def word_of(said: Facts) -> str | None:
+def word_of(message: Facts) -> str | None:
     """What a line of the daemon makes us print; None for one that only keeps us waiting."""
-    greeting = said.get("hello")
+    greeting = message.get("hello")
     if isinstance(greeting, dict):
         return NOTHING if "error" in greeting else None
-    if said.get("answer") == "wake":
-        return json.dumps({"decision": "block", "reason": str(said.get("reason", ""))})
+    if message.get("answer") == "wake":
+        return json.dumps({"decision": "block", "reason": str(message.get("reason", ""))})
     return NOTHING
 
 
