@@ -69,8 +69,8 @@ class Role:
     @property
     def model(self) -> str | None:
         """The ``model`` that its file names, for any engine; None if it has none, ``inherit``, or an invalid name."""
-        found = heads.text_of(self.keys.get("model"))
-        return found if _MODEL.fullmatch(found) and found.lower() != "inherit" else None
+        name = heads.text_of(self.keys.get("model"))
+        return name if _MODEL.fullmatch(name) and name.lower() != "inherit" else None
 
     @property
     def approval(self) -> str | None:
@@ -83,8 +83,8 @@ class Role:
     @property
     def acting(self) -> dict[str, str]:
         """The keys of the role that can permit something, and their values: they count once the user allowed them."""
-        found = {"approval": self._approval} if self._approval else {}
-        return {key: value for key, value in found.items() if KEYS[key] == "acting" and value != "ask"}
+        settings = {"approval": self._approval} if self._approval else {}
+        return {key: value for key, value in settings.items() if KEYS[key] == "acting" and value != "ask"}
 
     @property
     def withheld(self) -> tuple[str, ...]:
@@ -93,8 +93,8 @@ class Role:
 
     @property
     def _approval(self) -> str:
-        found = heads.text_of(self.keys.get("approval"))
-        return found if self.source == OWN and found in APPROVALS else ""
+        approval = heads.text_of(self.keys.get("approval"))
+        return approval if self.source == OWN and approval in APPROVALS else ""
 
     @property
     def toolsets(self) -> tuple[str, ...]:
@@ -137,12 +137,12 @@ class RoleListing:
 
     def role(self, role_id: str) -> Role:
         """The role of that id; BadRequest ``bad_role`` with the reason when it is broken, else ``unknown_role``."""
-        found = self.roles.get(role_id)
-        if found is not None:
-            return found
-        for one in self.broken:
-            if one.id in (role_id, ""):
-                raise _bad(one)
+        role = self.roles.get(role_id)
+        if role is not None:
+            return role
+        for broken in self.broken:
+            if broken.id in (role_id, ""):
+                raise _bad(broken)
         near = difflib.get_close_matches(role_id[:128], self.roles, n=3, cutoff=0.5)
         step = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise BadRequest("unknown_role", f"no role has the id {role_id[:128]!r}", step, role=role_id[:128], near=near)
@@ -159,23 +159,23 @@ def read(root: Path, directory: str = "") -> RoleListing:
     shadowed: list[ShadowedRole] = []
     holders: dict[str, str] = {}
     allowed = Allowed(root)
-    for one in _files(role_files.folders(root, directory)):
-        if isinstance(one, BrokenRole):
-            broken.append(one)
+    for file in _files(role_files.folders(root, directory)):
+        if isinstance(file, BrokenRole):
+            broken.append(file)
             continue
-        folder, name, role_id = one
+        folder, name, role_id = file
         shown = folder.shown(name)
         if role_id in holders:
             shadowed.append(ShadowedRole(role_id, shown, holders[role_id]))
             continue
-        found = _read(folder, name, role_id, allowed)
-        if found is None:
+        role = _read(folder, name, role_id, allowed)
+        if role is None:
             continue
         holders[role_id] = shown
-        if isinstance(found, BrokenRole):
-            broken.append(found)
+        if isinstance(role, BrokenRole):
+            broken.append(role)
         else:
-            roles[role_id] = found
+            roles[role_id] = role
     return RoleListing(MappingProxyType(roles), tuple(broken), tuple(shadowed))
 
 
@@ -186,15 +186,15 @@ def body(root: Path, role: str) -> str:
     """
     unlisted: BrokenRole | None = None
     allowed = Allowed(root)
-    for one in _files(role_files.folders(root)):
-        if isinstance(one, BrokenRole):
-            unlisted = unlisted or one
-        elif one[2] == role:
-            found = _read(*one, allowed)
-            if isinstance(found, BrokenRole):
-                raise _bad(found)
-            if found is not None:
-                return found.body
+    for file in _files(role_files.folders(root)):
+        if isinstance(file, BrokenRole):
+            unlisted = unlisted or file
+        elif file[2] == role:
+            candidate = _read(*file, allowed)
+            if isinstance(candidate, BrokenRole):
+                raise _bad(candidate)
+            if candidate is not None:
+                return candidate.body
     if unlisted is not None:
         raise _bad(unlisted)
     return ""
@@ -211,24 +211,24 @@ def _files(places: tuple[Folder, ...]) -> Iterator[tuple[Folder, str, str] | Bro
     """Each file as (folder, name, id), nearest folder first; a folder that cannot be listed as Broken."""
     for folder in places:
         try:
-            found = role_files.names(folder)
+            names = role_files.names(folder)
         except OSError as error:
             yield BrokenRole("", folder.label, f"cannot be listed: {error.strerror}")
             continue
-        yield from ((folder, name, name.removesuffix(folder.ending)) for name in found)
+        yield from ((folder, name, name.removesuffix(folder.ending)) for name in names)
 
 
 def own(root: Path) -> Iterator[tuple[str, bytes, Role]]:
     """The roles of the project that could act: each file's name in the project, its content, the role."""
-    for one in _files(tuple(folder for folder in role_files.folders(root) if folder.label == OWN)):
-        if isinstance(one, BrokenRole):
+    for file in _files(tuple(folder for folder in role_files.folders(root) if folder.label == OWN)):
+        if isinstance(file, BrokenRole):
             continue
-        folder, name, role_id = one
+        folder, name, role_id = file
         with contextlib.suppress(FileNotFoundError, UnusableRole):
             content = role_files.content(folder, name)
-            found = _parsed(folder, name, role_id, content)
-            if isinstance(found, Role):
-                yield found.file, content, found
+            role = _parsed(folder, name, role_id, content)
+            if isinstance(role, Role):
+                yield role.file, content, role
 
 
 def _read(folder: Folder, name: str, role_id: str, allowed: Allowed) -> Role | BrokenRole | None:
@@ -268,5 +268,5 @@ def _parsed(folder: Folder, name: str, role_id: str, content: bytes) -> Role | B
     )
 
 
-def _bad(one: BrokenRole) -> BadRequest:
-    return BadRequest("bad_role", f"{one.file} {one.reason}", role=one.id, file=one.file)
+def _bad(broken: BrokenRole) -> BadRequest:
+    return BadRequest("bad_role", f"{broken.file} {broken.reason}", role=broken.id, file=broken.file)

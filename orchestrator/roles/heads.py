@@ -93,8 +93,8 @@ def names_of(value: object) -> tuple[str, ...]:
     The second form is a list in frontmatter that was read line by line. Items that are not text are left out.
     """
     parts = value if isinstance(value, list) else text_of(value).removeprefix("[").removesuffix("]").split(",")
-    found = (text_of(part).strip("'\"") for part in parts)
-    return tuple(dict.fromkeys(name for name in found if name))
+    texts = (text_of(part).strip("'\"") for part in parts)
+    return tuple(dict.fromkeys(name for name in texts if name))
 
 
 class _Loader(yaml.BaseLoader):
@@ -109,9 +109,9 @@ class _Loader(yaml.BaseLoader):
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise UnusableRole(f"has a frontmatter nested deeper than {DEPTH_MAX}")
-        found = super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
         self.depth -= 1
-        return found
+        return node
 
 
 def _mapping(head: str) -> dict[str, Any]:
@@ -126,12 +126,12 @@ def _mapping(head: str) -> dict[str, Any]:
         raise _NotYaml(str(error).partition("\n")[0]) from error
     if node is None:
         return {}
-    found = _value(node)
-    if not isinstance(found, dict):
-        if found is None:
+    value = _value(node)
+    if not isinstance(value, dict):
+        if value is None:
             return {}
         raise _NotYaml("it is no mapping of keys to values")
-    return found
+    return value
 
 
 def _value(node: yaml.Node) -> Any:
@@ -166,10 +166,10 @@ def _by_line(lines: list[str], why: str) -> dict[str, Any]:
     key, first = "", False
     for line in lines:
         inside = out[key].count("<example>") > out[key].count("</example>") if key else False
-        found = None if inside else _LINE.fullmatch(line.rstrip())
-        if found:
-            key, first = found[1], found[1] not in out
-            out.setdefault(key, found[2] or "")
+        match = None if inside else _LINE.fullmatch(line.rstrip())
+        if match:
+            key, first = match[1], match[1] not in out
+            out.setdefault(key, match[2] or "")
         elif first:
             out[key] += f"\n{line.strip()}"
         elif not key and line.strip() and not line.startswith("#"):

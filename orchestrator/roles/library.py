@@ -55,15 +55,15 @@ class RoleLibrary:
 
         Folders and files may appear and disappear; nothing is created. Changes within 200 ms count as one.
         """
-        told: set[BrokenRole] = set()
+        broken_before: set[BrokenRole] = set()
         while True:
             used = tuple(dict.fromkeys(("", *self._kept)))
             seen = self._looks(used)
             broken = dict.fromkeys(await asyncio.to_thread(self._broken, used))
-            for one in broken:
-                if one not in told:
-                    on_broken(one)
-            told = set(broken)
+            for role in broken:
+                if role not in broken_before:
+                    on_broken(role)
+            broken_before = set(broken)
             try:
                 await self._until_touched(used, seen)
             except (OSError, RuntimeError):

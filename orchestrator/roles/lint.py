@@ -34,17 +34,17 @@ class LintFinding:
     engines: tuple[str, ...] = ()
 
 
-def findings(found: RoleListing, engines: Iterable[Engine]) -> list[LintFinding]:
+def findings(listing: RoleListing, engines: Iterable[Engine]) -> list[LintFinding]:
     """All there is to say, the gravest first; of ``engines`` those count that can run a role headless."""
-    out = [LintFinding("broken", one.id, one.file, one.reason) for one in found.broken]
+    out = [LintFinding("broken", broken.id, broken.file, broken.reason) for broken in listing.broken]
     runs = tuple(engine for engine in engines if engine.headless is not None)
-    for role in found.roles.values():
+    for role in listing.roles.values():
         out += _of(role)
     out += [
-        LintFinding("shadowed", one.id, one.file, f"is hidden by {one.by}, which takes precedence")
-        for one in found.shadowed
+        LintFinding("shadowed", shadowed.id, shadowed.file, f"is hidden by {shadowed.by}, which takes precedence")
+        for shadowed in listing.shadowed
     ]
-    for role in found.roles.values():
+    for role in listing.roles.values():
         out += _ignored(role, runs)
     return out
 
@@ -77,11 +77,11 @@ def _of(role: Role) -> list[LintFinding]:
         )
         for key in role.withheld
     ]
-    asked = role.keys.get("toolsets")
-    others = [name for name in names_of(asked) if name not in READ_ONLY]
-    if others or (asked not in (None, "", []) and not names_of(asked)):
-        told = ", ".join(map(repr, others)) or "no names"
-        why = f"names toolsets that no agent gets: {told}; those it can get: {', '.join(READ_ONLY)}"
+    toolsets = role.keys.get("toolsets")
+    others = [name for name in names_of(toolsets) if name not in READ_ONLY]
+    if others or (toolsets not in (None, "", []) and not names_of(toolsets)):
+        names = ", ".join(map(repr, others)) or "no names"
+        why = f"names toolsets that no agent gets: {names}; those it can get: {', '.join(READ_ONLY)}"
         out.append(LintFinding("odd", role.id, role.file, why, "toolsets"))
     if role.keys.get("description") in (None, ""):
         why = "has no description: list_roles shows nothing to choose it by"

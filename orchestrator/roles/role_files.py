@@ -84,9 +84,11 @@ def _given(root: Path, directory: str) -> Folder:
 def names(folder: Folder) -> list[str]:
     """The names of a folder's role files, sorted, whatever they are; none without the folder. OSError as it comes."""
     try:
-        with os.scandir(folder.path) as found:
+        with os.scandir(folder.path) as entries:
             return sorted(
-                entry.name for entry in found if entry.name.endswith(folder.ending) and not entry.name.startswith(".")
+                entry.name
+                for entry in entries
+                if entry.name.endswith(folder.ending) and not entry.name.startswith(".")
             )
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -112,27 +114,27 @@ def content(folder: Folder, name: str) -> bytes:
 def text(content: bytes) -> str:
     """The bytes of a file as text, with plain line ends; UnusableRole if they are not text."""
     try:
-        found = content.decode("utf-8-sig")
+        string = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnusableRole("is not UTF-8") from error
-    if "\0" in found:
+    if "\0" in string:
         raise UnusableRole("is no text: there is a NUL in it")
-    return found.replace("\r\n", "\n")
+    return string.replace("\r\n", "\n")
 
 
 def _bytes(path: str) -> bytes:
-    found = os.stat(path)  # before it is opened: to open some devices is to use them
-    if stat.S_ISREG(found.st_mode):
+    status = os.stat(path)  # before it is opened: to open some devices is to use them
+    if stat.S_ISREG(status.st_mode):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
         with open(fd, "rb") as file:
-            found = os.fstat(fd)
-            if stat.S_ISREG(found.st_mode):
+            status = os.fstat(fd)
+            if stat.S_ISREG(status.st_mode):
                 content = file.read(ROLE_MAX + 1)
-                size = max(found.st_size, len(content))
+                size = max(status.st_size, len(content))
                 if size > ROLE_MAX:
                     raise UnusableRole(f"has {size} bytes; a role has at most {ROLE_MAX}")
                 return content
-    kind = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+    kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
     raise UnusableRole(f"cannot be read: it is {kind}")
 
 
@@ -142,12 +144,12 @@ def fingerprint(places: tuple[Folder, ...]) -> tuple[tuple[object, ...], int]:
     youngest = 0
     for path in _paths(places):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             out.append((path, error.errno))
             continue
-        youngest = max(youngest, found.st_ctime_ns)
-        out.append((path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+        youngest = max(youngest, status.st_ctime_ns)
+        out.append((path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return tuple(out), youngest
 
 
@@ -155,10 +157,10 @@ def _paths(places: tuple[Folder, ...]) -> Iterator[str]:
     for folder in places:
         yield folder.path
         try:
-            found = names(folder)
+            files = names(folder)
         except OSError:
             continue
-        yield from (os.path.join(folder.path, name) for name in found)
+        yield from (os.path.join(folder.path, name) for name in files)
 
 
 def printable(name: str) -> str:
