@@ -29,10 +29,10 @@ class ConfigFiles:
     def document(self, path: str) -> dict[str, Any]:
         text = self.text(path)
         try:
-            found = toml_text.read(text) if path.endswith(".toml") else _json(text)
+            document = toml_text.read(text) if path.endswith(".toml") else _json(text)
         except jsonc.Unreadable:
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
 
 def server_file(cli: UserSetup, env: Mapping[str, str]) -> Path:

@@ -61,9 +61,9 @@ def chosen(text: str) -> tuple[str, ...] | None:
     return tuple(names) if set(names) <= set(TOOLSETS) and len(set(names)) == len(names) else None
 
 
-def toolsets_of(found: Any) -> tuple[str, ...] | None:
+def toolsets_of(value: Any) -> tuple[str, ...] | None:
     """The toolsets that a server's entry offers; None if that cannot be determined."""
-    words = server_words(found) if isinstance(found, Mapping) else None
+    words = server_words(value) if isinstance(value, Mapping) else None
     if words is None or "mcp" not in words:
         return None
     if "--toolsets" not in words:
@@ -81,14 +81,14 @@ def hooks(cli: UserSetup, command: Sequence[str]) -> list[EntryPart]:
     ]
 
 
-def ours(cli: UserSetup, part: EntryPart, found: Any) -> bool:
-    """Whether ``found`` in the place of ``part`` is what some installation of ours wrote there."""
-    if not isinstance(found, Mapping):
+def ours(cli: UserSetup, part: EntryPart, value: Any) -> bool:
+    """Whether ``value`` in the place of ``part`` is what some installation of ours wrote there."""
+    if not isinstance(value, Mapping):
         return False
     if part.element:
-        words = hook_words(found)
-        return words is not None and any(one.value == found for one in hooks(cli, words) if one.path == part.path)
-    words = server_words(found)
+        words = hook_words(value)
+        return words is not None and any(hook.value == value for hook in hooks(cli, words) if hook.path == part.path)
+    words = server_words(value)
     if words is None:
         return False
     rest = words[1 + len(MCP_TAIL) :]
@@ -97,48 +97,48 @@ def ours(cli: UserSetup, part: EntryPart, found: Any) -> bool:
     # Older versions wrote no limit.
     if words[1 : 1 + len(MCP_TAIL)] != MCP_TAIL or rest not in ([], CALL_TAIL if cli.raises else []):
         return False
-    return found == (_documents(words) if part.in_settings else cli.server(words, PASSED_ON))
+    return value == (_documents(words) if part.in_settings else cli.server(words, PASSED_ON))
 
 
-def names_us(part: EntryPart, found: Any) -> bool:
-    """Whether ``found`` starts something of ours, in whatever form."""
-    if not isinstance(found, Mapping):
+def names_us(part: EntryPart, value: Any) -> bool:
+    """Whether ``value`` starts something of ours, in whatever form."""
+    if not isinstance(value, Mapping):
         return False
     if part.element:
-        inner = found.get("hooks")
-        return isinstance(inner, list) and any(_is_hook(one) for one in inner)
-    words = server_words(found) or []
+        inner = value.get("hooks")
+        return isinstance(inner, list) and any(_is_hook(hook) for hook in inner)
+    words = server_words(value) or []
     return "mcp" in words and any("orchestrator" in word for word in words)
 
 
-def program_of(part: EntryPart, found: Mapping[str, Any]) -> str:
+def program_of(part: EntryPart, value: Mapping[str, Any]) -> str:
     """The interpreter that an entry or hook starts; "" if that cannot be determined."""
-    words = hook_words(found) if part.element else server_words(found)
+    words = hook_words(value) if part.element else server_words(value)
     return words[0] if words else ""
 
 
-def starts_same(part: EntryPart, found: Mapping[str, Any]) -> bool:
-    """Whether ``found`` starts the very program that ``part`` would."""
+def starts_same(part: EntryPart, value: Mapping[str, Any]) -> bool:
+    """Whether ``value`` starts the very program that ``part`` would."""
     if part.element:
-        return hook_words(found) == hook_words(part.value)
-    wanted, words = server_words(part.value) or [], server_words(found) or []
+        return hook_words(value) == hook_words(part.value)
+    wanted, words = server_words(part.value) or [], server_words(value) or []
     until = 1 + len(MCP_TAIL)  # how long a call may last does not say what is started
-    return words[:until] == wanted[:until] and toolsets_of(found) == toolsets_of(part.value)
+    return words[:until] == wanted[:until] and toolsets_of(value) == toolsets_of(part.value)
 
 
-def server_words(found: Mapping[str, Any]) -> list[str] | None:
+def server_words(server: Mapping[str, Any]) -> list[str] | None:
     """The command line of a server's entry; None if it has none."""
-    command, args = found.get("command"), found.get("args", [])
+    command, args = server.get("command"), server.get("args", [])
     words = command if isinstance(command, list) else [command, *(args if isinstance(args, list) else [])]
     return [str(word) for word in words] if words and words[0] else None
 
 
-def hook_words(found: Mapping[str, Any]) -> list[str] | None:
+def hook_words(group: Mapping[str, Any]) -> list[str] | None:
     """The command line of our hook in a group of hooks; None if it is not there."""
-    inner = found.get("hooks")
-    for one in inner if isinstance(inner, list) else []:
-        if _is_hook(one):
-            return _words(one["command"])
+    inner = group.get("hooks")
+    for hook in inner if isinstance(inner, list) else []:
+        if _is_hook(hook):
+            return _words(hook["command"])
     return None
 
 
@@ -147,10 +147,12 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
         hidden = ("env", "environment", "headers")
         return {
-            key: dict.fromkeys(one, "***") if key in hidden and isinstance(one, Mapping) else without_secrets(one)
-            for key, one in value.items()
+            key: dict.fromkeys(inner, "***")
+            if key in hidden and isinstance(inner, Mapping)
+            else without_secrets(inner)
+            for key, inner in value.items()
         }
-    return [without_secrets(one) for one in value] if isinstance(value, list) else value
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def shown(cli: UserSetup, part: EntryPart, value: Any) -> str:
@@ -182,10 +184,10 @@ def _hook(cli: UserSetup, line: str, limit: int) -> dict[str, Any]:
     return {"type": "command", **name, "command": line, "timeout": limit}
 
 
-def _is_hook(one: Any) -> bool:
-    if not isinstance(one, Mapping) or not isinstance(one.get("command"), str):
+def _is_hook(hook: Any) -> bool:
+    if not isinstance(hook, Mapping) or not isinstance(hook.get("command"), str):
         return False
-    words = _words(one["command"])
+    words = _words(hook["command"])
     return len(words) == 3 and words[1] == "-IS" and words[2].endswith("/orchestrator/hook.py")
 
 

@@ -100,7 +100,7 @@ def remove(text: str, path: Sequence[Key]) -> str | None:
         if not chain:
             return None if text.endswith("\n") else ""
     item, siblings = chain[-1], _holder(root, chain).items
-    at = next(number for number, one in enumerate(siblings) if one is item)
+    at = next(number for number, sibling in enumerate(siblings) if sibling is item)
     if item.comma is not None:
         rest = text[item.comma + 1 :]
         return text[: item.before] + (rest.lstrip(" \t\r\n") if item.before == item.start else rest)
@@ -113,7 +113,7 @@ def remove(text: str, path: Sequence[Key]) -> str | None:
 def commented(text: str, path: Sequence[Key]) -> bool:
     """Whether the existing member at ``path`` contains a comment."""
     node = _chain(_parse(text), path)[-1].node
-    return any(found.lastgroup == "comment" for found in _TOKEN.finditer(text, node.start, node.end))
+    return any(token.lastgroup == "comment" for token in _TOKEN.finditer(text, node.start, node.end))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------
@@ -148,10 +148,10 @@ class _Reader:
             if self.at >= len(self.text):
                 self.kind = self.word = ""
                 return
-            found = _TOKEN.match(self.text, self.at)
-            if found is None:
+            match = _TOKEN.match(self.text, self.at)
+            if match is None:
                 raise self._wrong("JSON")
-            self.at, self.kind, self.word = found.end(), str(found.lastgroup), found.group()
+            self.at, self.kind, self.word = match.end(), str(match.lastgroup), match.group()
             if self.kind == "comment":
                 self.seen = self.at
             elif self.kind != "space":
@@ -163,8 +163,8 @@ class _Reader:
 
     def _wrong(self, wanted: str) -> Unreadable:
         line = self.text.count("\n", 0, self.start) + 1
-        found = self.text[self.start : self.start + 12].partition("\n")[0]
-        return Unreadable(line, f"expected {wanted}, found {found!r}" if found else f"expected {wanted}")
+        excerpt = self.text[self.start : self.start + 12].partition("\n")[0]
+        return Unreadable(line, f"expected {wanted}, found {excerpt!r}" if excerpt else f"expected {wanted}")
 
     def _value(self) -> _JsonNode:
         node = _JsonNode(self.start, self.at)
@@ -285,7 +285,7 @@ def _lines(value: Any, indent: str, unit: str, newline: str) -> str:
 def _line(value: Any) -> str:
     """A value on one line, with white space inside its brackets (see the head)."""
     if isinstance(value, dict) and value:
-        inside = (f"{json.dumps(key, ensure_ascii=False)}: {_line(one)}" for key, one in value.items())
+        inside = (f"{json.dumps(key, ensure_ascii=False)}: {_line(member)}" for key, member in value.items())
         return "{ " + ", ".join(inside) + " }"
     if isinstance(value, list) and value:
         return "[ " + ", ".join(map(_line, value)) + " ]"
@@ -298,11 +298,11 @@ def _newline(text: str) -> str:
 
 def _unit(text: str) -> str:
     """One step of indentation, as the first indented line has it."""
-    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
-    return found[1] if found else "  "
+    match = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    return match[1] if match else "  "
 
 
 def _indent_of(text: str, at: int) -> str:
     """The white space at the start of the line of an offset."""
-    found = re.match(r"[ \t]*", text[text.rfind("\n", 0, at) + 1 : at])
-    return found[0] if found else ""
+    match = re.match(r"[ \t]*", text[text.rfind("\n", 0, at) + 1 : at])
+    return match[0] if match else ""

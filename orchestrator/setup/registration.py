@@ -111,21 +111,21 @@ def look(cli: UserSetup, env: Mapping[str, str]) -> list[PartState]:
     entry, hooks = parts_of(cli)
     gsd = [parts_of(cli, (GSD,))[0], *([settings_part()] if cli.gsd_in_settings else [])]
     out = []
-    for part in (entry, *hooks, *(replace(one, optional=True) for one in gsd)):
+    for part in (entry, *hooks, *(replace(gsd_part, optional=True) for gsd_part in gsd)):
         path = _file_of(cli, env, part)
         name = part.path[-1]
         try:
             text = cli_files.read(path).text
             wanted = _with_its_list(cli, text, part)
-            found = text_change.look(cli, text, wanted)
+            file_part = text_change.look(cli, text, wanted)
         except Unreadable as error:
             raise cli_files.unreadable(path, error.line, error.reason) from error
-        if found.state in ("absent", "foreign"):
+        if file_part.state in ("absent", "foreign"):
             out += [] if part.optional else [PartState(part.what, name, path, "absent")]
             continue
-        program, same = entries.program_of(part, found.value), entries.starts_same(wanted, found.value)
-        toolsets = () if part.element else entries.toolsets_of(found.value) or ()
-        out.append(PartState(part.what, name, path, found.state, program, same, toolsets))
+        program, same = entries.program_of(part, file_part.value), entries.starts_same(wanted, file_part.value)
+        toolsets = () if part.element else entries.toolsets_of(file_part.value) or ()
+        out.append(PartState(part.what, name, path, file_part.state, program, same, toolsets))
     return out
 
 
@@ -184,17 +184,17 @@ def _changed(
     for part in parts:
         try:
             if taking:
-                text, one = text_change.take(cli, text, part, force=force)
+                text, change = text_change.take(cli, text, part, force=force)
             else:
                 wanted = _with_its_list(cli, text, part) if keeps_list else part
-                text, one = text_change.put(cli, text, wanted, force=force)
+                text, change = text_change.put(cli, text, wanted, force=force)
         except Unreadable as error:
             raise cli_files.unreadable(original.path, error.line, error.reason) from error
         except Conflict as error:
             message = f"{original.path}: {error.message}"
             raise Conflict(error.code, message, error.next_step, file=str(original.path), **error.facts) from error
-        if not (part.optional and one.action == "absent"):
-            changes.append(one)
+        if not (part.optional and change.action == "absent"):
+            changes.append(change)
     return text, tuple(changes)
 
 

@@ -57,44 +57,44 @@ def look(cli: UserSetup, text: str | None, part: EntryPart) -> FoundPart:
         node = node.get(key) if isinstance(node, Mapping) else None
     if not part.element:
         return FoundPart("absent") if node is None else _judge(cli, text, part, part.path, node)
-    for at, one in enumerate(node if isinstance(node, list) else []):
-        if entries.names_us(part, one):
-            return _judge(cli, text, part, (*part.path, at), one)
+    for at, element in enumerate(node if isinstance(node, list) else []):
+        if entries.names_us(part, element):
+            return _judge(cli, text, part, (*part.path, at), element)
     return FoundPart("absent")
 
 
 def put(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str, PartChange]:
     """The text with the part in it. Conflict ``entry_edited`` where a user's own form starts something else."""
-    found = look(cli, text, part)
-    if found.state == "absent":
+    file_part = look(cli, text, part)
+    if file_part.state == "absent":
         old = text or ""
         tool = jsonc.add if cli.form == "json" else toml_text.add
         new = tool(old, part.path, part.value, element=part.element) + ("\n" if text is None else "")
         wanted = _with(_read(cli, old) if old else {}, part)
         return _checked(cli, new, wanted), PartChange(part.what, part.path, "added", after=part.value)
-    if found.state == "foreign" and not force:
+    if file_part.state == "foreign" and not force:
         step = "rename that one, or write setup's own instead with --force"
         raise _conflict(part, "is a server that is not ours", step)
-    edited = found.state == "edited"
-    if found.state == "current" or (edited and not force and entries.starts_same(part, found.value)):
-        return text or "", PartChange(part.what, part.path, "kept", found.value, found.value, edited)
+    edited = file_part.state == "edited"
+    if file_part.state == "current" or (edited and not force and entries.starts_same(part, file_part.value)):
+        return text or "", PartChange(part.what, part.path, "kept", file_part.value, file_part.value, edited)
     if edited and not force:
         raise _edited(part, "--force writes setup's own instead")
-    return _replaced(cli, text or "", part, found), PartChange(
-        part.what, part.path, "updated", found.value, part.value, edited
+    return _replaced(cli, text or "", part, file_part), PartChange(
+        part.what, part.path, "updated", file_part.value, part.value, edited
     )
 
 
 def take(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = False) -> tuple[str | None, PartChange]:
     """The text without the part; None: nothing is left. Conflict ``entry_edited`` for a user's own form."""
-    found = look(cli, text, part)
-    if found.state in ("absent", "foreign") or text is None:
+    file_part = look(cli, text, part)
+    if file_part.state in ("absent", "foreign") or text is None:
         return text, PartChange(part.what, part.path, "absent")
-    edited = found.state == "edited"
+    edited = file_part.state == "edited"
     if edited and not force:
         raise _edited(part, "--force takes it out all the same")
-    new = _without(cli, text, _own_path(found))
-    return new, PartChange(part.what, part.path, "removed", before=found.value, edited=edited)
+    new = _without(cli, text, _own_path(file_part))
+    return new, PartChange(part.what, part.path, "removed", before=file_part.value, edited=edited)
 
 
 def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
@@ -105,23 +105,23 @@ def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], va
     return FoundPart("current" if value == part.value else "other", path, value)
 
 
-def _own_path(found: FoundPart) -> tuple[Key, ...]:
+def _own_path(file_part: FoundPart) -> tuple[Key, ...]:
     """The place of our own part: in a group of hooks with the user's hooks, only our hook."""
-    inner = found.value.get("hooks") if isinstance(found.value, Mapping) else None
-    if isinstance(found.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
-        at = next(n for n, one in enumerate(inner) if entries.hook_words({"hooks": [one]}) is not None)
-        return (*found.path, "hooks", at)
-    return found.path
+    inner = file_part.value.get("hooks") if isinstance(file_part.value, Mapping) else None
+    if isinstance(file_part.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
+        at = next(n for n, hook in enumerate(inner) if entries.hook_words({"hooks": [hook]}) is not None)
+        return (*file_part.path, "hooks", at)
+    return file_part.path
 
 
-def _replaced(cli: UserSetup, text: str, part: EntryPart, found: FoundPart) -> str:
+def _replaced(cli: UserSetup, text: str, part: EntryPart, file_part: FoundPart) -> str:
     if cli.form == "toml":
-        text = _without(cli, text, _own_path(found)) or ""
+        text = _without(cli, text, _own_path(file_part)) or ""
         wanted = _with(_read(cli, text) if text else {}, part)
         new = toml_text.add(text, part.path, part.value, element=part.element)
         return _checked(cli, new if new.endswith("\n") else new + "\n", wanted)
-    path = _own_path(found)
-    value = part.value if path == found.path else part.value["hooks"][0]
+    path = _own_path(file_part)
+    value = part.value if path == file_part.path else part.value["hooks"][0]
     wanted = copy.deepcopy(_read(cli, text))
     _at(wanted, path[:-1])[path[-1]] = value
     return _checked(cli, jsonc.replace(text, path, value), wanted)
@@ -131,8 +131,8 @@ def _without(cli: UserSetup, text: str, path: Sequence[Key]) -> str | None:
     wanted = copy.deepcopy(_read(cli, text))
     del _at(wanted, path[:-1])[path[-1]]
     new = jsonc.remove(text, path) if cli.form == "json" else toml_text.remove(text, path)
-    found = _read(cli, new) if new else {}
-    if _pruned(found, path) != _pruned(wanted, path):
+    document = _read(cli, new) if new else {}
+    if _pruned(document, path) != _pruned(wanted, path):
         raise Unreadable(1, f"{'.'.join(map(str, path))} cannot be taken out safely; do it by hand")
     return new
 

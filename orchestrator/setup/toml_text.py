@@ -85,12 +85,12 @@ def _block(path: Sequence[str], value: Mapping[str, Any], element: bool) -> list
     name = ".".join(path)
     out = [f"[[{name}]]" if element else f"[{name}]"]
     inner = []
-    for key, one in value.items():
-        if isinstance(one, list) and one and isinstance(one[0], dict):
-            for table in one:
+    for key, item in value.items():
+        if isinstance(item, list) and item and isinstance(item[0], dict):
+            for table in item:
                 inner += _block([*path, key], table, element=True)
         else:
-            out += _pair(key, one)
+            out += _pair(key, item)
     return out + inner
 
 
@@ -99,9 +99,9 @@ def _pair(key: str, value: Any) -> list[str]:
     if len(whole) <= _WIDTH or not isinstance(value, list):
         return [whole]
     rows = [""]
-    for one in value:
-        rows += [""] if len(rows[-1]) + len(_text(one)) > _WIDTH - 10 else []
-        rows[-1] += f"{' ' if rows[-1] else ''}{_text(one)},"
+    for item in value:
+        rows += [""] if len(rows[-1]) + len(_text(item)) > _WIDTH - 10 else []
+        rows[-1] += f"{' ' if rows[-1] else ''}{_text(item)},"
     return [f"{key} = [", *(f"    {row}" for row in rows), "]"]
 
 
@@ -113,18 +113,18 @@ def _text(value: Any) -> str:
 
 def _header(line: str) -> tuple[list[str], bool] | None:
     """The names of a header line, and whether it is one of an array of tables."""
-    found = re.match(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$", line)
-    if found is None:
+    match = re.match(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$", line)
+    if match is None:
         return None
     try:
-        doc: Any = tomllib.loads(f"[{found[2]}]")
+        doc: Any = tomllib.loads(f"[{match[2]}]")
     except tomllib.TOMLDecodeError:
         return None
     names = []
     while isinstance(doc, dict) and doc:
         names += list(doc)
         doc = doc[names[-1]]
-    return names, found[1] == "[["
+    return names, match[1] == "[["
 
 
 def _whole(text: str) -> bool:
