@@ -50,9 +50,9 @@ def _agent_snippet(entry: str) -> str:
 
 
 def _login(env: Env, files: ConfigReader) -> str:
-    found = set_variable(env, *_LOGIN) or filled_file(files, _in_config_dir(env, ".credentials.json"))
-    if found:
-        return found
+    place = set_variable(env, *_LOGIN) or filled_file(files, _in_config_dir(env, ".credentials.json"))
+    if place:
+        return place
     path = _settings_file(env)
     settings = files.document(path)
     if settings.get("apiKeyHelper") or set(_LOGIN) & set(table(settings, "env")):

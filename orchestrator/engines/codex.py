@@ -50,7 +50,7 @@ def toml(value: Any) -> str:
         # A JSON string is a TOML basic string, but for the one control character that JSON leaves as it is.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml(str(key))} = {toml(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{toml(str(key))} = {toml(member)}" for key, member in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml, value)) + "]"
     return str(value)
@@ -92,20 +92,20 @@ def _reads(env: Mapping[str, str], cwd: str) -> UserFiles:
 
 def _settings(launch: Launch) -> list[dict[str, Any]]:
     """The user's configuration files, the weakest first; a folder's own only where the folder is trusted."""
-    found = []
+    layers = []
     own = (SYSTEM_CONFIG, config_file(launch.env))
     trusted = launch.trust
     for path, text in launch.files.items():
         try:
-            one = tomllib.loads(text)
+            layer = tomllib.loads(text)
         except tomllib.TOMLDecodeError:
             continue
         if path in own:
             folders = (launch.cwd, launch.project)
-            trusted |= any(table(one, "projects", at).get("trust_level") == "trusted" for at in folders)
+            trusted |= any(table(layer, "projects", at).get("trust_level") == "trusted" for at in folders)
         if path in own or trusted:
-            found.append(one)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def _server(launch: Launch) -> dict[str, Any]:
@@ -133,13 +133,13 @@ def _server(launch: Launch) -> dict[str, Any]:
 
 def _strongest(settings: list[dict[str, Any]], key: str, default: Any) -> Any:
     """The value of the strongest file that has one."""
-    return next((one[key] for one in reversed(settings) if key in one), default)
+    return next((layer[key] for layer in reversed(settings) if key in layer), default)
 
 
 def _overrides(launch: Launch) -> dict[str, Any]:
     settings = _settings(launch)
     instructions = _strongest(settings, "developer_instructions", "")
-    roots = _strongest([table(one, "sandbox_workspace_write") for one in settings], "writable_roots", [])
+    roots = _strongest([table(layer, "sandbox_workspace_write") for layer in settings], "writable_roots", [])
     overrides: dict[str, Any] = {
         "check_for_update_on_startup": False,
         "history.persistence": "none",  # our messages are not what the user wants to find with the up arrow
@@ -156,7 +156,7 @@ def _overrides(launch: Launch) -> dict[str, Any]:
         ],
     }
     name = SERVER
-    if any("url" in table(one, "mcp_servers", name) for one in settings):
+    if any("url" in table(layer, "mcp_servers", name) for layer in settings):
         # An override can replace a key and not remove one, and an entry with url and command is refused.
         overrides[f"mcp_servers.{name}.enabled"] = False
         name = f"{SERVER}_agent"
@@ -211,8 +211,8 @@ _THREAD = re.compile(rf"^session id: ({UUID.pattern})\s*$", re.MULTILINE)
 
 def printed_chat_id(_stdout: str, stderr: str) -> str:
     """The id in the header that `exec` prints before everything else, including the prompt."""
-    found = _THREAD.search(stderr)
-    return found[1] if found else ""
+    match = _THREAD.search(stderr)
+    return match[1] if match else ""
 
 
 _SGR = re.compile(r"\x1b\[([\d;:]*)m")

@@ -162,18 +162,18 @@ def _above(env: Mapping[str, str], cwd: str) -> tuple[str, str]:
 def _settings(text: str, path: str) -> dict[str, Any]:
     """JSON with comments, as Gemini CLI reads it; ``${NAME}`` stays as it is."""
     try:
-        found = json.loads(_COMMENT.sub(lambda part: part[1] or "", text))
+        settings = json.loads(_COMMENT.sub(lambda part: part[1] or "", text))
     except ValueError as error:
         raise BadRequest(
             "bad_config", f"Gemini CLI's {path} is not JSON: {error}", "fix the file; gemini does not start with it"
         ) from error
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
     """The table of that name, made if missing, for writing into it."""
-    found = settings.get(name)
-    settings[name] = found if isinstance(found, dict) else {}
+    value = settings.get(name)
+    settings[name] = value if isinstance(value, dict) else {}
     table: dict[str, Any] = settings[name]
     return table
 
@@ -181,8 +181,8 @@ def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
 def _names(settings: Mapping[str, Any], key: str) -> list[str] | None:
     """The list ``mcp.<key>`` of a layer, None when it has none."""
     mcp = settings.get("mcp")
-    found = mcp.get(key) if isinstance(mcp, dict) else None
-    return [str(name) for name in found] if isinstance(found, list) else None
+    names = mcp.get(key) if isinstance(mcp, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else None
 
 
 def _takes(name: str, layer: Mapping[str, Any]) -> bool:
@@ -198,7 +198,7 @@ def _allowed(layers: list[dict[str, Any]]) -> list[str] | None:
     The CLI takes what all lists have in common, so ours could never be put in; only its flag overrides them, and
     that drops the exclusions too.
     """
-    lists = [found for layer in layers if (found := _names(layer, "allowed")) is not None]
+    lists = [names for layer in layers if (names := _names(layer, "allowed")) is not None]
     if not lists:
         return None
     excluded = {name for layer in layers for name in _names(layer, "excluded") or ()} | {SERVER, SERVER_AGENT}
@@ -256,7 +256,9 @@ def _foreign(groups: Any, hook: tuple[str, ...]) -> list[Any]:
     for group in groups if isinstance(groups, list) else []:
         inner = group.get("hooks") if isinstance(group, dict) else None
         if isinstance(inner, list):
-            others = [one for one in inner if not (isinstance(one, dict) and hook[-1] in str(one.get("command")))]
+            others = [
+                entry for entry in inner if not (isinstance(entry, dict) and hook[-1] in str(entry.get("command")))
+            ]
             if not others:
                 continue
             group = {**group, "hooks": others}  # noqa: PLW2901 - the group, minus ours

@@ -78,8 +78,8 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
 
 def printed_chat_id(_stdout: str, stderr: str) -> str:
     """The first session in the log: the run's own session, created before any subagent's."""
-    found = _CREATED.search(stderr)
-    return found[1] if found else ""
+    match = _CREATED.search(stderr)
+    return match[1] if match else ""
 
 
 def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -145,19 +145,19 @@ def _settings(text: str, variable: str = CONTENT) -> dict[str, Any]:
     for what in (_COMMENT, _LAST_COMMA):
         text = what.sub(lambda part: part[1] or " ", text)
     try:
-        found = json.loads(text)
+        settings = json.loads(text)
     except ValueError as error:
         raise BadRequest(
             "bad_config",
             f"the environment variable {variable} is not JSON: {error}",
             "fix or unset it; opencode does not start with it",
         ) from error
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _list(settings: dict[str, Any], name: str) -> list[Any]:
-    found = settings.get(name)
-    return found if isinstance(found, list) else []
+    value = settings.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

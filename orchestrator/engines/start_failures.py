@@ -36,22 +36,22 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 def version_in(text: str) -> str | None:
     """The version number in what ``--version`` printed."""
-    found = _VERSION.search(text)
-    return found[0] if found else None
+    match = _VERSION.search(text)
+    return match[0] if match else None
 
 
 def likely(
-    row: Engine, *, found: ScreenFinding | None, status: int | None, listed: bool, version: str | None, lives: bool
+    row: Engine, *, finding: ScreenFinding | None, status: int | None, listed: bool, version: str | None, lives: bool
 ) -> str:
     """The likely cause, and a warning about an untested version; empty if nothing explains the exit.
 
-    ``found``: the finding on its screen; ``status``: the exit status of an ended program; ``listed``: whether the CLI
+    ``finding``: what its screen shows; ``status``: the exit status of an ended program; ``listed``: whether the CLI
     has listed our server's tools; ``lives``: whether its process still runs.
     """
-    if found is not None:
-        cause = WHY[found.kind] + (f" ({found.reason})" if found.reason else "")
-        if found.until:
-            cause += f", until {found.until}"
+    if finding is not None:
+        cause = WHY[finding.kind] + (f" ({finding.reason})" if finding.reason else "")
+        if finding.until:
+            cause += f", until {finding.until}"
     elif status in STATUSES:
         cause = STATUSES[status]
     elif not lives:

@@ -27,7 +27,7 @@ async def cause_of(roster: Roster, entry: AgentEntry, screen: Screen | None = No
         version = await asyncio.to_thread(version_of, row.program, env)
     return start_failures.likely(
         row,
-        found=found or entry.finding,
+        finding=found or entry.finding,
         status=status,
         listed=entry.listed_epoch == agent.epoch,
         version=version,

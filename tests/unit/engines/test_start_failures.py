@@ -25,7 +25,7 @@ ROW = Engine(
 
 
 def likely(**known: object) -> str:
-    facts = {"found": None, "status": None, "listed": False, "version": None, "lives": True} | known
+    facts = {"finding": None, "status": None, "listed": False, "version": None, "lives": True} | known
     return start_failures.likely(ROW, **facts)  # type: ignore[arg-type]
 
 
@@ -36,10 +36,10 @@ def test_every_kind_of_screen_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({"found": ScreenFinding("login", "run x login")}, "it is not logged in (run x login)"),
-        ({"found": ScreenFinding("rate_limit", "", "15:00")}, "it has hit a limit of its provider, until 15:00"),
+        ({"finding": ScreenFinding("login", "run x login")}, "it is not logged in (run x login)"),
+        ({"finding": ScreenFinding("rate_limit", "", "15:00")}, "it has hit a limit of its provider, until 15:00"),
         (
-            {"found": ScreenFinding("trust", "asks"), "status": 1, "lives": False},
+            {"finding": ScreenFinding("trust", "asks"), "status": 1, "lives": False},
             "it asks whether its folder is trusted (asks)",
         ),
         (
