@@ -59,8 +59,8 @@ def _sizes(record: ChatRecord) -> dict[Path, int]:
 
 
 def _has_message(record: ChatRecord, before: dict[Path, int]) -> bool:
-    found = Path(record.folder).glob(record.files)
-    return any(re.search(record.message.encode(), _end(path, before.get(path, 0))) for path in found)
+    paths = Path(record.folder).glob(record.files)
+    return any(re.search(record.message.encode(), _end(path, before.get(path, 0))) for path in paths)
 
 
 def _end(path: Path, start: int) -> bytes:

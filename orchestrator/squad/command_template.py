@@ -75,7 +75,7 @@ class Template:
         A word in which an unquoted value is empty is left out. Never of a template with ``shell``.
         """
         assert not self.shell
-        found: list[str] = []
+        words: list[str] = []
         word: list[str] | None = None
         dropped = False
         for node in (*_taken(self._nodes, values), Piece("gap", "")):
@@ -89,9 +89,9 @@ class Template:
                 word.append(node.text if node.kind == "text" else "")
             elif word is not None:
                 if not dropped:
-                    found.append("".join(word))
+                    words.append("".join(word))
                 word, dropped = None, False
-        return found
+        return words
 
     def script(self, values: Mapping[str, str]) -> str:
         """The script, with each value quoted so that a shell reads it as the one string it is.
@@ -100,22 +100,22 @@ class Template:
         template with ``shell``.
         """
         assert self.shell
-        found: list[str] = []
+        parts: list[str] = []
         begin = 0
         dropped = False
         for node in (*_taken(self._nodes, values), Piece("gap", "")):
             if isinstance(node, _Slot):
                 value = values.get(node.name, "")
                 dropped = dropped or not (value or node.quote)
-                found.append(node.quote + _single_quoted(value) + node.quote)
+                parts.append(node.quote + _single_quoted(value) + node.quote)
             elif node.kind != "gap":
-                found.append(node.text)
+                parts.append(node.text)
             else:
                 if dropped:
-                    del found[begin:]
-                found.append(node.text)
-                begin, dropped = len(found), False
-        return "".join(found)
+                    del parts[begin:]
+                parts.append(node.text)
+                begin, dropped = len(parts), False
+        return "".join(parts)
 
 
 def load(text: str, *, where: str) -> Template:
@@ -128,15 +128,15 @@ def load(text: str, *, where: str) -> Template:
         raise source.refuse(0, f"it is longer than {MAX_BYTES} bytes", "make it shorter; a script may be a file")
     if bad := _UNUSABLE.search(source.text):
         raise source.refuse(bad.start(), "a NUL or half a character pair cannot be part of a command")
-    said, body = _leading_lines(source)
-    shell = "shell" in said
+    directives, body = _leading_lines(source)
+    shell = "shell" in directives
     if not shell and (tail := _JQ_TAIL.search(source.text, body)):
         # All before the pipe must be a command that would need no shell.
         _Loading(source, body, tail.start(), shell=False).whole()
         shell = True
     loading = _Loading(source, body, len(source.text), shell=shell)
     nodes = loading.whole()
-    return Template(where, "stdin" in said, shell, frozenset(loading.names), nodes)
+    return Template(where, "stdin" in directives, shell, frozenset(loading.names), nodes)
 
 
 def _single_quoted(value: str) -> str:
@@ -154,7 +154,7 @@ def _taken(nodes: Sequence[_Node], values: Mapping[str, str]) -> Iterator[Piece 
 
 def _leading_lines(source: TemplateSource) -> tuple[set[str], int]:
     """The directives at the top, and where the text begins after them, comments and empty lines."""
-    said: set[str] = set()
+    directives: set[str] = set()
     at = 0
     while at < len(source.text):
         end = source.text.find("\n", at)
@@ -162,13 +162,13 @@ def _leading_lines(source: TemplateSource) -> tuple[set[str], int]:
         line = source.text[at:end]
         if line.strip(" \t") and not line.startswith("#"):
             break
-        if found := _DIRECTIVE.fullmatch(line):
-            word = found[1].lower()
-            if found[2] != _ALLOWED[word]:
-                raise source.refuse(at + found.start(2), f"the only form of this line is: # {word}: {_ALLOWED[word]}")
-            said.add(word)
+        if match := _DIRECTIVE.fullmatch(line):
+            word = match[1].lower()
+            if match[2] != _ALLOWED[word]:
+                raise source.refuse(at + match.start(2), f"the only form of this line is: # {word}: {_ALLOWED[word]}")
+            directives.add(word)
         at = min(end + 1, len(source.text))
-    return said, at
+    return directives, at
 
 
 class _Loading:

@@ -98,9 +98,9 @@ def _first_words(script: str, count: int) -> tuple[list[str], list[int]]:
     """Up to ``count`` words that a script begins with, as far as they are plain, and where each ends."""
     words: list[str] = []
     ends: list[int] = []
-    while len(words) < count and (found := _WORD.match(script, ends[-1] if ends else 0)):
-        words.append(found[1].strip("'\""))
-        ends.append(found.end())
+    while len(words) < count and (match := _WORD.match(script, ends[-1] if ends else 0)):
+        words.append(match[1].strip("'\""))
+        ends.append(match.end())
     return words, ends
 
 

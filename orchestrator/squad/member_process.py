@@ -88,60 +88,60 @@ class CommandOutcome:
 Started = Callable[[int, int | None], None]
 
 
-async def run(given: CommandToRun, clock: Clock, stop: StopRequest, started: Started) -> CommandOutcome:
+async def run(command: CommandToRun, clock: Clock, stop: StopRequest, started: Started) -> CommandOutcome:
     """Run the command to its end; ``started`` is called with its pid and start time. Its failures do not raise."""
     if stop.why:
         return CommandOutcome(started=False, reason=stop.why)
-    deadline = clock.monotonic() + given.timeout_s
+    deadline = clock.monotonic() + command.timeout_s
     try:
-        popen = await asyncio.to_thread(_spawn, given)
+        popen = await asyncio.to_thread(_spawn, command)
     except (OSError, ValueError) as error:
         return CommandOutcome(
-            started=False, reason=f"{given.argv[0]} could not be started: {_start_failure(error, given)}"
+            started=False, reason=f"{command.argv[0]} could not be started: {_start_failure(error, command)}"
         )
     failpoints.passed("squad:spawned")
     started(popen.pid, processes.start_time(popen.pid))
-    reason, timed_out = await _watch(popen, given, clock, stop, deadline)
+    reason, timed_out = await _watch(popen, command, clock, stop, deadline)
     # Before its own end is taken note of: as long as it is a zombie, no other session can have its number.
-    await end(given.member_id, popen.pid, given.grace_s, clock, leader=popen.pid if reason else None)
+    await end(command.member_id, popen.pid, command.grace_s, clock, leader=popen.pid if reason else None)
     code = await asyncio.to_thread(popen.wait)
     name = processes.signal_name(-code) if code < 0 else None
     return CommandOutcome(None if code < 0 else code, name, timed_out, reason=reason)
 
 
-def _start_failure(error: Exception, given: CommandToRun) -> str:
+def _start_failure(error: Exception, command: CommandToRun) -> str:
     if not isinstance(error, OSError):
         return str(error)
     # What is missing may be its directory, or that of its outputs, and not the program.
-    where = "" if error.filename in (None, given.argv[0]) else f": {error.filename}"
+    where = "" if error.filename in (None, command.argv[0]) else f": {error.filename}"
     return f"{error.strerror or error}{where}"
 
 
-def _spawn(given: CommandToRun) -> subprocess.Popen[bytes]:
-    if given.cwd.resolve() != given.cwd:  # it may have become a link since it was looked at
-        raise OSError(errno.ELOOP, "it leads elsewhere by now", str(given.cwd))
+def _spawn(command: CommandToRun) -> subprocess.Popen[bytes]:
+    if command.cwd.resolve() != command.cwd:  # it may have become a link since it was looked at
+        raise OSError(errno.ELOOP, "it leads elsewhere by now", str(command.cwd))
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as opened:
         # An empty file in the place of /dev/null would do, but some programs ask what their input is.
-        source = os.open(given.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        source = os.open(command.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         opened.callback(os.close, source)
         sinks = []
-        for path in (given.stdout, given.stderr):
+        for path in (command.stdout, command.stderr):
             sinks.append(os.open(path, flags, 0o600))
             opened.callback(os.close, sinks[-1])
         return subprocess.Popen(
-            list(given.argv),
+            list(command.argv),
             stdin=source,
             stdout=sinks[0],
             stderr=sinks[1],
-            cwd=given.cwd,
-            env={**given.env, MEMBER_ENV: given.member_id},
+            cwd=command.cwd,
+            env={**command.env, MEMBER_ENV: command.member_id},
             start_new_session=True,
         )
 
 
 async def _watch(
-    popen: subprocess.Popen[bytes], given: CommandToRun, clock: Clock, stop: StopRequest, deadline: float
+    popen: subprocess.Popen[bytes], command: CommandToRun, clock: Clock, stop: StopRequest, deadline: float
 ) -> tuple[str, bool]:
     """Wait until it has ended or must be ended; returns why, and whether it exceeded its time limit."""
     ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))
@@ -157,10 +157,10 @@ async def _watch(
             if what == "stop":
                 return stop.why, False
             if clock.monotonic() >= deadline:
-                return f"it had {given.timeout_s:g} s", True
-            size = sum(squad_files.size(path) for path in (given.stdout, given.stderr))
-            if size > given.limit_bytes:
-                return f"it wrote more than {given.limit_bytes} bytes", False
+                return f"it had {command.timeout_s:g} s", True
+            size = sum(squad_files.size(path) for path in (command.stdout, command.stderr))
+            if size > command.limit_bytes:
+                return f"it wrote more than {command.limit_bytes} bytes", False
     finally:
         ended.cancel()
 
@@ -186,27 +186,27 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
     be ended too.
     """
     for _ in range(EXEC_LOOKS):
-        found, unsure = await asyncio.to_thread(search, {member_id}, session)
+        targets, unsure = await asyncio.to_thread(search, {member_id}, session)
         if not unsure:
             break
         await elapse(EXEC_S, _KERNEL)
-    count = len(found)
+    count = len(targets)
     if leader is not None:
         began = processes.start_time(leader)
-        found = [*([(leader, began)] if began is not None else []), *found]
-    if not found:
+        targets = [*([(leader, began)] if began is not None else []), *targets]
+    if not targets:
         return 0
-    processes.send(found, signal.SIGTERM)
+    processes.send(targets, signal.SIGTERM)
     until = clock.monotonic() + grace_s
-    while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in found):
+    while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in targets):
         await elapse(0.02, clock)
     for _ in range(ROUNDS):
         # Those found before stay the member's, also when nothing proves it any more: their parents have ended.
-        found = list(dict.fromkeys([*found, *await asyncio.to_thread(left_of, {member_id}, session)]))
-        found = [one for one in found if processes.alive(*one)]
-        if not found:
+        targets = list(dict.fromkeys([*targets, *await asyncio.to_thread(left_of, {member_id}, session)]))
+        targets = [process for process in targets if processes.alive(*process)]
+        if not targets:
             break
-        processes.send(found, signal.SIGKILL)
+        processes.send(targets, signal.SIGKILL)
         await elapse(0.02, clock)
     return count
 
@@ -226,7 +226,7 @@ def search(member_ids: Collection[str], session: int | None = None) -> tuple[lis
     theirs: set[int] = set() if session is None else {session}
     parents: dict[int, int] = {}
     spared: set[int] = set()
-    marks = {os.fsencode(f"{MEMBER_ENV}={one}") for one in member_ids}
+    marks = {os.fsencode(f"{MEMBER_ENV}={member_id}") for member_id in member_ids}
     leader = _stat(session) if session is not None else None
     since = leader.began if leader is not None else 0  # none of them is older than what started them
     known: set[str] = set()
@@ -240,22 +240,22 @@ def search(member_ids: Collection[str], session: int | None = None) -> tuple[lis
             break
         known |= names
         for name in fresh:
-            one = _stat(int(name)) if name.isdigit() else None
-            if one is None:
+            process = _stat(int(name)) if name.isdigit() else None
+            if process is None:
                 continue
-            parents[one.pid] = one.parent
-            if one.name.startswith(SPARED.encode()):
-                spared.add(one.pid)
-            if one.began < since or one.state in (b"Z", b"X") or one.pid in (session, os.getpid()):
+            parents[process.pid] = process.parent
+            if process.name.startswith(SPARED.encode()):
+                spared.add(process.pid)
+            if process.began < since or process.state in (b"Z", b"X") or process.pid in (session, os.getpid()):
                 continue
-            began[one.pid] = one.began
-            carries = _carries(one.pid, marks)
-            if carries or (session is not None and one.session == session):
-                theirs.add(one.pid)
-            elif carries is None and not one.flags & HAS_NONE:
+            began[process.pid] = process.began
+            carries = _carries(process.pid, marks)
+            if carries or (session is not None and process.session == session):
+                theirs.add(process.pid)
+            elif carries is None and not process.flags & HAS_NONE:
                 unsure = True
-    found = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
-    return [(pid, began[pid]) for pid in found], unsure
+    pids = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
+    return [(pid, began[pid]) for pid in pids], unsure
 
 
 class _Stat(NamedTuple):

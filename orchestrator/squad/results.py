@@ -22,8 +22,8 @@ def share(wanted: int, members: int) -> int:
 
 def progress(file: SquadFile) -> str:
     """How far the squad is, in a few words."""
-    running = [one.role_id for one in file.members if one.state == "running"]
-    ended = sum(one.state in ENDED for one in file.members)
+    running = [member.role_id for member in file.members if member.state == "running"]
+    ended = sum(member.state in ENDED for member in file.members)
     at_work = f"; running: {', '.join(running)}" if running else ""
     return f"{ended} of {len(file.members)} members have ended{at_work}"
 
@@ -36,22 +36,25 @@ def listed(file: SquadFile) -> dict[str, Any]:
         "ended_at": file.ended_at,
         "read_at": file.read_at,
         "members": [
-            {"memberId": one.member_id, "roleId": one.role_id, "status": _status(one)} for one in file.members
+            {"memberId": member.member_id, "roleId": member.role_id, "status": _status(member)}
+            for member in file.members
         ],
     }
 
 
 def shown(file: SquadFile, place: Path, limit: int, now: datetime) -> dict[str, Any]:
     """The answer of start_squad_members; ``place`` is the squad's directory, ``limit`` the bytes of each output."""
-    rows = [_row(one, place / f"m{at}", limit, now, stateful=file.stateful) for at, one in enumerate(file.members)]
-    found: dict[str, Any] = {"squadId": file.squad_id, "members": rows}
-    left = sum(row["status"] == "running" for row in rows)
-    if left:
-        found["note"] = (
-            f"{left} of {len(rows)} members still run; to wait, call start_squad_members("
+    rows = [
+        _row(member, place / f"m{at}", limit, now, stateful=file.stateful) for at, member in enumerate(file.members)
+    ]
+    answer: dict[str, Any] = {"squadId": file.squad_id, "members": rows}
+    running = sum(row["status"] == "running" for row in rows)
+    if running:
+        answer["note"] = (
+            f"{running} of {len(rows)} members still run; to wait, call start_squad_members("
             f'{{"squadId": "{file.squad_id}", "members": []}})'
         )
-    return found
+    return answer
 
 
 def _status(member: MemberFile) -> str:
@@ -77,8 +80,8 @@ def _row(member: MemberFile, place: Path, limit: int, now: datetime, *, stateful
     if member.reason and member.state == "error":
         row["rawStderr"] = "\n".join(text for text in (row["rawStderr"].rstrip("\n"), member.reason) if text)
     if member.state != "completed":
-        told = {"exitCode": member.exit_code, "signal": member.signal, "reason": member.reason or None}
-        row |= {key: value for key, value in told.items() if value is not None}
+        facts = {"exitCode": member.exit_code, "signal": member.signal, "reason": member.reason or None}
+        row |= {key: value for key, value in facts.items() if value is not None}
     return row
 
 

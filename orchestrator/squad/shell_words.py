@@ -51,14 +51,14 @@ class WordScan:
 
     def _plain(self, start: int, end: int) -> list[Piece]:
         text = self.source.text
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = start
         while at < end:
             sign = text[at]
             if self.quote == "'":
                 close = text.find("'", at, end)
                 stop = close if close >= 0 else end
-                found.append(Piece("text", text[at:stop]))
+                pieces.append(Piece("text", text[at:stop]))
                 at = stop
                 if close < 0:
                     break
@@ -68,29 +68,29 @@ class WordScan:
                 _needs_next(self.source, at, end)
                 after = text[at + 1]
                 if after != "\n":
-                    kept = sign if self.quote and after not in '"\\$`' else ""
-                    found.append(Piece("text", kept + after))
+                    backslash = sign if self.quote and after not in '"\\$`' else ""
+                    pieces.append(Piece("text", backslash + after))
                 at += 2
             elif sign == '"' or (sign == "'" and not self.quote):
-                found.append(Piece("mark", sign))
+                pieces.append(Piece("mark", sign))
                 self.quote, self.opened = ("" if self.quote else sign), at
                 at += 1
             elif self.quote:
                 run = _DOUBLE_RUN.match(text, at, end)
                 assert run is not None
-                found.append(Piece("text", run[0]))
+                pieces.append(Piece("text", run[0]))
                 at = run.end()
             elif sign in _BLANK:
-                found.append(Piece("gap", sign))
+                pieces.append(Piece("gap", sign))
                 at += 1
             elif sign in SPECIAL:
                 raise self.source.refuse(at, f"an unquoted {sign} needs a shell, and none is used here", _USE_SHELL)
             else:
                 run = _PLAIN_RUN.match(text, at, end)
                 assert run is not None
-                found.append(Piece("text", run[0]))
+                pieces.append(Piece("text", run[0]))
                 at = run.end()
-        return found
+        return pieces
 
 
 def _needs_next(source: TemplateSource, at: int, end: int) -> None:
@@ -113,7 +113,7 @@ class _ShellText:
         self.at = 0
         self.stack: list[tuple[str, int]] = [(scan.quote, scan.opened - start)] if scan.quote else []
         self.fresh: bool | None = True if first else None  # at the start of a word; None: a tag stands before
-        self.found: list[Piece] = []
+        self.output: list[Piece] = []
 
     def refuse(self, why: str, next_step: str = _USE_FILE, *, at: int | None = None) -> BadRequest:
         return self.scan.source.refuse(self.base + (self.at if at is None else at), why, next_step)
@@ -132,11 +132,11 @@ class _ShellText:
                 else:
                     self.bare()
         self.close()
-        return self.found
+        return self.output
 
     def copy(self, stop: int) -> None:
         """Take the text up to ``stop`` as part of a word."""
-        self.found.append(Piece("text", self.text[self.at : stop]))
+        self.output.append(Piece("text", self.text[self.at : stop]))
         self.at = stop
         self.fresh = False
 
@@ -227,7 +227,7 @@ class _ShellText:
             self.copy(self.at + 1)
             self.fresh = frame == "("
             return
-        self.found.append(Piece("text" if self.stack else "gap", sign))
+        self.output.append(Piece("text" if self.stack else "gap", sign))
         self.at += length
         self.fresh = True
 

@@ -73,15 +73,15 @@ def prepare(paths: Paths, squad_id: str, members: int) -> None:
 
 def known(paths: Paths) -> list[SquadFile]:
     """Every squad on the disk whose file can be read; of the others a line is logged."""
-    found = []
+    files = []
     if paths.squads.is_symlink():
         return []
     for path in sorted(paths.squads.glob("*/squad.json")):
         try:
-            found.append(read(path, paths.provenance))
+            files.append(read(path, paths.provenance))
         except OrchestratorError as error:
             log.warning("a squad's file cannot be used", file=str(path), reason=error.message)
-    return found
+    return files
 
 
 def clear(paths: Paths) -> None:
@@ -101,11 +101,11 @@ def _only_laid_out(place: Path) -> bool:
     if not _SQUAD.fullmatch(place.name) or place.is_symlink() or not place.is_dir():
         return False
     return all(
-        _MEMBER.fullmatch(one.name)
-        and one.is_dir()
-        and not one.is_symlink()
-        and all(file.name == PROMPT for file in one.iterdir())
-        for one in place.iterdir()
+        _MEMBER.fullmatch(entry.name)
+        and entry.is_dir()
+        and not entry.is_symlink()
+        and all(file.name == PROMPT for file in entry.iterdir())
+        for entry in place.iterdir()
     )
 
 
@@ -115,14 +115,14 @@ def read(path: Path, provenance: Provenance) -> SquadFile:
         raise Corrupt("corrupt_log", f"{path} is not a regular file", file=str(path))
     content = read_json(path)
     try:
-        found = SquadFile.model_validate(content)
+        file = SquadFile.model_validate(content)
     except ValidationError as error:
         raise Corrupt("corrupt_log", f"{path}: {error.error_count()} fields are wrong", file=str(path)) from None
-    if found.squad_id != path.parent.name:
-        raise Corrupt("corrupt_log", f"{path} names the squad {found.squad_id}", file=str(path))
-    if not provenance.owns(content, "squad", found.squad_id):
+    if file.squad_id != path.parent.name:
+        raise Corrupt("corrupt_log", f"{path} names the squad {file.squad_id}", file=str(path))
+    if not provenance.owns(content, "squad", file.squad_id):
         raise Environment("foreign_data", f"{path} was not written on this machine", file=str(path))
-    return found.model_copy(update={"mac": None})
+    return file.model_copy(update={"mac": None})
 
 
 def forget(paths: Paths, squad_id: str) -> None:

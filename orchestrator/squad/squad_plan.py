@@ -67,7 +67,7 @@ class MemberPlan:
     """One member's commands. ``place`` is its directory below the squad's."""
 
     member_id: str
-    asked: MemberRequest
+    request: MemberRequest
     role: Role
     cwd: Path
     prompt: str
@@ -79,7 +79,7 @@ class MemberPlan:
     @property
     def new_chat(self) -> bool:
         """Whether a chat begins with this run."""
-        return self.inputs.settings.stateful and self.asked.chat_id is None
+        return self.inputs.settings.stateful and self.request.chat_id is None
 
     @property
     def prompt_file(self) -> Path:
@@ -111,8 +111,8 @@ class MemberPlan:
         if row is None or row.headless is None:
             self._refuse_untrusted()
             if settings.engine_command:
-                told = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
-                raise BadRequest("bad_config", told, "set RUN_TEMPLATE_PATH, or ENGINE")
+                message = f"ENGINE_COMMAND is {settings.engine_command!r}, and no preset knows how it is called"
+                raise BadRequest("bad_config", message, "set RUN_TEMPLATE_PATH, or ENGINE")
             raise BadRequest("bad_config", "no setting names the CLI that runs squad members", NO_ENGINE)
         chats = row.headless.chats
         begins = self.new_chat and (chats == "chosen" or (chats == "printed" and settings.create is None))
@@ -146,7 +146,7 @@ class MemberPlan:
         settings, headless = self.inputs.settings, self._headless()
         if not settings.stateful or settings.run is not None or headless is None or headless.record is None:
             return None
-        return headless.record(self.inputs.env, self.asked.chat_id or self.uuid)
+        return headless.record(self.inputs.env, self.request.chat_id or self.uuid)
 
     def _headless(self) -> Headless | None:
         row = self.inputs.settings.row
@@ -168,8 +168,8 @@ class MemberPlan:
             "prompt": self.prompt,
             "chatId": chat,
             "cwd": str(self.cwd),
-            "roleId": self.asked.role_id,
-            "task": self.asked.task,
+            "roleId": self.request.role_id,
+            "task": self.request.task,
             "promptFile": str(self.prompt_file),
             "generatedUuid": self.uuid,
             "model": (self.role.model_for(row) if row is not None else None) or "",
@@ -186,27 +186,27 @@ class MemberPlan:
         return MemberCommand(rendered.argv, {}, self.prompt if rendered.stdin else None)
 
 
-def make(inputs: PlanInputs, asked: MemberRequest, role: Role, member_id: str, place: Path) -> MemberPlan:
+def make(inputs: PlanInputs, request: MemberRequest, role: Role, member_id: str, place: Path) -> MemberPlan:
     """The plan of one member. BadRequest, or Environment ``engine_missing``: nothing has been spawned then."""
-    cwd = confine(inputs.root, asked.cwd or ".", what="cwd")
+    cwd = confine(inputs.root, request.cwd or ".", what="cwd")
     if not cwd.is_dir():
-        raise BadRequest("bad_argument", f"cwd {asked.cwd!r} is not a directory")
-    if asked.chat_id is not None and not CHAT.fullmatch(asked.chat_id):
-        raise BadRequest("bad_id", f"chatId {asked.chat_id[:80]!r} must match {CHAT.pattern}")
+        raise BadRequest("bad_argument", f"cwd {request.cwd!r} is not a directory")
+    if request.chat_id is not None and not CHAT.fullmatch(request.chat_id):
+        raise BadRequest("bad_id", f"chatId {request.chat_id[:80]!r} must match {CHAT.pattern}")
     if not inputs.settings.stateful:
-        text = member_prompt.stateless(role.body, asked.task)
-    elif asked.chat_id is None:
-        text = member_prompt.new_chat(role.body, asked.task)
+        text = member_prompt.stateless(role.body, request.task)
+    elif request.chat_id is None:
+        text = member_prompt.new_chat(role.body, request.task)
     else:
-        text = member_prompt.existing_chat(asked.task)
+        text = member_prompt.existing_chat(request.task)
     try:
         text.encode()
     except UnicodeEncodeError:
         raise BadRequest("bad_argument", "the task contains a lone surrogate, which is not valid Unicode") from None
     if "\0" in text:
         raise BadRequest("bad_argument", "the task or the role contains a NUL byte")
-    plan = MemberPlan(member_id, asked, role, cwd, text, place, inputs, str(uuid.uuid4()))
-    chat = asked.chat_id or ""
+    plan = MemberPlan(member_id, request, role, cwd, text, place, inputs, str(uuid.uuid4()))
+    chat = request.chat_id or ""
     if plan.new_chat:
         chat, create = plan.creation()
         if create is not None:
@@ -217,11 +217,11 @@ def make(inputs: PlanInputs, asked: MemberRequest, role: Role, member_id: str, p
     return replace(plan, program=run.argv[0])
 
 
-def _check_program(found: MemberCommand, plan: MemberPlan) -> None:
-    program = found.argv[0]
+def _check_program(command: MemberCommand, plan: MemberPlan) -> None:
+    program = command.argv[0]
     if "/" in program:
         there = os.access(plan.cwd / program, os.X_OK) and not (plan.cwd / program).is_dir()
     else:
-        there = shutil.which(program, path={**plan.inputs.env, **found.env}.get("PATH", os.defpath)) is not None
+        there = shutil.which(program, path={**plan.inputs.env, **command.env}.get("PATH", os.defpath)) is not None
     if not there:
         raise Environment("engine_missing", f"the squad's program {program} was not found")

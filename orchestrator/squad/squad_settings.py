@@ -175,11 +175,11 @@ def customary() -> list[str]:
 
 def named_by(env: Mapping[str, str], root: Path) -> list[str]:
     """The names in the project of the template files that the variables of a connection name."""
-    found = []
+    names = []
     for path in (_path_of(env, name) for name in ("RUN_TEMPLATE", "CREATE_CHAT_TEMPLATE")):
         with contextlib.suppress(RuntimeError, ValueError):  # the home of nobody, a NUL
-            found.append(name_of(root, root / Path(path).expanduser()) if path else None)
-    return [name for name in found if name is not None]
+            names.append(name_of(root, root / Path(path).expanduser()) if path else None)
+    return [name for name in names if name is not None]
 
 
 def content_of(path: Path, shown: str) -> bytes:

@@ -127,13 +127,13 @@ class Squads:
             stateful=request.settings.stateful,
             members=[
                 MemberFile(
-                    member_id=one.member_id,
-                    role_id=one.asked.role_id,
-                    cwd=one.asked.cwd,
+                    member_id=plan.member_id,
+                    role_id=plan.request.role_id,
+                    cwd=plan.request.cwd,
                     state="planned",
-                    chat_id=(one.asked.chat_id or "") if request.settings.stateful else None,
+                    chat_id=(plan.request.chat_id or "") if request.settings.stateful else None,
                 )
-                for one in plans
+                for plan in plans
             ],
         )
         self._begin(self._run(self._enter(file), plans, request))
@@ -148,14 +148,14 @@ class Squads:
         deadline = self._clock.monotonic() + (FOR_EVER_S if wait_s is None else wait_s)
         began = self._clock.monotonic() + FOR_EVER_S
         await wait_until(lambda: squad.begun or squad.over or None, squad.changed, began, self._clock)
-        told = ""
+        last_progress = ""
         while not squad.over and self._clock.monotonic() < deadline:
-            now = results.progress(squad.file)
-            if now != told:
-                tell(now)
-                told = now
+            progress = results.progress(squad.file)
+            if progress != last_progress:
+                tell(progress)
+                last_progress = progress
 
-            def moved(before: str = now) -> bool | None:
+            def moved(before: str = progress) -> bool | None:
                 return True if squad.over or results.progress(squad.file) != before else None
 
             await wait_until(moved, squad.changed, deadline, self._clock)
@@ -165,11 +165,11 @@ class Squads:
         if whole:  # before it is read: it is kept long enough for that
             squad.file.read_at = rfc3339(at)
         limit = results.share(self._config().squad_output_bytes, len(squad.file.members))
-        found = await asyncio.to_thread(results.shown, squad.file, place, limit, at)
+        answer = await asyncio.to_thread(results.shown, squad.file, place, limit, at)
         if whole:
             with contextlib.suppress(OrchestratorError):  # it only says how long the results are kept
                 await squad.book.write()
-        return found
+        return answer
 
     def cancel(self, squad_id: str) -> None:
         """End the members that still run; those that have not begun never will. BadRequest ``unknown_squad``."""
@@ -242,10 +242,10 @@ class Squads:
         config = self._config()
         inputs = PlanInputs(self._paths.root, request.settings, request.env, config.approval, config.trust)
         plans = []
-        for at, asked in enumerate(request.members):
+        for at, member_request in enumerate(request.members):
             place = self._paths.squad_dir(squad_id) / f"m{at}"
-            role = request.roles.role(asked.role_id)
-            plans.append(squad_plan.make(inputs, asked, role, f"{squad_id}-m{at}", place))
+            role = request.roles.role(member_request.role_id)
+            plans.append(squad_plan.make(inputs, member_request, role, f"{squad_id}-m{at}", place))
         return plans
 
     async def _run(self, squad: Squad, plans: Sequence[MemberPlan], request: SquadRequest) -> None:
@@ -266,15 +266,15 @@ class Squads:
         room = asyncio.Semaphore(request.settings.together(plans[0].program))
         show = request.show
 
-        async def one(at: int) -> None:
+        async def run_member(at: int) -> None:
             member = squad.file.members[at]
             # A CLI keeps a chat in one place: two members of one take turns.
             plan = plans[at]
-            chat = plan.asked.chat_id and (plan.program, plan.asked.chat_id)
+            chat = plan.request.chat_id and (plan.program, plan.request.chat_id)
             beginning = self._beginnings.of((plan.program, plan.cwd), plan.chat_record(), squad.stop)
             try:
                 async with room, self._chats.of(chat, squad.stop), beginning:
-                    await self._member(squad, plan, member, show if plan.asked.visible else None)
+                    await self._member(squad, plan, member, show if plan.request.visible else None)
             except Exception:
                 log.exception("bug in a squad", member=member.member_id)
                 _end(
@@ -285,34 +285,34 @@ class Squads:
             await self._written(squad)
             failpoints.passed("squad:told")
 
-        await asyncio.gather(*(one(at) for at in range(len(plans))))
+        await asyncio.gather(*(run_member(at) for at in range(len(plans))))
         await self._over(squad)
 
     def _lay_out(self, squad: Squad, plans: Sequence[MemberPlan]) -> None:
         squad_files.prepare(self._paths, squad.file.squad_id, len(plans))
-        for one in plans:
-            squad_files.write_prompt(one.prompt_file, one.prompt)
+        for plan in plans:
+            squad_files.write_prompt(plan.prompt_file, plan.prompt)
 
-    async def _member(self, squad: Squad, one: MemberPlan, member: MemberFile, show: Show | None) -> None:
+    async def _member(self, squad: Squad, plan: MemberPlan, member: MemberFile, show: Show | None) -> None:
         member.started_at = rfc3339(self._clock.now())
-        chat = one.asked.chat_id or ""
-        if one.new_chat:
-            chat, create = one.creation()
+        chat = plan.request.chat_id or ""
+        if plan.new_chat:
+            chat, create = plan.creation()
             if create is not None:
-                outcome = await self._execute(squad, one, member, create, "create", None)
-                chat = (await asyncio.to_thread(squad_files.beginning, one.place / "create.stdout")).strip()
+                outcome = await self._execute(squad, plan, member, create, "create", None)
+                chat = (await asyncio.to_thread(squad_files.beginning, plan.place / "create.stdout")).strip()
                 if outcome.status == "completed" and not CHAT.fullmatch(chat):
                     outcome = CommandOutcome(outcome.exit_code, reason=f"no chat's id was printed, but {chat[:80]!r}")
                 if outcome.status != "completed":
                     _end(member, outcome, self._clock)
                     return
             member.chat_id = chat
-        outcome = await self._execute(squad, one, member, one.run(chat), "run", show)
-        if one.new_chat and not chat:
+        outcome = await self._execute(squad, plan, member, plan.run(chat), "run", show)
+        if plan.new_chat and not chat:
             outputs = [
-                await asyncio.to_thread(squad_files.beginning, one.place / name) for name in ("stdout", "stderr")
+                await asyncio.to_thread(squad_files.beginning, plan.place / name) for name in ("stdout", "stderr")
             ]
-            chat = one.chat_id_from(*outputs)
+            chat = plan.chat_id_from(*outputs)
             member.chat_id = chat if CHAT.fullmatch(chat) else ""
             if outcome.status == "completed" and not member.chat_id:
                 outcome = CommandOutcome(
@@ -321,18 +321,18 @@ class Squads:
         _end(member, outcome, self._clock)
 
     async def _execute(  # noqa: PLR0917  (one command, and all that it belongs to)
-        self, squad: Squad, one: MemberPlan, member: MemberFile, command: MemberCommand, step: Any, show: Show | None
+        self, squad: Squad, plan: MemberPlan, member: MemberFile, command: MemberCommand, step: Any, show: Show | None
     ) -> CommandOutcome:
-        config, settings = self._config(), one.inputs.settings
+        config, settings = self._config(), plan.inputs.settings
         prefix = "create." if step == "create" else ""
-        given = member_process.CommandToRun(
-            member_id=one.member_id,
+        process_command = member_process.CommandToRun(
+            member_id=plan.member_id,
             argv=command.argv,
-            cwd=one.cwd,
-            env={**one.inputs.env, **command.env},
-            stdin=await asyncio.to_thread(_input, one, command),
-            stdout=one.place / f"{prefix}stdout",
-            stderr=one.place / f"{prefix}stderr",
+            cwd=plan.cwd,
+            env={**plan.inputs.env, **command.env},
+            stdin=await asyncio.to_thread(_input, plan, command),
+            stdout=plan.place / f"{prefix}stdout",
+            stderr=plan.place / f"{prefix}stderr",
             timeout_s=settings.timeout_s,
             limit_bytes=config.squad_file_bytes,
             grace_s=config.kill_grace_s,
@@ -345,10 +345,12 @@ class Squads:
             squad.changed.notify()
             self._begin(self._recorded(squad))
             if show is not None and start is not None:
-                seen = WatchedProcess(one.member_id, one.asked.role_id, pid, start, (given.stdout, given.stderr))
+                seen = WatchedProcess(
+                    plan.member_id, plan.request.role_id, pid, start, (process_command.stdout, process_command.stderr)
+                )
                 hiding.append(asyncio.get_running_loop().create_task(shown_as(show, seen)))
 
-        outcome = await member_process.run(given, self._clock, squad.stop, started)
+        outcome = await member_process.run(process_command, self._clock, squad.stop, started)
         for task in hiding:
             self._begin(hidden(task, self._clock, self._closing))
         return outcome
@@ -403,11 +405,11 @@ def _write_down() -> None:
         raise failure(Path(error.filename or launched.PLACE), error) from error
 
 
-def _input(one: MemberPlan, command: MemberCommand) -> Path | None:
+def _input(plan: MemberPlan, command: MemberCommand) -> Path | None:
     """The file with what comes on a command's standard input: mostly the prompt as it is."""
-    if command.stdin is None or command.stdin == one.prompt:
-        return None if command.stdin is None else one.prompt_file
-    path = one.place / "stdin"
+    if command.stdin is None or command.stdin == plan.prompt:
+        return None if command.stdin is None else plan.prompt_file
+    path = plan.place / "stdin"
     squad_files.write_prompt(path, command.stdin)
     return path
 

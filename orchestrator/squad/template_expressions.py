@@ -73,27 +73,27 @@ class TemplateToken(NamedTuple):
 
 def tokens(source: TemplateSource, start: int, end: int) -> list[TemplateToken]:
     """The words between two offsets, and one of kind ``end``; anything else is refused."""
-    found: list[TemplateToken] = []
+    words: list[TemplateToken] = []
     text = source.text
     while True:
         while start < end and text[start].isspace():
             start += 1
         if start >= end:
-            return [*found, TemplateToken("end", "", end)]
+            return [*words, TemplateToken("end", "", end)]
         match = _TOKEN.match(text, start, end)
         if match is None:
             raise source.refuse(start, _unknown(text[start]))
-        found.append(TemplateToken(str(match.lastgroup), match[str(match.lastgroup)], start))
+        words.append(TemplateToken(str(match.lastgroup), match[str(match.lastgroup)], start))
         start = match.end()
 
 
 def condition(source: TemplateSource, words: list[TemplateToken], names: set[str]) -> Condition:
     """What ``words`` say, as a function of the values; all of them must be one expression. Adds to ``names``."""
     parser = _Parser(source, words, names)
-    found = parser.either()
+    expression = parser.either()
     if parser.word.kind != "end":
         raise parser.unexpected()
-    return found
+    return expression
 
 
 def truthy(value: Value) -> bool:
@@ -167,9 +167,9 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.source.refuse(self.word.offset, f"the condition is nested more than {MAX_DEPTH} deep")
-        found = self.operand()
+        operand = self.operand()
         self.depth -= 1
-        return found
+        return operand
 
     def operand(self) -> Condition:
         if self.take("!"):

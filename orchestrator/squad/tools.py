@@ -71,34 +71,34 @@ def mode_of(client: Client) -> SquadMode:
 def build(offer: SquadToolDeps, mode: SquadMode) -> dict[str, Tool]:
     """The squad toolset for a connection of this mode."""
 
-    async def list_roles(call: Call, _given: ListRolesArguments) -> dict[str, Any]:
-        found = await asyncio.to_thread(offer.library.listing, directory_of(call.client.env)[0])
+    async def list_roles(call: Call, _arguments: ListRolesArguments) -> dict[str, Any]:
+        listing = await asyncio.to_thread(offer.library.listing, directory_of(call.client.env)[0])
         answer: dict[str, Any] = {
             "roles": [
-                {"id": role.id, "name": role.name, "description": role.description} for role in found.roles.values()
+                {"id": role.id, "name": role.name, "description": role.description} for role in listing.roles.values()
             ]
         }
-        if found.broken:
-            answer["broken"] = [{"file": one.file, "reason": one.reason} for one in found.broken]
-        return answer | untrusted_note({role.file: role.withheld for role in found.roles.values() if role.withheld})
+        if listing.broken:
+            answer["broken"] = [{"file": broken.file, "reason": broken.reason} for broken in listing.broken]
+        return answer | untrusted_note({role.file: role.withheld for role in listing.roles.values() if role.withheld})
 
-    async def start(call: Call, given: StatelessArguments | StatefulArguments) -> dict[str, Any]:
-        if given.members and given.squad_id is not None:
+    async def start(call: Call, arguments: StatelessArguments | StatefulArguments) -> dict[str, Any]:
+        if arguments.members and arguments.squad_id is not None:
             raise BadRequest(
                 "bad_argument",
                 "squadId and members are both given",
                 "to start members, leave out squadId; to wait, pass members []",
             )
-        if not given.members and given.squad_id is None:
+        if not arguments.members and arguments.squad_id is None:
             raise BadRequest("bad_argument", "members is empty and squadId is missing")
         note: dict[str, Any] = {}
-        squad_id = given.squad_id
+        squad_id = arguments.squad_id
         if squad_id is None:
-            request = await _request(offer, call, given)
+            request = await _request(offer, call, arguments)
             note = untrusted_note(_withheld(request, offer.withheld(), call.client.env))
             squad_id = await offer.squads.start(request)
         try:
-            return await offer.squads.answer(squad_id, _wait_s(call, given.wait_ms), call.tell) | note
+            return await offer.squads.answer(squad_id, _wait_s(call, arguments.wait_ms), call.tell) | note
         except asyncio.CancelledError:
             # The end of a connection or daemon must not waste paid work: only the client's cancel ends members.
             if call.canceled():
@@ -136,46 +136,48 @@ def build(offer: SquadToolDeps, mode: SquadMode) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-async def _request(offer: SquadToolDeps, call: Call, given: StatelessArguments | StatefulArguments) -> SquadRequest:
+async def _request(
+    offer: SquadToolDeps, call: Call, arguments: StatelessArguments | StatefulArguments
+) -> SquadRequest:
     client = call.client
     config = offer.config()
-    asked = [
+    members = [
         MemberRequest(
-            one.role_id,
-            one.task,
-            one.cwd,
-            one.chat_id if isinstance(one, ChatMember) else None,
-            given.visible or one.visible,
+            member.role_id,
+            member.task,
+            member.cwd,
+            member.chat_id if isinstance(member, ChatMember) else None,
+            arguments.visible or member.visible,
         )
-        for one in given.members
+        for member in arguments.members
     ]
     for warning in filter(None, (directory_of(client.env)[1], *squad_settings.warnings_of(client.env))):
         log.warning(warning, client=client.name)
-    read = await asyncio.to_thread(squad_settings.read, client.env, offer.squads.root, config, client.name)
-    found = await asyncio.to_thread(offer.library.listing, directory_of(client.env)[0])
+    settings = await asyncio.to_thread(squad_settings.read, client.env, offer.squads.root, config, client.name)
+    listing = await asyncio.to_thread(offer.library.listing, directory_of(client.env)[0])
     env = await asyncio.to_thread(environment_of, client)
-    return SquadRequest(call.req, asked, read, found, env, offer.show(client))
+    return SquadRequest(call.req, members, settings, listing, env, offer.show(client))
 
 
 def _withheld(request: SquadRequest, config: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, list[str]]:
     """The settings that these members lack because the user has not allowed them: file -> keys."""
-    read = request.settings
-    found = {name: ["template"] for name in read.withheld}
-    if read.run is not None:
-        return found  # with a run template, members get only what the template contains
-    roles = [role for one in request.members if (role := request.roles.roles.get(one.role_id)) is not None]
-    found |= {role.file: list(role.withheld) for role in roles if role.withheld}
+    settings = request.settings
+    withheld = {name: ["template"] for name in settings.withheld}
+    if settings.run is not None:
+        return withheld  # with a run template, members get only what the template contains
+    roles = [role for member in request.members if (role := request.roles.roles.get(member.role_id)) is not None]
+    withheld |= {role.file: list(role.withheld) for role in roles if role.withheld}
     keys = [key for key in ("trust",) if key in config]
     if "approval" in config and any(not role.approval and not role.withheld for role in roles):
         keys.append("approval")
-    if "engine" in config and not read.engine_command and not env.get("ENGINE"):
+    if "engine" in config and not settings.engine_command and not env.get("ENGINE"):
         row = table.ENGINES[config["engine"]]
-        keys += ["engine"] if row.headless is not None and row is not read.row else []
-    return found | ({PROJECT_FILE: keys} if keys else {})
+        keys += ["engine"] if row.headless is not None and row is not settings.row else []
+    return withheld | ({PROJECT_FILE: keys} if keys else {})
 
 
 def _wait_s(call: Call, wait_ms: int | None) -> float | None:
     """Seconds that this call may still take; None: until all members have ended."""
     bounds = [answer_by_s(call.client), None if wait_ms is None else wait_ms / 1000]
-    known = [one for one in bounds if one is not None]
+    known = [bound for bound in bounds if bound is not None]
     return max(0.0, min(known) - call.age_s) if known else None
