@@ -20,11 +20,11 @@ def read(line: bytes) -> types.JSONRPCMessage:
     try:
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
-        told, line = read_client(line)
+        raw_message, line = read_client(line)
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
-            raise refusal(told, INVALID_REQUEST, "the line is no MCP message") from None
+            raise refusal(raw_message, INVALID_REQUEST, "the line is no MCP message") from None
     if not isinstance(message, types.JSONRPCRequest) or not is_id(message.id) or is_deep(line, [message.params]):
         # The SDK takes a request with an id of a wrong type for a notification, and one with an error for an answer.
         read_client(line)

@@ -163,12 +163,12 @@ def input_schema(arguments: type[Arguments], *, brief: bool = False) -> dict[str
     schema = arguments.model_json_schema(schema_generator=_Plain)
     schema.pop("title", None)
     schema.pop("description", None)
-    made: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
+    inline_schema: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
     if brief:
-        for told in made["properties"].values():
-            for key in BOUNDS & told.keys():
-                del told[key]
-    return made
+        for parameter in inline_schema["properties"].values():
+            for key in BOUNDS & parameter.keys():
+                del parameter[key]
+    return inline_schema
 
 
 def output_schema(answer: type[BaseModel]) -> dict[str, Any]:

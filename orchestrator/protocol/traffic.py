@@ -136,11 +136,11 @@ class Traffic:
         Must be called before the message is served, because a cancel must be known when it takes effect.
         """
         if isinstance(message, types.JSONRPCRequest):
-            asked = PendingCall()
+            call = PendingCall()
             if message.method not in ENDLESS:
                 self._open.pop(message.id, None)  # of two open ones of the same id the later counts as the last
-                self._open[message.id] = asked
-            return asked
+                self._open[message.id] = call
+            return call
         if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._cancel((message.params or {}).get("requestId"))
         return None
@@ -149,17 +149,17 @@ class Traffic:
         """Whether a request of this id has no answer yet; those of `ENDLESS` do not count."""
         return key in self._open
 
-    def _cancel(self, told: Any) -> None:
+    def _cancel(self, request_id: Any) -> None:
         """Record the cancel of an open request, which is then not answered; some clients cancel answered requests.
 
         The id is compared as the SDK does, which ends the call: 7 and "7" are the same id.
         """
-        key = as_request_id(told)
+        key = as_request_id(request_id)
         if key is None:
             return
-        for one in reversed(self._open):
-            if coerce_request_id(one) == coerce_request_id(key):
-                self._open.pop(one).canceled = True
+        for open_id in reversed(self._open):
+            if coerce_request_id(open_id) == coerce_request_id(key):
+                self._open.pop(open_id).canceled = True
                 return
 
     @contextlib.contextmanager
