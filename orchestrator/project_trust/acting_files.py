@@ -63,22 +63,22 @@ def pending_files(
     files: list[ActingFile] = []
     problems: list[UnusableFile] = []
     left = size = 0
-    for one in _all(root, templates, teams):
-        if only is not None and one.name not in only:
+    for file in _all(root, templates, teams):
+        if only is not None and file.name not in only:
             continue
-        if isinstance(one, UnusableFile):
-            problems.append(one)
-        elif not one.keys or allowed.counts(one.name, one.content):
+        if isinstance(file, UnusableFile):
+            problems.append(file)
+        elif not file.keys or allowed.counts(file.name, file.content):
             continue
-        elif len(one.content) > CONTENT_MAX:
+        elif len(file.content) > CONTENT_MAX:
             problems.append(
-                UnusableFile(one.name, f"has more than {CONTENT_MAX} bytes, too many to be looked through")
+                UnusableFile(file.name, f"has more than {CONTENT_MAX} bytes, too many to be looked through")
             )
-        elif len(files) >= FILES_SHOWN or size + len(one.content) > BYTES_SHOWN:
+        elif len(files) >= FILES_SHOWN or size + len(file.content) > BYTES_SHOWN:
             left += 1
         else:
-            files.append(one)
-            size += len(one.content)
+            files.append(file)
+            size += len(file.content)
     return PendingFiles(tuple(files), tuple(problems[:FILES_SHOWN]), left)
 
 
@@ -87,7 +87,7 @@ def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator
     for name in dict.fromkeys((TEAM_FILE, *teams)):
         yield from _acting_file(root, name, "team")
     with contextlib.suppress(BadRequest):
-        yield from (ActingFile(*one) for one in _roles(root))
+        yield from (ActingFile(*role) for role in _roles(root))
     for name in dict.fromkeys((*squad_settings.customary(), *templates)):
         yield from _acting_file(root, name, "template")
 

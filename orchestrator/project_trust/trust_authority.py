@@ -28,12 +28,12 @@ Process = tuple[int, int]
 
 def chain_of(pid: int) -> list[int]:
     """The process and its ancestors, nearest first, without init."""
-    found: list[int] = []
+    chain: list[int] = []
     at: int | None = pid
-    while at is not None and at > 1 and len(found) < DEPTH:
-        found.append(at)
+    while at is not None and at > 1 and len(chain) < DEPTH:
+        chain.append(at)
         at = processes.parent_of(at)
-    return found
+    return chain
 
 
 def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collection[Process] = ()) -> None:
@@ -124,7 +124,9 @@ def _carries(pid: int, above: int) -> bool:
 def _at(words: Sequence[bytes], command: bytes) -> int | None:
     """Where a command line names a command of ours: the place of `orchestrator` before it."""
     pairs = enumerate(pairwise(words))
-    return next((at for at, (one, then) in pairs if _name(one).startswith("orchestrator") and then == command), None)
+    return next(
+        (at for at, (word, then) in pairs if _name(word).startswith("orchestrator") and then == command), None
+    )
 
 
 def _name(word: bytes) -> str:

@@ -72,7 +72,7 @@ class TrustRequests:
         starts = ((pid, processes.start_time(pid)) for pid in trust_authority.held_by(client.peer))
         self._held |= {(pid, start) for pid, start in starts if start is not None}
         if len(self._held) > HOLDERS_KEPT:
-            self._held = {one for one in self._held if processes.alive(*one)}
+            self._held = {holder for holder in self._held if processes.alive(*holder)}
 
     async def _preview(
         self,
@@ -87,15 +87,15 @@ class TrustRequests:
 
         ``asking``: a human is to be asked; BadRequest ``trust_refused`` now if the answer would not be taken.
         """
-        found, items = await self._pending(client, _names(templates), _names(teams), only)
-        if asking and (found.files or items):
+        pending, items = await self._pending(client, _names(templates), _names(teams), only)
+        if asking and (pending.files or items):
             await self._refuse(client.peer, expect=False)
-        rows = await asyncio.to_thread(self._rows, found.files)
+        rows = await asyncio.to_thread(self._rows, pending.files)
         return {
-            "digest": _digest(found.files, items),
+            "digest": _digest(pending.files, items),
             "files": rows,
-            "problems": [{"file": one.name, "reason": one.reason} for one in found.problems],
-            "left": found.left,
+            "problems": [{"file": problem.name, "reason": problem.reason} for problem in pending.problems],
+            "left": pending.left,
             "data": items,
         }
 
@@ -120,24 +120,26 @@ class TrustRequests:
         """
         async with self._one_by_one:
             await self._refuse(client.peer, expect=bool(expect))
-            found, items = await self._pending(client, _names(templates), _names(teams), only)
-            if _digest(found.files, items) != digest:
+            pending, items = await self._pending(client, _names(templates), _names(teams), only)
+            if _digest(pending.files, items) != digest:
                 raise Conflict("trust_changed", "the project's files have changed since they were shown")
-            files = {one.name: one.content for one in found.files}
+            files = {file.name: file.content for file in pending.files}
             await asyncio.to_thread(trust_store.allow, self._roster, files)
-            if any(one["kind"] != SPAWN_RUN for one in items):
-                await self._team.adopt([one for one in items if one["kind"] != SPAWN_RUN])
-            if any(one["kind"] == SPAWN_RUN for one in items):
-                await self._spawn.runs.adopt(client.env, {one["digest"] for one in items if one["kind"] == SPAWN_RUN})
+            if any(item["kind"] != SPAWN_RUN for item in items):
+                await self._team.adopt([item for item in items if item["kind"] != SPAWN_RUN])
+            if any(item["kind"] == SPAWN_RUN for item in items):
+                await self._spawn.runs.adopt(
+                    client.env, {item["digest"] for item in items if item["kind"] == SPAWN_RUN}
+                )
             self._changed()
         log.info("trust was given", files=sorted(files), data=len(items), by_digest=bool(expect))
-        return {"ok": True, "allowed": sorted(files), "adopted": len(items), "left": found.left}
+        return {"ok": True, "allowed": sorted(files), "adopted": len(items), "left": pending.left}
 
     async def _list(self) -> dict[str, Any]:
         """What is allowed, and whether the files still have that content."""
         root = self._roster.root
         entries = await asyncio.to_thread(Allowed(root).entries)
-        waiting = {one.name for one in (await self._settings((), (), None)).files}
+        waiting = {file.name for file in (await self._settings((), (), None)).files}
         rows = []
         for entry in entries:
             there = (root / entry.name).is_file()
@@ -181,13 +183,13 @@ class TrustRequests:
         self, client: Client, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
     ) -> tuple[acting_files.PendingFiles, list[dict[str, Any]]]:
         """What acts and is not allowed, and the data that is foreign; with ``only`` those files alone."""
-        found = await self._settings(templates, teams, only)
+        pending = await self._settings(templates, teams, only)
         if only is not None:
-            return found, []
+            return pending, []
         runs = [
             {"kind": SPAWN_RUN, "name": run.pop("id"), **run} for run in await self._spawn.runs.foreign(client.env)
         ]
-        return found, [*await self._team.preview(), *runs]
+        return pending, [*await self._team.preview(), *runs]
 
     async def _settings(
         self, templates: Sequence[str], teams: Sequence[str], only: Sequence[str] | None
@@ -205,16 +207,16 @@ class TrustRequests:
     def _rows(self, files: Sequence[ActingFile]) -> list[dict[str, Any]]:
         store = Allowed(self._roster.root)
         rows = []
-        for one in files:
-            last = store.last(one.name)
+        for file in files:
+            last = store.last(file.name)
             rows.append(
                 {
-                    "file": one.name,
-                    "kind": one.kind,
-                    "sha256": allowed.digest(one.content),
-                    "keys": one.keys,
+                    "file": file.name,
+                    "kind": file.kind,
+                    "sha256": allowed.digest(file.content),
+                    "keys": file.keys,
                     "changed": last is not None,
-                    "diff": difference(last, one.content),
+                    "diff": difference(last, file.content),
                 }
             )
         return rows
@@ -222,16 +224,16 @@ class TrustRequests:
 
 def _digest(files: Sequence[ActingFile], items: Sequence[dict[str, Any]]) -> str:
     """The digest of what is shown, the same on every machine: file names and contents, and the data."""
-    shown = {"files": sorted([one.name, allowed.digest(one.content)] for one in files), "data": list(items)}
+    shown = {"files": sorted([file.name, allowed.digest(file.content)] for file in files), "data": list(items)}
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _names(given: Any) -> list[str]:
+def _names(names: Any) -> list[str]:
     if (
-        not isinstance(given, list | tuple)
-        or len(given) > NAMES_MAX
-        or not all(isinstance(one, str) for one in given)
+        not isinstance(names, list | tuple)
+        or len(names) > NAMES_MAX
+        or not all(isinstance(name, str) for name in names)
     ):
         raise BadRequest("bad_argument", "names of files are a list of texts")
-    return [one for one in given if "\0" not in one]
+    return [name for name in names if "\0" not in name]
