@@ -32,18 +32,18 @@ class _Open:
     def __init__(self, path: Path, sock: socket.socket) -> None:
         self.path, self.sock = path, sock
         self.agents: set[str] = set()
-        found = path.lstat()
-        self._inode = found.st_dev, found.st_ino
+        status = path.lstat()
+        self._inode = status.st_dev, status.st_ino
         self.task: asyncio.Task[None] | None = None
         self.server: asyncio.Server | None = None
 
     def in_place(self) -> bool:
         """Whether its path still leads here."""
         try:
-            found = self.path.lstat()
+            status = self.path.lstat()
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._inode
+        return (status.st_dev, status.st_ino) == self._inode
 
     def close(self) -> None:
         """Stop listening; accepted connections continue."""

@@ -102,7 +102,7 @@ def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
     try:
         # Granted to the description that holds it already; refused when another daemon has it.
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        directory = next((one for one in run_dirs(root) if name == str(one / SOCKET)), directory)
+        directory = next((candidate for candidate in run_dirs(root) if name == str(candidate / SOCKET)), directory)
         door = Door(directory, lock_fd, listener)
         if listening and name == str(directory / SOCKET) and door.still_ours():
             return door
@@ -143,5 +143,5 @@ def _run_dir(root: Path) -> Path:
         raise Environment("run_dir_unsafe", str(error)) from error
 
 
-def _inode(found: os.stat_result) -> Inode:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> Inode:
+    return status.st_dev, status.st_ino

@@ -85,8 +85,8 @@ def client_of(hello: Hello, peer: Peer, admitted: Admission, since: str) -> Clie
 
 def _ages(pending: Iterable[tuple[str | int, int]]) -> dict[str, float]:
     """Seconds by the key under which a tool call looks for its age; an id that no JSON can carry has none."""
-    found: dict[str, float] = {}
+    ages: dict[str, float] = {}
     for key, age_ms in pending:
         with contextlib.suppress(TypeError):
-            found[orjson.dumps(key).decode()] = age_ms / 1000
-    return found
+            ages[orjson.dumps(key).decode()] = age_ms / 1000
+    return ages

@@ -54,30 +54,30 @@ def read_hello(line: bytes) -> Hello:
     if len(line) > HELLO_MAX:
         raise BadRequest("bad_argument", f"a handshake may have at most {HELLO_MAX} bytes")
     try:
-        said = json.loads(line.decode())["hello"]
-        proto, conn, project = said["proto"], said["conn"], said["project"]
+        hello = json.loads(line.decode())["hello"]
+        proto, conn, project = hello["proto"], hello["conn"], hello["project"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise BadRequest("bad_argument", "the first line of a connection must be a handshake") from error
     if not _count(proto) or not isinstance(conn, str) or not 0 < len(conn) <= 64 or not isinstance(project, str):
         raise BadRequest("bad_argument", "a handshake must name proto, conn and project")
     return Hello(
         proto=proto,
-        version=_text(said, "version") or "?",
-        install=_text(said, "install") or "?",
+        version=_text(hello, "version") or "?",
+        install=_text(hello, "install") or "?",
         project=project,
         conn=conn,
-        boot=_take(said, "boot", _count, 1),
-        kind=_text(said, "kind") or "relay",
-        cwd=_text(said, "cwd") or project,
-        toolsets=_list(said, "toolsets", lambda one: isinstance(one, str)),
-        tmux=_text(said, "tmux"),
-        tmux_pane=_text(said, "tmux_pane"),
-        tty=_text(said, "tty"),
-        pids=_list(said, "pids", _count),
-        agent=_claim(said.get("agent")),
-        env=_variables(said.get("env")),
-        pending=tuple((key, age) for key, age in _list(said, "pending", _is_pending)),
-        call_limit_s=_take(said, "call_limit_s", lambda value: _count(value) and value > 0, None),
+        boot=_take(hello, "boot", _count, 1),
+        kind=_text(hello, "kind") or "relay",
+        cwd=_text(hello, "cwd") or project,
+        toolsets=_list(hello, "toolsets", lambda name: isinstance(name, str)),
+        tmux=_text(hello, "tmux"),
+        tmux_pane=_text(hello, "tmux_pane"),
+        tty=_text(hello, "tty"),
+        pids=_list(hello, "pids", _count),
+        agent=_claim(hello.get("agent")),
+        env=_variables(hello.get("env")),
+        pending=tuple((key, age) for key, age in _list(hello, "pending", _is_pending)),
+        call_limit_s=_take(hello, "call_limit_s", lambda value: _count(value) and value > 0, None),
     )
 
 
@@ -115,8 +115,8 @@ def _wrong(name: str) -> BadRequest:
     return BadRequest("bad_argument", f"{name} of the hello has the wrong type")
 
 
-def _take(said: dict[str, Any], name: str, good: Any, default: Any) -> Any:
-    value = said.get(name)
+def _take(hello: dict[str, Any], name: str, good: Any, default: Any) -> Any:
+    value = hello.get(name)
     if value is None:
         return default
     if not good(value):
@@ -124,22 +124,22 @@ def _take(said: dict[str, Any], name: str, good: Any, default: Any) -> Any:
     return value
 
 
-def _text(said: dict[str, Any], name: str) -> str | None:
+def _text(hello: dict[str, Any], name: str) -> str | None:
     # No path and no variable has a NUL, and no program could be given one.
-    text: str | None = _take(said, name, lambda value: isinstance(value, str) and "\0" not in value, None)
+    text: str | None = _take(hello, name, lambda value: isinstance(value, str) and "\0" not in value, None)
     return text
 
 
-def _list(said: dict[str, Any], name: str, good: Any) -> tuple[Any, ...]:
-    return tuple(_take(said, name, lambda value: isinstance(value, list) and all(good(one) for one in value), ()))
+def _list(hello: dict[str, Any], name: str, good: Any) -> tuple[Any, ...]:
+    return tuple(_take(hello, name, lambda value: isinstance(value, list) and all(good(item) for item in value), ()))
 
 
-def _claim(said: object) -> AgentClaim | None:
-    if said is None:
+def _claim(claim: object) -> AgentClaim | None:
+    if claim is None:
         return None
-    if not isinstance(said, dict):
+    if not isinstance(claim, dict):
         raise _wrong("agent")
-    agent_id, epoch, secret = said.get("id"), said.get("epoch"), said.get("secret")
+    agent_id, epoch, secret = claim.get("id"), claim.get("epoch"), claim.get("secret")
     if (
         not isinstance(agent_id, str)
         or not isinstance(epoch, int)
@@ -150,9 +150,9 @@ def _claim(said: object) -> AgentClaim | None:
     return AgentClaim(agent_id, epoch, secret)
 
 
-def _variables(said: object) -> dict[str, str]:
-    if said is None:
+def _variables(variables: object) -> dict[str, str]:
+    if variables is None:
         return {}
-    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         raise _wrong("env")
-    return {name: said[name] for name in PER_CONNECTION if name in said}
+    return {name: variables[name] for name in PER_CONNECTION if name in variables}

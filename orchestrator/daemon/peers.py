@@ -89,7 +89,7 @@ class Peers:
                 os.close(held)
         if not lines:
             return Peer(pid)
-        return Peer(pid, tuple(one.pid for one in lines[0].processes), judge(lines, self.known()))
+        return Peer(pid, tuple(process.pid for process in lines[0].processes), judge(lines, self.known()))
 
     def known(self) -> KnownProcesses:
         """All launches of this user, and the agents of this project whose launch is in no file."""
@@ -101,7 +101,7 @@ class Peers:
             self._noted.add((entry.agent_id, pid))
             lines = lines_of(pid)
             if lines:
-                first, *above = [(one.pid, one.start) for one in lines[0].processes]
+                first, *above = [(process.pid, process.start) for process in lines[0].processes]
                 agent = (str(self._roster.root), entry.agent_id)
                 known.add(KnownProcesses({first: agent}, frozenset(), frozenset(above), first[1]))
         return known
@@ -144,11 +144,11 @@ def barring(rights: Rights, why: OrchestratorError | None) -> Callable[..., Awai
 
 def _named(pids: Collection[int], living: Mapping[int, str]) -> set[str]:
     """The agents that a hello itself names as those its process runs in."""
-    found = {living[pid] for pid in pids if pid in living}
+    agents = {living[pid] for pid in pids if pid in living}
     for pid in list(pids)[:1]:
         mark = environ_of(pid).get(project_location.AGENT_ENV[0])
-        found |= {mark} if mark else set()
-    return found
+        agents |= {mark} if mark else set()
+    return agents
 
 
 def _names_member(pids: Collection[int]) -> bool:

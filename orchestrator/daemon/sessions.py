@@ -177,8 +177,8 @@ async def serve(
                         await write_stream.send(rpc_error(key, refused.code, refused.reason))
                     if refused.kind != "response":
                         continue
-                    told = types.ErrorData(code=refused.code, message=refused.reason)
-                    message = types.JSONRPCError(jsonrpc="2.0", id=str(refused.key), error=told)
+                    error_data = types.ErrorData(code=refused.code, message=refused.reason)
+                    message = types.JSONRPCError(jsonrpc="2.0", id=str(refused.key), error=error_data)
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     own = str(message.id).removeprefix(f"{boot_id}:")
                     if own == str(message.id) or not own.isdecimal():
