@@ -162,9 +162,9 @@ def held_by(directory: Path) -> dict[str, Any] | None:
             "NotReady", "daemon_stopped", "the daemon was stopped by hand", "run: orchestrator daemon start"
         )
     with suppress(OSError, ValueError):
-        found = json.loads((directory / FAILED).read_bytes())
-        if isinstance(found, dict) and {"kind", "code", "message", "next_step"} <= found.keys():
-            return found
+        marker = json.loads((directory / FAILED).read_bytes())
+        if isinstance(marker, dict) and {"kind", "code", "message", "next_step"} <= marker.keys():
+            return marker
     vain = vain_starts(directory)
     if vain > FREE_STARTS:
         message = f"{vain} daemons in a row ended before they were ready"

@@ -116,7 +116,7 @@ class Growing:
 
 def harmless(text: str) -> str:
     """The text with every character made visible that would do more to a terminal than colour it. Pure."""
-    return _ACTING.sub(lambda found: found[1] or _picture(ord(found[0])), text)
+    return _ACTING.sub(lambda match: match[1] or _picture(ord(match[0])), text)
 
 
 def _picture(code: int) -> str:

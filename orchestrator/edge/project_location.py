@@ -204,8 +204,8 @@ def run_dirs(root: Path) -> list[Path]:
 
 def run_bases() -> list[Path]:
     """The two directories that contain the run directories of all projects; makes nothing."""
-    found = (path.parent for path in (_first(Path("/")), _second(Path("/"))) if path is not None)
-    return [base for base in found if all(_trouble(step) is None for step in _steps(base / "-")[:-1])]
+    bases = (path.parent for path in (_first(Path("/")), _second(Path("/"))) if path is not None)
+    return [base for base in bases if all(_trouble(step) is None for step in _steps(base / "-")[:-1])]
 
 
 def why_not(directory: Path) -> str | None:
@@ -277,11 +277,11 @@ def worktree_at(at: Path) -> LinkedWorktree | None:
         back, knower = _text(own / "gitdir")
         if common is None or back is None or knower not in (owner, os.geteuid()):
             return None
-        found = LinkedWorktree(own, _joined(own, common))
-        known = own.parent == found.common / "worktrees" and _joined(own, back) == at / ".git"
+        worktree = LinkedWorktree(own, _joined(own, common))
+        known = own.parent == worktree.common / "worktrees" and _joined(own, back) == at / ".git"
     except ValueError:  # a NUL in a name
         return None
-    return found if known else None
+    return worktree if known else None
 
 
 _GITDIR = "gitdir:"
@@ -300,10 +300,10 @@ def _text(path: Path) -> tuple[str | None, int]:
     except OSError:
         return None, -1
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _TEXT_MAX:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _TEXT_MAX:
             return None, -1
-        return os.fsdecode(os.read(fd, _TEXT_MAX)), found.st_uid
+        return os.fsdecode(os.read(fd, _TEXT_MAX)), status.st_uid
     except OSError:
         return None, -1
     finally:
@@ -384,13 +384,13 @@ def _private(path: Path) -> None:
 def _trouble(path: Path) -> str | None:
     """Why a directory does not belong to this user alone, in a sentence."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError as error:
         return f"the run directory {path} cannot be used: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return f"{path} is not a directory"
-    if found.st_uid != os.geteuid():
-        return f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}"
-    if found.st_mode & 0o077:
-        return f"{path} is open to others (mode {stat.S_IMODE(found.st_mode):04o}, wanted 0700)"
+    if status.st_uid != os.geteuid():
+        return f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}"
+    if status.st_mode & 0o077:
+        return f"{path} is open to others (mode {stat.S_IMODE(status.st_mode):04o}, wanted 0700)"
     return None

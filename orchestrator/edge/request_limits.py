@@ -167,24 +167,24 @@ def _outline(line: bytes) -> Any:
     """A message that cannot be read as a whole, with null for each nested value; None if that fails too."""
     # Escaped quotes go first: then each string is the text between two quotes.
     shown = line.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     depth = begin = 0
-    for found in _STRUCTURE.finditer(shown):
-        run = found[0]
+    for match in _STRUCTURE.finditer(shown):
+        run = match[0]
         before = depth
         if run[:1] in b"[{":
             depth += len(run)
             if before < 2 <= depth:
-                kept += [line[begin : found.start() + 1 - before], b"null"]
+                parts += [line[begin : match.start() + 1 - before], b"null"]
         elif run[:1] in b"]}":
             depth -= len(run)
             if depth < 2 <= before:
-                begin = found.start() + before - 1
+                begin = match.start() + before - 1
     if depth >= 2:
         return None
-    kept.append(line[begin:])
+    parts.append(line[begin:])
     try:
-        text = b"".join(kept).removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+        text = b"".join(parts).removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
         message = json.loads(text, strict=False, parse_int=_int, parse_constant=lambda _name: None)
     except (ValueError, RecursionError):
         return None
