@@ -15,7 +15,7 @@ from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES, TERMINAL
 from orchestrator.core.screens import ScreenFinding
 from orchestrator.journal.log_lines import decode, encode, intact
-from orchestrator.team.recovery.agent_repair import UNKNOWN, DamagedLog, OutsideFacts, salvage
+from orchestrator.team.recovery.agent_repair import UNKNOWN, DamagedLog, OutsideFacts, repaired_logs
 from orchestrator.team.roster.broadcast import digest
 from tests.support.pure_team import Desk, essence
 
@@ -98,7 +98,7 @@ def written(made, log):
 
 def saved(inbox: bytes, outbox: bytes, told, epoch=1):
     hurt = DamagedLog(lines_of(inbox), "inbox.q", "inbox, line 1"), DamagedLog(lines_of(outbox), "outbox.q", "outbox")
-    return salvage("a1", *hurt, OutsideFacts(told, dict(SPEC), epoch), AT)
+    return repaired_logs("a1", *hurt, OutsideFacts(told, dict(SPEC), epoch), AT)
 
 
 def check(made, inbox: bytes, outbox: bytes, told) -> state.Agent:

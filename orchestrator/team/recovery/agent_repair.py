@@ -65,7 +65,9 @@ class OutsideFacts:
     epoch: int = 1
 
 
-def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, outside: OutsideFacts, at: str) -> RepairedLogs:
+def repaired_logs(
+    agent_id: str, inbox: DamagedLog, outbox: DamagedLog, outside: OutsideFacts, at: str
+) -> RepairedLogs:
     """The agent's logs, as far as they can be repaired.
 
     Raises ``Corrupt("unknown_version")`` if a newer version has written a line.
@@ -76,48 +78,48 @@ def salvage(agent_id: str, inbox: DamagedLog, outbox: DamagedLog, outside: Outsi
     if 1 not in happenings or happenings[1]["type"] != "starting":
         blank = state.Agent(agent_id)
         happenings[1] = happened(blank, "starting", at, by="orchestrator", epoch=1, **outside.spec).fields
-    made = RepairedLogs(at)
+    repaired = RepairedLogs(at)
     agent = state.Agent(agent_id)
-    _repair_inbox(agent, inbox, acts, made)
-    _Outbox(agent, outbox, (happenings, known), made).repair(outside.epoch)
-    return made
+    _repair_inbox(agent, inbox, acts, repaired)
+    _Outbox(agent, outbox, (happenings, known), repaired).repair(outside.epoch)
+    return repaired
 
 
 def _intact(log: DamagedLog, types: frozenset[str]) -> dict[int, Record]:
     """The log's intact records by number; the first of equal numbers counts, distant numbers are not this log's."""
-    found: dict[int, Record] = {}
+    records: dict[int, Record] = {}
     for line in log.lines:
         record = intact(line, types, Path(log.where))
         if record is not None:
-            found.setdefault(record["seq"], {**record, "line": line})
+            records.setdefault(record["seq"], {**record, "line": line})
     last = 0
-    for seq in sorted(found):
+    for seq in sorted(records):
         if seq - last > GAP_MAX:
-            return {number: record for number, record in found.items() if number <= last}
+            return {number: record for number, record in records.items() if number <= last}
         last = seq
-    return found
+    return records
 
 
-def _bad_end(log: DamagedLog, found: dict[int, Record]) -> list[bytes]:
+def _bad_end(log: DamagedLog, records: dict[int, Record]) -> list[bytes]:
     """The lines after the last intact line."""
-    whole = {record["line"] for record in found.values() if "line" in record}
+    whole = {record["line"] for record in records.values() if "line" in record}
     behind = list(reversed(log.lines))
     at = next((n for n, line in enumerate(behind) if line in whole), len(behind))
     return [line for line in behind[:at] if line]
 
 
-def _length(log: DamagedLog, found: dict[int, Record]) -> int:
+def _length(log: DamagedLog, records: dict[int, Record]) -> int:
     """How many numbers the log is known to have had: readers know them, so none is reused."""
-    return max((seq for seq, record in found.items() if "line" in record), default=0) + len(_bad_end(log, found))
+    return max((seq for seq, record in records.items() if "line" in record), default=0) + len(_bad_end(log, records))
 
 
 # -- the inbox --------------------------------------------------------------------------------------------------
 
 
-def _repair_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made: RepairedLogs) -> None:
+def _repair_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], repaired: RepairedLogs) -> None:
     """Write every task once, in an order in which the tasks can have been delivered."""
-    found = _intact(log, INBOX_TYPES)
-    slots: list[Record | None] = [found.get(seq) for seq in range(1, _length(log, found) + 1)]
+    records = _intact(log, INBOX_TYPES)
+    slots: list[Record | None] = [records.get(seq) for seq in range(1, _length(log, records) + 1)]
     places: dict[str, int] = {}
     for place, record in enumerate(slots):
         if record is not None and record["type"] == "task":
@@ -132,17 +134,19 @@ def _repair_inbox(agent: state.Agent, log: DamagedLog, acts: list[Record], made:
     for task_id in dict.fromkeys(mentioned):
         if task_id not in places:
             free = next((p for p in range(behind + 1, len(slots)) if slots[p] is None), len(slots))
-            blank = inbox_draft(agent, "task", made.at, None, task_id=task_id, payload=None, position=1, lost=True)
+            blank = inbox_draft(
+                agent, "task", repaired.at, None, task_id=task_id, payload=None, position=1, lost=True
+            )
             slots[free : free + 1] = [blank.fields]
             places[task_id] = free
-            made.rebuilt.append(task_id)
+            repaired.rebuilt.append(task_id)
         behind = max(behind, places[task_id])
     for seq, slot in enumerate(slots, 1):
-        record = slot or inbox_draft(agent, "lost", made.at, None, quarantined=log.quarantined).fields
-        made.lost += slot is None
+        record = slot or inbox_draft(agent, "lost", repaired.at, None, quarantined=log.quarantined).fields
+        repaired.lost += slot is None
         stamped, line = _written(record, seq)
         state.apply(agent, "inbox", stamped)
-        made.inbox.append(line)
+        repaired.inbox.append(line)
 
 
 def _written(record: Record, seq: int) -> tuple[Record, bytes]:
@@ -163,9 +167,9 @@ class _Outbox:
         agent: state.Agent,
         log: DamagedLog,
         records: tuple[dict[int, Record], dict[int, Record]],
-        made: RepairedLogs,
+        repaired: RepairedLogs,
     ) -> None:
-        self.agent, self.log, self.made, self.at = agent, log, made, made.at
+        self.agent, self.log, self.repaired, self.at = agent, log, repaired, repaired.at
         self.own, self.published = own, published = records
         self.slots: list[Record | None] = []
         self.free: list[int] = []  # lost numbers of the epoch that is being read
@@ -190,8 +194,8 @@ class _Outbox:
         self._end_tasks(self._hidden())
         self._end_life(epoch)
         for seq, slot in enumerate(self.slots, 1):
-            self.made.outbox.append(_written(slot or self._lost(seq), seq)[1])
-        self.made.lost += self.slots.count(None)
+            self.repaired.outbox.append(_written(slot or self._lost(seq), seq)[1])
+        self.repaired.lost += self.slots.count(None)
 
     def _from_broadcast(self, seq: int) -> Record | None:
         """The record of that number from the broadcast, which omits a large payload and small facts."""
@@ -286,7 +290,7 @@ class _Outbox:
         if draft.type == "error" and draft.fields["by"] == "orchestrator":
             payload = draft.fields.get("payload")
             if isinstance(payload, dict) and payload.get("code") == UNKNOWN:
-                self.made.unknown.append(draft.fields["task_id"])
+                self.repaired.unknown.append(draft.fields["task_id"])
 
     def _end(self, task: state.Task) -> Draft:
         """The task's end from a record that did not fit, else an end with unknown outcome."""
@@ -300,8 +304,8 @@ class _Outbox:
 
     def _unknown(self, task: state.Task) -> Draft:
         message = f"{self.log.where}: damaged; whether the task was done is not known, so it is not run again"
-        told = {"code": UNKNOWN, "message": message, "quarantined": self.log.quarantined}
-        return ended(self.agent, task, "error", self.at, told)
+        payload = {"code": UNKNOWN, "message": message, "quarantined": self.log.quarantined}
+        return ended(self.agent, task, "error", self.at, payload)
 
     def _lost(self, seq: int) -> Record:
         epochs = [slot["epoch"] for slot in self.slots[:seq] if slot is not None]

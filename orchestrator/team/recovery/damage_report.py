@@ -18,8 +18,8 @@ from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
 from orchestrator.journal.project_files import Paths, read_json
 from orchestrator.journal.segments import sealed_path
 from orchestrator.team.recovery import orphans
-from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, RepairedLogs, salvage
-from orchestrator.team.recovery.broadcast_repair import retell
+from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, RepairedLogs, repaired_logs
+from orchestrator.team.recovery.broadcast_repair import repaired_lines
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import run_file
 from orchestrator.trust.seals import Seal
@@ -36,31 +36,31 @@ def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
     paths = Paths(root)
     error: OrchestratorError | None = None
     for _ in range(TRIES):
-        found = _wrong(paths, agent_id)
-        if found is None or (error is not None and error.message == found.message):
-            error = found
+        fault = _wrong(paths, agent_id)
+        if fault is None or (error is not None and error.message == fault.message):
+            error = fault
             break
-        error = found
+        error = fault
     if not isinstance(error, Corrupt) or error.code != "corrupt_log":
         return error
     try:
-        would = told_of(salvaged(paths, agent_id, error, datetime.now(UTC)))
+        summary = repair_summary(repaired_agent(paths, agent_id, error, datetime.now(UTC)))
     except OrchestratorError as other:
         return other
-    step = f"orchestrator doctor --fix quarantines and rewrites it: {would}"
+    step = f"orchestrator doctor --fix quarantines and rewrites it: {summary}"
     return Corrupt(error.code, error.message, step, **error.facts)
 
 
 def _wrong(paths: Paths, agent_id: str) -> OrchestratorError | None:
-    told = max((one["ref"] for one in outside_facts(paths, agent_id).broadcast), default=0)
+    last_ref = max((record["ref"] for record in outside_facts(paths, agent_id).broadcast), default=0)
     try:
         _, last = folded(paths, agent_id)
     except OrchestratorError as error:
         return error
-    if told <= last:
+    if last_ref <= last:
         return None
     path = paths.outbox(agent_id)
-    message = f"{path}: the broadcast knows record {told}, the log ends at {last}"
+    message = f"{path}: the broadcast knows record {last_ref}, the log ends at {last}"
     return Corrupt("corrupt_log", message, file=str(path), line=last)
 
 
@@ -72,7 +72,7 @@ def check_run(root: Path, run_id: str) -> None:
         raise Corrupt(error.code, error.message, step, **error.facts)
 
 
-def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> RepairedLogs:
+def repaired_agent(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> RepairedLogs:
     """The two repaired logs of the agent; reads only."""
     file = error.facts.get("file")
     where = f"{Path(str(file)).name}, line {error.facts.get('line')}" if file else "its logs"
@@ -82,10 +82,10 @@ def salvaged(paths: Paths, agent_id: str, error: Corrupt, at: datetime) -> Repai
         (paths.inbox(agent_id), INBOX_TYPES, seals[0]), (paths.outbox(agent_id), OUTBOX_TYPES, seals[1])
     ):  # fmt: skip
         logs.append(DamagedLog(own_lines(path, types, seal), quarantine_name(path, at).name, where))
-    made = salvage(agent_id, logs[0], logs[1], outside_facts(paths, agent_id), rfc3339(at))
+    repaired = repaired_logs(agent_id, logs[0], logs[1], outside_facts(paths, agent_id), rfc3339(at))
     if seals[0] is not None and seals[1] is not None:
-        made.inbox, made.outbox = resealed(made.inbox, seals[0]), resealed(made.outbox, seals[1])
-    return made
+        repaired.inbox, repaired.outbox = resealed(repaired.inbox, seals[0]), resealed(repaired.outbox, seals[1])
+    return repaired
 
 
 FOREIGN_LINE = b"\0"
@@ -100,41 +100,41 @@ def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[byte
     return [line if is_sealed(line, seal) or intact(line, types, path) is None else FOREIGN_LINE for line in lines]
 
 
-def told_of(made: RepairedLogs) -> str:
+def repair_summary(repaired: RepairedLogs) -> str:
     """The outcome of the repair, in one sentence."""
-    parts = [f"{len(made.inbox) + len(made.outbox) - made.lost} records kept, {made.lost} lost"]
-    if made.rebuilt:
-        parts.append(f"the payload is lost of: {', '.join(made.rebuilt)}")
-    if made.unknown:
-        parts.append(f"ended in error, outcome unknown: {', '.join(made.unknown)}")
+    parts = [f"{len(repaired.inbox) + len(repaired.outbox) - repaired.lost} records kept, {repaired.lost} lost"]
+    if repaired.rebuilt:
+        parts.append(f"the payload is lost of: {', '.join(repaired.rebuilt)}")
+    if repaired.unknown:
+        parts.append(f"ended in error, outcome unknown: {', '.join(repaired.unknown)}")
     return "; ".join([*parts, "the agent is then failed, or ends if it was asked to stop"])
 
 
 def outside_facts(paths: Paths, agent_id: str) -> OutsideFacts:
     """The facts about the agent in the project's other files; files not written here are ignored."""
-    told: list[Record] = []
+    published: list[Record] = []
     for path in sorted(paths.runs.glob("*/broadcast.jsonl")) if paths.runs.is_dir() else []:
         seal = paths.provenance.seal("run", path.parent.name, "broadcast")
-        told += [record for record in intact_of(path, BROADCAST_TYPES, seal) if record["agent_id"] == agent_id]
+        published += [record for record in intact_of(path, BROADCAST_TYPES, seal) if record["agent_id"] == agent_id]
     spec: dict[str, Any] = {
         "name": agent_id, "role": "", "engine": "unknown", "run_id": "", "cwd": str(paths.root), "policies": {},
     }  # fmt: skip
     epochs = [1]
     for path, kind in ((paths.meta(agent_id), "meta"), (paths.launch(agent_id), "launch")):
         try:
-            found = read_json(path)
+            content = read_json(path)
         except OrchestratorError:
             continue
-        if not paths.provenance.owns(found, "agent", agent_id, kind):
+        if not paths.provenance.owns(content, "agent", agent_id, kind):
             continue
-        if type(found.get("epoch")) is int:
-            epochs.append(found["epoch"])
+        if type(content.get("epoch")) is int:
+            epochs.append(content["epoch"])
         if kind == "meta":
-            spec |= {name: found[name] for name in SPEC_KEYS if found.get(name) is not None}
+            spec |= {name: content[name] for name in SPEC_KEYS if content.get(name) is not None}
     process = orphans.recorded(paths, agent_id)
     if process is not None:
         epochs.append(process.epoch)
-    return OutsideFacts(told, spec, max(epochs))
+    return OutsideFacts(published, spec, max(epochs))
 
 
 def intact_of(path: Path, types: frozenset[str], seal: Seal | None) -> list[Record]:
@@ -171,9 +171,9 @@ def run_trouble(paths: Paths, run_id: str) -> Corrupt | None:
 def blank_run(paths: Paths, run_id: str, at: datetime) -> dict[str, Any]:
     """The run.json of a run whose window is unknown."""
     seal = paths.provenance.seal("run", run_id, "broadcast")
-    told = intact_of(paths.broadcast(run_id), BROADCAST_TYPES, seal)
+    records = intact_of(paths.broadcast(run_id), BROADCAST_TYPES, seal)
     return {
-        "v": 1, "run_id": run_id, "created_at": told[0]["at"] if told else rfc3339(at),
+        "v": 1, "run_id": run_id, "created_at": records[0]["at"] if records else rfc3339(at),
         # A socket that does not exist: no window must be taken for this run's window.
         "tmux_socket": str(paths.run_dir(run_id) / "unknown"), "tmux_name": None, "server_pid": 0,
         "server_start": 0, "window_id": "", "master_pane": "", "session": "", "detached": False,
@@ -197,10 +197,10 @@ def rebuilt_broadcast(paths: Paths, run_id: str) -> list[bytes]:
         except (Corrupt, Environment):
             continue  # its records are unknown or not from this machine: its published records stay
         if records:
-            outboxes[directory.name] = [one for one in records if one["type"] in BROADCAST_TYPES]
+            outboxes[directory.name] = [record for record in records if record["type"] in BROADCAST_TYPES]
     path = paths.broadcast(run_id)
     seal = paths.provenance.seal("run", run_id, "broadcast")
-    lines = retell(own_lines(path, BROADCAST_TYPES, seal), outboxes, path)
+    lines = repaired_lines(own_lines(path, BROADCAST_TYPES, seal), outboxes, path)
     return lines if seal is None else resealed(lines, seal)
 
 
@@ -210,10 +210,10 @@ def is_same(path: Path, lines: list[bytes]) -> bool:
     for file in files_of(path):
         if file not in (path, sealed_path(path, seen + 1)):
             return False
-        held = file.read_bytes().splitlines(keepends=True)
-        if held != lines[seen : seen + len(held)]:
+        file_lines = file.read_bytes().splitlines(keepends=True)
+        if file_lines != lines[seen : seen + len(file_lines)]:
             return False
-        seen += len(held)
+        seen += len(file_lines)
     return seen == len(lines)
 
 

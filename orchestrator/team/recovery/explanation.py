@@ -28,15 +28,16 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
     paths, agent_id = Paths(root), str(meta["agent_id"])
     logs = {"inbox": paths.inbox(agent_id), "outbox": paths.outbox(agent_id)}
     cited = [
-        _cited(logs[Path(one["file"]).name.partition(".")[0]], int(one["seq"])) for one in meta.get("evidence") or []
+        _cited(logs[Path(proof["file"]).name.partition(".")[0]], int(proof["seq"]))
+        for proof in meta.get("evidence") or []
     ]
-    held = meta.get("running_task_id")
+    task_id = meta.get("running_task_id")
     return {
         "agent_id": agent_id,
         "status": meta["status"],
         "reason": meta["reason"],
-        "task_id": held,
-        "evidence": [one for one in cited if one is not None],
+        "task_id": task_id,
+        "evidence": [line for line in cited if line is not None],
         "next": _next_for(str(meta["status"]), agent_id, paths),
     }
 
@@ -49,22 +50,22 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     """
     paths = Paths(root)
     owner = agent_id or _owner(paths, task_id)
-    found = list(_records(paths, owner, task_id))
-    if not found:
+    records = list(_records(paths, owner, task_id))
+    if not records:
         raise BadRequest("unknown_task", f"{owner} has no task {task_id!r}")
-    outbox = [record for path, record in found if path == paths.outbox(owner)]
+    outbox = [record for path, record in records if path == paths.outbox(owner)]
     end = next((record for record in outbox if record["type"] in TERMINAL), None)
-    told = meta_of(owner)
-    status, reason = _standing(task_id, outbox, end, told)
+    meta = meta_of(owner)
+    status, reason = _standing(task_id, outbox, end, meta)
     answer: dict[str, Any] = {
         "agent_id": owner,
         "task_id": task_id,
         "status": status,
         "reason": reason,
-        "evidence": [_record_line(path, record) for path, record in found],
+        "evidence": [_record_line(path, record) for path, record in records],
     }
     if end is None:
-        answer["agent"] = of_agent(root, told)
+        answer["agent"] = of_agent(root, meta)
     return answer
 
 
@@ -78,12 +79,12 @@ def _owner(paths: Paths, task_id: str) -> str:
         except OrchestratorError:
             continue  # `doctor` reports damaged logs
     if len(owners) > 1:
-        ways = ", ".join(f"{one}/{task_id}" for one in owners)
+        ways = ", ".join(f"{owner}/{task_id}" for owner in owners)
         raise BadRequest("bad_argument", f"several agents have a task {task_id!r}", f"say which: {ways}")
     if not owners:
-        told = f"there is no agent or task {task_id!r}"
+        message = f"there is no agent or task {task_id!r}"
         raise BadRequest(
-            "unknown_task", told, "orchestrator status shows the agents, orchestrator task list their tasks"
+            "unknown_task", message, "orchestrator status shows the agents, orchestrator task list their tasks"
         )
     return owners[0]
 
@@ -115,23 +116,23 @@ def _standing(
 
 def _cited(path: Path, seq: int) -> dict[str, Any] | None:
     types = INBOX_TYPES | OUTBOX_TYPES
-    found = page(path, types, seq - 1, (1, 1))
-    return _record_line(path, found[0]) if found else None
+    records = page(path, types, seq - 1, (1, 1))
+    return _record_line(path, records[0]) if records else None
 
 
 def _record_line(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     file, line = place(path, record["seq"])
-    said = [f"{key} {record[key]}" for key in SAYS if record.get(key) is not None]
+    details = [f"{key} {record[key]}" for key in SAYS if record.get(key) is not None]
     if record["type"] in TERMINAL and record.get("payload") is not None:
         text = str(record["payload"])
-        said.append(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+        details.append(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
     return {
         "file": str(file),
         "line": line,
         "seq": record["seq"],
         "type": record["type"],
         "at": record["at"],
-        "says": ", ".join(said),
+        "says": ", ".join(details),
     }
 
 

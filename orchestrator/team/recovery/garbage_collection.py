@@ -83,35 +83,35 @@ class GarbageItem:
 # -- the plan -------------------------------------------------------------------------------------------------------
 
 
-def plan_data(found: Iterable[GarbageData], now: str, age_s: float, *, artifacts: bool) -> list[GarbageItem]:
+def plan_data(data: Iterable[GarbageData], now: str, age_s: float, *, artifacts: bool) -> list[GarbageItem]:
     """What of the agents' and runs' data is old enough; a run goes only when all of its agents have gone.
 
     Nothing that ended in the future is touched: then a clock was wrong, and no age is known.
     """
     items: list[GarbageItem] = []
     gone: set[str] = set()
-    data = list(found)
-    for one in (one for one in data if one.kind == "agent"):
-        due = one.collected or _old(one.ended_at, now, age_s)
-        if due and (one.rest[0] or not one.collected):
-            files, size = one.rest
-            note = one.note
-            if one.artifacts[0] and not artifacts:
-                count, held = one.artifacts
-                kept = f"{count} files in artifacts/ stay ({held} bytes); --artifacts removes them"
-                note = f"{note}; {kept}" if note else kept
-            why = "its removal was interrupted" if one.collected else f"deleted at {one.ended_at}"
-            items.append(GarbageItem("agent", one.name, why, files, size, note))
-        if due and artifacts and one.artifacts[0]:
-            items.append(GarbageItem("artifacts", one.name, "asked for", *one.artifacts))
+    directories = list(data)
+    for agent in (directory for directory in directories if directory.kind == "agent"):
+        due = agent.collected or _old(agent.ended_at, now, age_s)
+        if due and (agent.rest[0] or not agent.collected):
+            files, size = agent.rest
+            note = agent.note
+            if agent.artifacts[0] and not artifacts:
+                count, artifact_bytes = agent.artifacts
+                remark = f"{count} files in artifacts/ stay ({artifact_bytes} bytes); --artifacts removes them"
+                note = f"{note}; {remark}" if note else remark
+            why = "its removal was interrupted" if agent.collected else f"deleted at {agent.ended_at}"
+            items.append(GarbageItem("agent", agent.name, why, files, size, note))
+        if due and artifacts and agent.artifacts[0]:
+            items.append(GarbageItem("artifacts", agent.name, "asked for", *agent.artifacts))
         if due:
-            gone.add(one.name)
-    for one in (one for one in data if one.kind == "run"):
-        if one.collected:
-            items.append(GarbageItem("run", one.name, "its removal was interrupted", *one.rest))
-        elif _old(one.ended_at, now, age_s) and one.members <= gone:
+            gone.add(agent.name)
+    for run in (directory for directory in directories if directory.kind == "run"):
+        if run.collected:
+            items.append(GarbageItem("run", run.name, "its removal was interrupted", *run.rest))
+        elif _old(run.ended_at, now, age_s) and run.members <= gone:
             items.append(
-                GarbageItem("run", one.name, f"ended at {one.ended_at}, all its agents are collected", *one.rest)
+                GarbageItem("run", run.name, f"ended at {run.ended_at}, all its agents are collected", *run.rest)
             )
     return items
 
@@ -132,22 +132,24 @@ def plan_processes(
     program that an agent has started, and are ended only if the agent is deleted.
     """
     items: dict[tuple[int, int], GarbageItem] = {}
-    for found in recorded:
-        now = lives.get(found.agent_id)
+    for process in recorded:
+        now = lives.get(process.agent_id)
         if now is None:
             continue
         if now.life in ("deleted", "failed"):
             why = f"its agent is {now.life}"
-        elif found.epoch < now.epoch:
-            why = f"it belongs to launch {found.epoch} of its agent, which is at launch {now.epoch}"
+        elif process.epoch < now.epoch:
+            why = f"it belongs to launch {process.epoch} of its agent, which is at launch {now.epoch}"
         else:
             continue
-        items[found.pid, found.began] = GarbageItem("process", f"{found.pid} of {found.agent_id}", why, proven=found)
-    for found in inherited:
-        now = lives.get(found.agent_id)
+        items[process.pid, process.began] = GarbageItem(
+            "process", f"{process.pid} of {process.agent_id}", why, proven=process
+        )
+    for process in inherited:
+        now = lives.get(process.agent_id)
         if now is not None and now.life == "deleted":
-            item = GarbageItem("process", f"{found.pid} of {found.agent_id}", OVER, proven=found)
-            items.setdefault((found.pid, found.began), item)
+            item = GarbageItem("process", f"{process.pid} of {process.agent_id}", OVER, proven=process)
+            items.setdefault((process.pid, process.began), item)
     return [items[key] for key in sorted(items)]
 
 
@@ -211,7 +213,7 @@ class GarbageCollection:
 
     def _data(self) -> list[GarbageData]:
         roster, paths = self._roster, self._roster.paths
-        found: list[GarbageData] = []
+        data: list[GarbageData] = []
         for path in self._directories(paths.agents):
             collected, entry = paths.is_collected(path), roster.agents.get(path.name)
             ended = entry is not None and entry.state.life == "deleted" and entry.agent_id not in roster.corrupt
@@ -220,7 +222,7 @@ class GarbageCollection:
             ended_at = _deleted_at(entry) if entry is not None and ended else None
             note = _worktree_note(roster.root, entry) if entry is not None else ""
             artifacts = measure(paths.artifacts(path.name))
-            found.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
+            data.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
             collected = paths.is_collected(path)
@@ -228,8 +230,8 @@ class GarbageCollection:
                 continue  # a corrupt agent may be one of this run: nobody knows
             members = frozenset(name for name, entry in roster.agents.items() if entry.run_id == path.name)
             ended_at = str(run.file["ended_at"]) if run is not None else None
-            found.append(GarbageData("run", path.name, ended_at, collected, self._rest(path), members=members))
-        return found
+            data.append(GarbageData("run", path.name, ended_at, collected, self._rest(path), members=members))
+        return data
 
     def _rest(self, directory: Path) -> tuple[int, int]:
         sizes = [measure(path) for path in self._removable(directory)]
@@ -243,20 +245,20 @@ class GarbageCollection:
 
     async def _processes(self) -> list[GarbageItem]:
         roster = self._roster
-        recorded = [one for name in roster.agents for one in orphans.by_record(roster.paths, name)]
+        recorded = [process for name in roster.agents for process in orphans.by_record(roster.paths, name)]
         inherited = await asyncio.to_thread(orphans.by_environment, roster.root)
         return plan_processes(recorded, inherited, self._lives())
 
     async def _end_process(self, item: GarbageItem) -> None:
         assert item.proven is not None
-        roster, found = self._roster, item.proven
-        now = self._lives().get(found.agent_id)
-        if now is None or not (now.life in ("deleted", "failed") or found.epoch < now.epoch):
+        roster, process = self._roster, item.proven
+        now = self._lives().get(process.agent_id)
+        if now is None or not (now.life in ("deleted", "failed") or process.epoch < now.epoch):
             return
-        await orphans.end(found, roster.config().kill_grace_s, roster.clock)
+        await orphans.end(process, roster.config().kill_grace_s, roster.clock)
         failpoints.passed("gc:process-ended")
-        if processes.alive(found.pid, found.began):
-            raise Environment("io_failed", f"process {found.pid} of agent {found.agent_id} does not end")
+        if processes.alive(process.pid, process.began):
+            raise Environment("io_failed", f"process {process.pid} of agent {process.agent_id} does not end")
 
     async def _panes(self) -> list[GarbageItem]:
         """Panes of deleted agents that have both of our tags, on the server that their run was made on."""

@@ -59,14 +59,14 @@ class Evidence:
 
     def set_aside(self, directory: Path) -> set[str]:
         """The names of logs that doctor has moved out of the way, with a note for each; and for each torn line."""
-        found = set()
+        names = set()
         for path in sorted(directory.iterdir()):
             if QUARANTINE.search(path.name):
-                found.add(path.name.partition(".")[0])
+                names.add(path.name.partition(".")[0])
                 self.notes.append(f"{path}: a damaged log, set aside; its records cannot be checked")
             elif path.suffix == ".torn":
                 self.notes.append(f"{path}: an unfinished last line, kept after a crash; no reader ever saw it")
-        return found
+        return names
 
 
 def _open_all(directory: Path, name: str, opened: contextlib.ExitStack) -> list[tuple[Path, BinaryIO]]:
@@ -77,8 +77,8 @@ def _open_all(directory: Path, name: str, opened: contextlib.ExitStack) -> list[
     try:
         for _ in range(_LOOKS):
             current = _opened(live, opened)
-            found = sorted(path for path in directory.iterdir() if form.fullmatch(path.name))
-            files = [(path, file) for path in found if (file := _opened(path, opened)) is not None]
+            segments = sorted(path for path in directory.iterdir() if form.fullmatch(path.name))
+            files = [(path, file) for path in segments if (file := _opened(path, opened)) is not None]
             if current is not None or not live.exists():
                 break  # else it had lost its name for a moment, and may have got it back
     except FileNotFoundError:
@@ -175,8 +175,8 @@ class _Reading:
 
     def _wrong(self, kind: str, path: Path, number: int, record: dict[str, Any] | None, text: str) -> None:
         self.whole = False
-        found = record or {}
-        seq, task = found.get("seq"), found.get("task_id")
+        fields = record or {}
+        seq, task = fields.get("seq"), fields.get("task_id")
         self.into.violations.append(
             Violation(
                 kind,

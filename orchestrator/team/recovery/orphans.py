@@ -52,27 +52,27 @@ def boot_id() -> str:
 def recorded(paths: Paths, agent_id: str) -> RecordedProcess | None:
     """The process that the agent's files name; None when they name none, not in our form, or not written here."""
     try:
-        found = read_json(paths.process(agent_id))
-        if not paths.provenance.owns(found, "agent", agent_id, "process"):
+        content = read_json(paths.process(agent_id))
+        if not paths.provenance.owns(content, "agent", agent_id, "process"):
             return None
-        pid, start, boot, epoch = (found[key] for key in ("pid", "start", "boot_id", "epoch"))
+        pid, start, boot, epoch = (content[key] for key in ("pid", "start", "boot_id", "epoch"))
     except (OrchestratorError, KeyError, TypeError):
         return None
-    numbers = all(type(one) is int and one > 0 for one in (pid, start, epoch))
+    numbers = all(type(number) is int and number > 0 for number in (pid, start, epoch))
     return RecordedProcess(pid, start, boot, epoch) if numbers and isinstance(boot, str) and boot else None
 
 
 def by_record(paths: Paths, agent_id: str) -> list[ProvenProcess]:
     """The agent's recorded process, if just that one still runs."""
-    found = recorded(paths, agent_id)
-    if found is None or found.boot_id != boot_id() or not processes.alive(found.pid, found.start):
+    process = recorded(paths, agent_id)
+    if process is None or process.boot_id != boot_id() or not processes.alive(process.pid, process.start):
         return []
-    return [ProvenProcess(found.pid, found.start, agent_id, found.epoch)]
+    return [ProvenProcess(process.pid, process.start, agent_id, process.epoch)]
 
 
 def by_environment(root: Path) -> list[ProvenProcess]:
     """Every living process of this user that was started in an agent of this project."""
-    found = []
+    agent_processes = []
     for item in processes.PROC.iterdir():
         if not item.name.isdigit() or int(item.name) == os.getpid():
             continue
@@ -90,10 +90,10 @@ def by_environment(root: Path) -> list[ProvenProcess]:
         if not ours or name.startswith(SPARED) or not processes.alive(pid, began):
             continue
         epoch = env.get("ORCHESTRATOR_AGENT_EPOCH", "")
-        found.append(ProvenProcess(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))
-    return sorted(found)
+        agent_processes.append(ProvenProcess(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))
+    return sorted(agent_processes)
 
 
-async def end(found: ProvenProcess, grace_s: float, clock: Clock) -> str:
+async def end(process: ProvenProcess, grace_s: float, clock: Clock) -> str:
     """End that very process and its descendants; how it ended, ``gone already`` when another has its pid."""
-    return await processes.end_tree(found.pid, grace_s, clock, found.began)
+    return await processes.end_tree(process.pid, grace_s, clock, process.began)

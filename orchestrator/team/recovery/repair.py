@@ -26,9 +26,9 @@ from orchestrator.team.recovery.damage_report import (
     half_written,
     is_same,
     rebuilt_broadcast,
+    repair_summary,
+    repaired_agent,
     run_trouble,
-    salvaged,
-    told_of,
 )
 from orchestrator.team.roster.broadcast import open_run, own_run_file, write_run_file
 from orchestrator.team.roster.roster import Roster
@@ -48,30 +48,30 @@ class TeamRepair:
         """Repair what can be repaired: ``{done: [{what, file, did, ...}], left: [error]}``; nothing twice."""
         async with self._at_work:
             self._done: list[dict[str, Any]] = []
-            self._left: list[OrchestratorError] = []
+            self._errors: list[OrchestratorError] = []
             self._at: datetime = self._roster.clock.now()
             if self._roster.paths.provenance.identity is None:
-                self._left += self._roster.corrupt.values()
-                return {"done": [], "left": [error.as_dict() for error in self._left]}
+                self._errors += self._roster.corrupt.values()
+                return {"done": [], "left": [error.as_dict() for error in self._errors]}
             await self._look()
             for run_id in self._unreadable_runs():
-                await self._try(self._mend_run_file, run_id)
+                await self._try(self._repair_run_file, run_id)
             agents = [name for name in sorted(self._roster.corrupt) if self._roster.paths.agent_dir(name).is_dir()]
-            mended = [name for name in agents if await self._try(self._mend_agent, name)]
+            repaired_agents = [name for name in agents if await self._try(self._repair_agent, name)]
             for run_id in self._run_ids():
-                await self._try(self._mend_broadcast, run_id)
-            for agent_id in mended:
+                await self._try(self._repair_broadcast, run_id)
+            for agent_id in repaired_agents:
                 await self._take_up(agent_id)
             self._roster.publish_missing()
             await self._tidy()
             await self._roster.flush()
-        return {"done": self._done, "left": [error.as_dict() for error in self._left]}
+        return {"done": self._done, "left": [error.as_dict() for error in self._errors]}
 
     async def _try(self, act: Any, name: str) -> bool:
         try:
             return bool(await act(name))
         except OrchestratorError as error:
-            self._left.append(error)
+            self._errors.append(error)
             return False
 
     def _did(self, what: str, file: Path | str, did: str, **facts: Any) -> None:
@@ -95,18 +95,18 @@ class TeamRepair:
         runs, paths = self._roster.paths.runs, self._roster.paths
         if not runs.is_dir():
             return []
-        found = [path for path in sorted(runs.iterdir()) if (path / "run.json").is_file()]
-        return [path.name for path in found if not paths.is_collected(path)]
+        directories = [path for path in sorted(runs.iterdir()) if (path / "run.json").is_file()]
+        return [path.name for path in directories if not paths.is_collected(path)]
 
     def _unreadable_runs(self) -> list[str]:
         return [name for name in self._run_ids() if run_trouble(self._roster.paths, name) is not None]
 
     # -- run.json -----------------------------------------------------------------------------------------------
 
-    async def _mend_run_file(self, run_id: str) -> bool:
+    async def _repair_run_file(self, run_id: str) -> bool:
         """A new run.json of a run whose window is not known any more: its agents end, and can be deleted."""
         paths, path = self._roster.paths, self._roster.paths.run_json(run_id)
-        kept, run = quarantine_name(path, self._at), self._roster.runs.get(run_id)
+        quarantine, run = quarantine_name(path, self._at), self._roster.runs.get(run_id)
         did = "quarantined; its tmux window is no longer known, so its agents are ended and must be created again"
         if run is not None:
             did = "quarantined, and written again as the daemon knows it"
@@ -115,12 +115,12 @@ class TeamRepair:
         failpoints.passed("fix:kept")
         await asyncio.to_thread(write_run_file, path, file, paths.provenance)
         failpoints.passed("fix:run-file")
-        self._did("run", path, did, kept_in=str(kept))
+        self._did("run", path, did, kept_in=str(quarantine))
         return True
 
     # -- an agent's logs ----------------------------------------------------------------------------------------
 
-    async def _mend_agent(self, agent_id: str) -> bool:
+    async def _repair_agent(self, agent_id: str) -> bool:
         roster, paths = self._roster, self._roster.paths
         error = roster.corrupt[agent_id]
         if not isinstance(error, Corrupt) or error.code != "corrupt_log":
@@ -128,36 +128,42 @@ class TeamRepair:
         # What the cache knows was true of the old files only, and proves a shorter new one to be cut.
         roster.checkpoints.forget(agent_id)
         await self._end_processes(agent_id)
-        made = await asyncio.to_thread(salvaged, paths, agent_id, error, self._at)
+        repaired = await asyncio.to_thread(repaired_agent, paths, agent_id, error, self._at)
         # The outbox first: between the two it tells of tasks that the old inbox lacks, or that inbox is damaged
         # anyway, so the agent is not loaded. The other way round it might be, with a task without its payload.
-        logs = [(paths.outbox(agent_id), made.outbox), (paths.inbox(agent_id), made.inbox)]
+        logs = [(paths.outbox(agent_id), repaired.outbox), (paths.inbox(agent_id), repaired.inbox)]
         for path, lines in logs:
             if await asyncio.to_thread(is_same, path, lines):
                 continue
-            kept = quarantine_name(path, self._at)
+            quarantine = quarantine_name(path, self._at)
             await asyncio.to_thread(keep, path, self._at)
             failpoints.passed("fix:kept")
             await asyncio.to_thread(rewrite, path, lines)
             failpoints.passed("fix:rewritten")
             self._did(
-                "log", path, "quarantined, and rewritten with all records that could be saved", kept_in=str(kept)
+                "log",
+                path,
+                "quarantined, and rewritten with all records that could be saved",
+                kept_in=str(quarantine),
             )
         roster.forget_collected(agent_id)
-        did = told_of(made)
-        self._did("agent", paths.agent_dir(agent_id), did, agent_id=agent_id, unknown=made.unknown)
+        did = repair_summary(repaired)
+        self._did("agent", paths.agent_dir(agent_id), did, agent_id=agent_id, unknown=repaired.unknown)
         return True
 
     async def _end_processes(self, agent_id: str) -> None:
         """End every process of the ended launch."""
         roster = self._roster
-        found = orphans.by_record(roster.paths, agent_id)
-        found += [one for one in await asyncio.to_thread(orphans.by_environment, roster.root)
-                  if one.agent_id == agent_id]  # fmt: skip
-        for one in found:
-            how = await orphans.end(one, roster.config().kill_grace_s, roster.clock)
+        processes = orphans.by_record(roster.paths, agent_id)
+        processes += [
+            process
+            for process in await asyncio.to_thread(orphans.by_environment, roster.root)
+            if process.agent_id == agent_id
+        ]
+        for process in processes:
+            how = await orphans.end(process, roster.config().kill_grace_s, roster.clock)
             if how != "gone already":
-                self._did("process", f"{one.pid} of {agent_id}", f"ended with {how}")
+                self._did("process", f"{process.pid} of {agent_id}", f"ended with {how}")
         failpoints.passed("fix:processes-ended")
 
     async def _take_up(self, agent_id: str) -> None:
@@ -165,7 +171,7 @@ class TeamRepair:
         entry = roster.take_up(agent_id)
         if entry is None:
             if agent_id in roster.corrupt:
-                self._left.append(roster.corrupt[agent_id])
+                self._errors.append(roster.corrupt[agent_id])
             return
         run = roster.runs.get(entry.run_id)
         entry.pane_id = run.file["agents"].get(agent_id) if run is not None else None
@@ -173,14 +179,14 @@ class TeamRepair:
         try:
             await roster.commit(entry, [])
         except OrchestratorError as error:
-            self._left.append(error)
+            self._errors.append(error)
         for listener in roster.listeners:
             listener(entry)
         self._supervisor.tend(entry)
 
     # -- a broadcast --------------------------------------------------------------------------------------------
 
-    async def _mend_broadcast(self, run_id: str) -> bool:
+    async def _repair_broadcast(self, run_id: str) -> bool:
         roster, paths = self._roster, self._roster.paths
         path, run = paths.broadcast(run_id), roster.runs.get(run_id)
         error = roster.corrupt.get(run_id)
@@ -198,13 +204,13 @@ class TeamRepair:
             run.journal.close()
             run.forget_unwritten()
         if damaged:
-            kept = quarantine_name(path, self._at)
+            quarantine = quarantine_name(path, self._at)
             keep(path, self._at)
             failpoints.passed("fix:kept")
             rewrite(path, new)
             failpoints.passed("fix:broadcast")
             did = "quarantined, and rewritten from the agents' outboxes"
-            self._did("broadcast", path, did, kept_in=str(kept))
+            self._did("broadcast", path, did, kept_in=str(quarantine))
         roster.checkpoints.forget_run(run_id)
         config = roster.config()
         opened = open_run(
@@ -236,7 +242,7 @@ class TeamRepair:
             self._did("half-written file", path, "removed")
         agents = [self._roster.paths.agent_dir(agent_id) for agent_id in self._roster.agents]
         for path in sorted(path for agent in agents for place in engine_dirs(agent)[:1] for path in place.iterdir()):
-            found = path.lstat()
-            if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
                 await asyncio.to_thread(chmod_private, path)
                 self._did("permissions", path, "made yours alone (0600)")

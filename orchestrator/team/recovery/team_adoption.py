@@ -115,15 +115,15 @@ def _directories(place: Path) -> list[Path]:
 
 def _digest(files: Iterable[Path]) -> str:
     """A digest of these files, so that exactly what was shown is adopted."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
-        made.update(path.name.encode(errors="surrogateescape") + b"\0")
+        digest.update(path.name.encode(errors="surrogateescape") + b"\0")
         try:
             with _opened(path) as file:
-                made.update(hashlib.file_digest(file, "sha256").digest())
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
-            made.update(b"-")
-    return made.hexdigest()
+            digest.update(b"-")
+    return digest.hexdigest()
 
 
 def _agent_files(paths: Paths, agent_id: str) -> Iterator[Path]:
@@ -141,17 +141,17 @@ def _run_files(paths: Paths, run_id: str) -> Iterator[Path]:
 
 def foreign_squads(paths: Paths) -> list[Path]:
     """The files of squads that were not written here."""
-    found = []
+    files = []
     for place in _directories(paths.squads):
         path = paths.squad_json(place.name)
         try:
             if path.is_file() and not path.is_symlink() and not paths.provenance.owns(
                 read_json(path), "squad", place.name
             ):  # fmt: skip
-                found.append(path)
+                files.append(path)
         except OrchestratorError:
             continue  # damaged: nobody uses it
-    return found
+    return files
 
 
 # -- what would come to life ----------------------------------------------------------------------------------------
@@ -234,11 +234,11 @@ def _seal_log(paths: Paths, path: Path, types: frozenset[str], *scope: str) -> N
     assert seal is not None, "ensure_agents_dir has given the directory an identity"
     if not log_exists(path):
         return
-    made: list[bytes] = []
+    lines: list[bytes] = []
     for line in lines_of(path, types):
         whole = line + b"\n"
-        made += resealed([whole], seal) if intact(line, types, path) is not None else [whole]
-    rewrite(path, made)
+        lines += resealed([whole], seal) if intact(line, types, path) is not None else [whole]
+    rewrite(path, lines)
 
 
 def _seal_agent(paths: Paths, agent_id: str) -> None:

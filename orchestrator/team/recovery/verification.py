@@ -65,11 +65,11 @@ class AnsweredLine(BaseModel):
     @property
     def sensible(self) -> bool:
         """Whether it says one thing."""
-        read = self.log is not None and self.seq is not None and self.task_id is None and self.outcome is None
+        names_record = self.log is not None and self.seq is not None and self.task_id is None and self.outcome is None
         if self.log == "broadcast":
-            return read and self.run_id is not None
-        told = self.log is None and self.seq is None and self.task_id is not None
-        return self.agent_id is not None and (read or told)
+            return names_record and self.run_id is not None
+        names_task = self.log is None and self.seq is None and self.task_id is not None
+        return self.agent_id is not None and (names_record or names_task)
 
 
 def verify(root: Path, *, live: bool, settled: bool, answered: Path | None = None, run: str | None = None) -> Report:
@@ -89,9 +89,9 @@ class _Check:
         self.settled = settled
         self.closed = settled and not live
         self.only = run
-        self.found = Evidence(live)
-        self.said: dict[str, list[AnsweredLine]] = {}
-        self.answered = ""
+        self.evidence = Evidence(live)
+        self.answers: dict[str, list[AnsweredLine]] = {}
+        self.answers_file = ""
         self.digests: dict[str, tuple[AuditedLog, dict[str, list[AuditedRecord]]]] = {}
         self.damaged: set[str] = set()  # runs whose broadcast was set aside
         self.collected: set[str] = set()
@@ -103,7 +103,7 @@ class _Check:
 
     def report(self, answered: Path | None) -> Report:
         if answered is not None:
-            self._listen(answered)
+            self._read_answers(answered)
         if self.only is not None and not (self.runs / self.only / "run.json").is_file():
             raise BadRequest("unknown_run", f"no team run is called {self.only!r}", "orchestrator status shows them")
         for directory in directories(self.runs):
@@ -114,21 +114,23 @@ class _Check:
             seen.add(directory.name)
             self._agent(directory)
         self._strangers(seen)
-        self._unheard(seen)
+        self._check_stray_answers(seen)
         if self.late:
-            self.found.notes.append(
+            self.evidence.notes.append(
                 f"{self.late} records are not in the broadcast: the daemon was killed, and the next start adds them"
             )
-        order = sorted(self.found.violations, key=lambda one: (one.file, one.line or 0, one.kind))
-        if self.found.live:
+        order = sorted(
+            self.evidence.violations, key=lambda violation: (violation.file, violation.line or 0, violation.kind)
+        )
+        if self.evidence.live:
             self.left_out += [f"{kind}: {what}" for kind, what in LEFT_OUT.items()]
-        return Report(order, self.found.notes, self.left_out, {**self.counts, "records": self.found.records})
+        return Report(order, self.evidence.notes, self.left_out, {**self.counts, "records": self.evidence.records})
 
     # -- the caller's word --------------------------------------------------------------------------------------
 
-    def _listen(self, path: Path) -> None:
+    def _read_answers(self, path: Path) -> None:
         """Read the answered file; an unfinished last line does not count."""
-        self.answered = str(path)
+        self.answers_file = str(path)
         try:
             lines = path.read_bytes().split(b"\n")[:-1]
         except OSError as error:
@@ -141,52 +143,66 @@ class _Check:
             if not answer.sensible:
                 step = 'a line is {"agent_id", "task_id", "outcome"?} or {"log", "agent_id" or "run_id", "seq"}'
                 raise BadRequest("bad_argument", f"{path}, line {number}: not an answer", step)
-            self.said.setdefault(answer.run_id if answer.log == "broadcast" else answer.agent_id, []).append(answer)  # type: ignore[arg-type]
+            name = answer.run_id if answer.log == "broadcast" else answer.agent_id
+            self.answers.setdefault(name, []).append(answer)  # type: ignore[arg-type]
             self.counts["answers"] += 1
 
-    def _heard(self, name: str, kind: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
+    def _check_answers(self, name: str, kind: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """Check that what callers were answered about an agent, or a run (then ``inbox`` is empty), exists."""
-        answers = [one for one in self.said.get(name, ()) if (one.log == "broadcast") == (kind == "broadcast")]
+        answers = [
+            answer for answer in self.answers.get(name, ()) if (answer.log == "broadcast") == (kind == "broadcast")
+        ]
         if not answers:
             return
-        asked = {one.task_id for one in inbox.lines if one.type == "task"}
-        ends = {(one.task_id, one.type) for one in outbox.lines if one.type in TERMINAL}
-        numbers = {log: {one.seq for one in found.lines} for log, found in (("inbox", inbox), (kind, outbox))}
-        for one in answers:
-            if one.log is not None and one.seq not in numbers[one.log]:
-                self._missing(one, f"record {one.seq} of the {one.log} of {name} was read and is not there")
-            elif one.task_id is not None and one.task_id not in asked:
-                self._missing(one, f"task {one.task_id} was accepted for {name} and is not there")
-            elif one.outcome is not None and (one.task_id, one.outcome) not in ends:
-                self._missing(one, f"the {one.outcome} of task {one.task_id} of {name} was seen and is not there")
+        task_ids = {record.task_id for record in inbox.lines if record.type == "task"}
+        ends = {(record.task_id, record.type) for record in outbox.lines if record.type in TERMINAL}
+        numbers = {
+            log: {record.seq for record in audited.lines} for log, audited in (("inbox", inbox), (kind, outbox))
+        }
+        for answer in answers:
+            if answer.log is not None and answer.seq not in numbers[answer.log]:
+                self._missing(answer, f"record {answer.seq} of the {answer.log} of {name} was read and is not there")
+            elif answer.task_id is not None and answer.task_id not in task_ids:
+                self._missing(answer, f"task {answer.task_id} was accepted for {name} and is not there")
+            elif answer.outcome is not None and (answer.task_id, answer.outcome) not in ends:
+                self._missing(
+                    answer, f"the {answer.outcome} of task {answer.task_id} of {name} was seen and is not there"
+                )
 
-    def _missing(self, one: AnsweredLine, text: str) -> None:
-        self.found.violations.append(
+    def _missing(self, answer: AnsweredLine, text: str) -> None:
+        self.evidence.violations.append(
             Violation(
-                "answered_missing", text, self.answered, one.line, one.seq, one.agent_id, one.task_id, one.run_id
+                "answered_missing",
+                text,
+                self.answers_file,
+                answer.line,
+                answer.seq,
+                answer.agent_id,
+                answer.task_id,
+                answer.run_id,
             )
         )
 
-    def _unheard(self, seen: set[str]) -> None:
+    def _check_stray_answers(self, seen: set[str]) -> None:
         """Answers about agents and runs that have no files at all."""
-        for name, answers in self.said.items():
-            for one in answers:
-                here = name in self.collected or name in (self.digests if one.log == "broadcast" else seen)
-                if not here and (self.only is None or one.run_id == self.only):
-                    self._missing(one, f"a caller was answered about {name}, of which there is nothing")
+        for name, answers in self.answers.items():
+            for answer in answers:
+                here = name in self.collected or name in (self.digests if answer.log == "broadcast" else seen)
+                if not here and (self.only is None or answer.run_id == self.only):
+                    self._missing(answer, f"a caller was answered about {name}, of which there is nothing")
             if name in self.collected:
-                self.found.notes.append(f"the answers about {name} are not checked: gc removed its data")
+                self.evidence.notes.append(f"the answers about {name} are not checked: gc removed its data")
 
     # -- runs and agents ----------------------------------------------------------------------------------------
 
     def _run(self, directory: Path) -> None:
         run, place = directory.name, directory / "run.json"
-        notes, violations = len(self.found.notes), len(self.found.violations)
-        if "broadcast" in self.found.set_aside(directory):
+        notes, violations = len(self.evidence.notes), len(self.evidence.violations)
+        if "broadcast" in self.evidence.set_aside(directory):
             self.damaged.add(run)
-        log = self.found.read(directory, "broadcast", run=run)
+        log = self.evidence.read(directory, "broadcast", run=run)
         if (directory / COLLECTED).exists():
-            del self.found.notes[notes:], self.found.violations[violations:]
+            del self.evidence.notes[notes:], self.evidence.violations[violations:]
             self.collected.add(run)
             return
         if not (log and log.lines) and not place.exists():
@@ -194,7 +210,7 @@ class _Check:
         self.counts["runs"] += 1
         if log is None:
             log = AuditedLog(str(directory / "broadcast.jsonl"), [], whole=False)
-            if not self.found.live:
+            if not self.evidence.live:
                 self._lacks(log.file, "the run has no broadcast", run=run)
         try:
             content: Any = json.loads(place.read_bytes())
@@ -203,30 +219,30 @@ class _Check:
             self._lacks(str(place), "the run has no run.json", run=run)
         except ValueError as error:
             text = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            self.found.violations.append(Violation("schema", text, str(place), 1, run=run))
-        told: dict[str, list[AuditedRecord]] = {}
-        for one in log.lines:
-            told.setdefault(one.agent_id or "", []).append(one)
-        self.digests[run] = (log, told)
-        self._heard(run, "broadcast", AuditedLog("", []), log)
+            self.evidence.violations.append(Violation("schema", text, str(place), 1, run=run))
+        by_agent: dict[str, list[AuditedRecord]] = {}
+        for record in log.lines:
+            by_agent.setdefault(record.agent_id or "", []).append(record)
+        self.digests[run] = (log, by_agent)
+        self._check_answers(run, "broadcast", AuditedLog("", []), log)
 
     def _lacks(self, file: str, text: str, **whose: str) -> None:
-        self.found.violations.append(Violation("missing_log", text, file, **whose))  # type: ignore[arg-type]
+        self.evidence.violations.append(Violation("missing_log", text, file, **whose))  # type: ignore[arg-type]
 
     def _agent(self, directory: Path) -> None:
         agent = directory.name
-        notes, violations = len(self.found.notes), len(self.found.violations)
-        aside = self.found.set_aside(directory)
-        outbox = self.found.read(directory, "outbox", agent=agent)
-        inbox = self.found.read(directory, "inbox", agent=agent)
+        notes, violations = len(self.evidence.notes), len(self.evidence.violations)
+        aside = self.evidence.set_aside(directory)
+        outbox = self.evidence.read(directory, "outbox", agent=agent)
+        inbox = self.evidence.read(directory, "inbox", agent=agent)
         if (directory / COLLECTED).exists():  # looked for last: gc may have begun meanwhile
-            del self.found.notes[notes:], self.found.violations[violations:]
+            del self.evidence.notes[notes:], self.evidence.violations[violations:]
             self.collected.add(agent)
             return
         run = str(outbox.lines[0].spec.get("run_id", "")) if outbox is not None and outbox.lines else ""
         self.homes[agent] = run
         if self.only is not None and run != self.only and (run or agent not in self.digests[self.only][1]):
-            del self.found.notes[notes:], self.found.violations[violations:]
+            del self.evidence.notes[notes:], self.evidence.violations[violations:]
             return
         if aside:
             whole = {"inbox": inbox, "outbox": outbox}
@@ -235,39 +251,39 @@ class _Check:
                 for name, log in whole.items()
             )
         if not (inbox and inbox.lines) and not (outbox and outbox.lines) and not aside:
-            self._heard(agent, "outbox", AuditedLog("", []), AuditedLog("", []))
+            self._check_answers(agent, "outbox", AuditedLog("", []), AuditedLog("", []))
             return  # its intent never became durable, and no call was answered
         self.counts["agents"] += 1
         for name, log in (("inbox", inbox), ("outbox", outbox)):
-            if log is None and not self.found.live:
+            if log is None and not self.evidence.live:
                 self._lacks(str(directory / f"{name}.jsonl"), f"the agent has no {name}", agent=agent)
         inbox = inbox or AuditedLog(str(directory / "inbox.jsonl"), [], whole=False)
         outbox = outbox or AuditedLog(str(directory / "outbox.jsonl"), [], whole=False)
         for fault in agent_faults(agent, inbox, outbox):
             if fault.kind == "undelivered_result" and not self.closed:
                 text = f"{fault.file}, line {fault.line}: {fault.message}: the power may have taken that record"
-                self.found.notes.append(text)
+                self.evidence.notes.append(text)
             else:
-                self.found.violations.append(fault)
+                self.evidence.violations.append(fault)
         if not (inbox.whole and outbox.whole):
             laws = ", ".join(sorted(NEEDS_ALL))
             self.left_out.append(f"{laws}: of agent {agent}, for lines of its logs cannot be used")
         self._calls(agent, inbox, outbox)
         self._digest(agent, run, outbox, aside)
-        self._heard(agent, "outbox", inbox, outbox)
-        self.counts["tasks"] += sum(one.type == "task" for one in inbox.lines)
-        self.counts["ended"] += sum(one.type in TERMINAL for one in outbox.lines)
+        self._check_answers(agent, "outbox", inbox, outbox)
+        self.counts["tasks"] += sum(record.type == "task" for record in inbox.lines)
+        self.counts["ended"] += sum(record.type in TERMINAL for record in outbox.lines)
 
     def _calls(self, agent: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """One call makes one agent, or one task of one agent."""
-        causes = [*(one for one in inbox.lines if one.type == "task"), *outbox.lines[:1]]
-        for one in causes:
-            if one.req is None:
+        causes = [*(record for record in inbox.lines if record.type == "task"), *outbox.lines[:1]]
+        for record in causes:
+            if record.req is None:
                 continue
-            before = self.calls.setdefault(one.req, one)
-            if before is not one and before.file != one.file:
-                text = f"call {one.req} was carried out before: {before.file}, line {before.line}"
-                self.found.violations.append(at_line("call_twice", one, agent, text))
+            before = self.calls.setdefault(record.req, record)
+            if before is not record and before.file != record.file:
+                text = f"call {record.req} was carried out before: {before.file}, line {before.line}"
+                self.evidence.violations.append(at_line("call_twice", record, agent, text))
 
     def _digest(self, agent: str, run: str, outbox: AuditedLog, aside: set[str]) -> None:
         if not run:
@@ -276,27 +292,27 @@ class _Check:
             if (self.runs / run / "run.json").is_file():
                 return  # begun since the runs were read
             text = f"its team run {run!r} has no files"
-            self.found.violations.append(at_line("unknown_run", outbox.lines[0], agent, text, run=run))
+            self.evidence.violations.append(at_line("unknown_run", outbox.lines[0], agent, text, run=run))
             return
         if "outbox" in aside or run in self.damaged:
             return
         log, by_agent = self.digests[run]
-        told = by_agent.get(agent, [])
-        self.found.violations += digest_faults(run, agent, told, outbox, broadcast=log)
-        if self.found.live or not log.whole:
+        published = by_agent.get(agent, [])
+        self.evidence.violations += digest_faults(run, agent, published, outbox, broadcast=log)
+        if self.evidence.live or not log.whole:
             return
-        missing = untold(told, outbox)
+        missing = untold(published, outbox)
         if not self.settled:
             self.late += len(missing)
             return
-        for one in missing:
-            text = f"record {one.seq} ({one.type}) is not in the broadcast of {run}"
-            self.found.violations.append(at_line("broadcast_missing", one, agent, text, run=run))
+        for record in missing:
+            text = f"record {record.seq} ({record.type}) is not in the broadcast of {run}"
+            self.evidence.violations.append(at_line("broadcast_missing", record, agent, text, run=run))
 
     def _strangers(self, seen: set[str]) -> None:
         """Broadcast records of agents that are not there, or that belong to another run."""
-        for run, (_, told) in self.digests.items():
-            for agent, lines in told.items():
+        for run, (_, by_agent) in self.digests.items():
+            for agent, lines in by_agent.items():
                 if agent in self.collected:
                     continue
                 if agent not in seen:
@@ -305,5 +321,5 @@ class _Check:
                     text = f"it names agent {agent}, which belongs to another run"
                 else:
                     continue
-                for one in lines:
-                    self.found.violations.append(at_line("unknown_agent", one, agent, text, run=run))
+                for record in lines:
+                    self.evidence.violations.append(at_line("unknown_agent", record, agent, text, run=run))
