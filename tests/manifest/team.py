@@ -724,7 +724,7 @@ PROMISES: dict[str, Promise] = {
             f"{GC}a_kill_at_any_step_leaves_what_the_next_run_finishes",
             f"{FIX}a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outcome_it_had",
             f"{FIX}a_kill_at_any_step_leaves_what_the_next_run_finishes",
-            "property/test_salvage.py::test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read",
+            "property/test_agent_repair.py::test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read",
         ),
     ),
     "SUPERVISION7": Promise(
