@@ -86,16 +86,16 @@ def full_of(
 
 def worktree_of(agent: state.Agent) -> dict[str, Any] | None:
     """The agent's git worktree from its record: ``{path, branch, base}``; None without one."""
-    found = agent.spec.get("worktree")
-    return {key: found[key] for key in ("path", "branch", "base")} if found else None
+    worktree = agent.spec.get("worktree")
+    return {key: worktree[key] for key in ("path", "branch", "base")} if worktree else None
 
 
 def blocked_of(agent: state.Agent) -> dict[str, Any] | None:
     """What blocks the agent: ``{kind, reason, until, since}``; None if it is not blocked."""
-    found = agent.blocked
-    if found is None:
+    block = agent.blocked
+    if block is None:
         return None
-    return {"kind": found.kind or None, "reason": found.reason, "until": found.until, "since": found.since}
+    return {"kind": block.kind or None, "reason": block.reason, "until": block.until, "since": block.since}
 
 
 def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, Any]]:

@@ -75,8 +75,8 @@ async def outcome(roster: Roster, agent_id: str, task_id: str, deadline: float) 
             # doctor --fix loads a new entry for the agent; the old entry is never notified again.
             if roster.agents.get(agent_id) is not entry:
                 return False, None
-            found = _end_of(entry, task_id)
-            return None if found is None else (True, found)
+            end = _end_of(entry, task_id)
+            return None if end is None else (True, end)
 
         seen = await wait_until(look, entry.changed, deadline, roster.clock)
         if seen is None or seen[0]:
@@ -93,8 +93,8 @@ async def withdraw_all(roster: Roster, about: Mapping[str, str], *, req: str) ->
     """Cancel softly every unfinished question whose ``about`` contains these items."""
     for agent_id, entry in list(roster.agents.items()):
         for task in list(entry.state.unfinished.values()):
-            given = task.payload if isinstance(task.payload, dict) else {}
-            put = given.get("answer") == ANSWER and all(given.get(key) == value for key, value in about.items())
+            payload = task.payload if isinstance(task.payload, dict) else {}
+            put = payload.get("answer") == ANSWER and all(payload.get(key) == value for key, value in about.items())
             if put and not task.cancel_asked:
                 await withdraw(roster, agent_id, task.task_id, req=f"{req}:{task.task_id}")
 
@@ -147,7 +147,7 @@ def _words(payload: Any, keys: tuple[str, ...]) -> str:
     if payload is None:
         return ""
     if isinstance(payload, dict):
-        said = next((payload[key] for key in keys if isinstance(payload.get(key), str)), None)
-        if said is not None:
-            return str(said)
+        text = next((payload[key] for key in keys if isinstance(payload.get(key), str)), None)
+        if text is not None:
+            return str(text)
     return payload if isinstance(payload, str) else orjson.dumps(payload).decode()

@@ -69,7 +69,9 @@ class TeamRun:
         count = len(self.unwritten)
         if count:
             failpoints.passed("broadcast:append:before")
-            written = self.journal.append([digest(*one) for one in self.unwritten], sync=True)
+            written = self.journal.append(
+                [digest(agent_id, record) for agent_id, record in self.unwritten], sync=True
+            )
             failpoints.passed("broadcast:append:after")
             self.born = self.born or written[0]["crc"]
             for agent_id, record in self.unwritten:
@@ -91,7 +93,7 @@ class KnownRun(NamedTuple):
 
     refs: dict[str, int]
     born: str
-    mark: Position
+    position: Position
     lasting: bool
 
 
@@ -150,7 +152,7 @@ def open_run(
             clean=clean,
             on_record=fold,
             segment_bytes=segment_bytes,
-            start=known.mark if known else None,
+            start=known.position if known else None,
             seal=paths.provenance.seal("run", run_id, "broadcast"),
         )
     except WrongPosition:
@@ -160,12 +162,12 @@ def open_run(
             known.lasting
             and durability == "fsync"
             and run.born == known.born
-            and run.journal.last_seq < known.mark.seq
+            and run.journal.last_seq < known.position.seq
         ):
             run.journal.close()
-            raise cut_short(path, run.journal.last_seq, known.mark.seq) from None
+            raise cut_short(path, run.journal.last_seq, known.position.seq) from None
         return run
-    since = journal.last_seq - (known.mark.seq if known else 0)
+    since = journal.last_seq - (known.position.seq if known else 0)
     return TeamRun(run_id, paths.run_json(run_id), file, journal, paths.provenance, refs, "".join(first), since)
 
 
@@ -220,9 +222,9 @@ def open_runs(
     known: Callable[[str], KnownRun | None] = lambda _: None,
 ) -> dict[str, TeamRun | OrchestratorError]:
     """Every run of the project, or the error that prevents reading it."""
-    found: dict[str, TeamRun | OrchestratorError] = {}
+    runs: dict[str, TeamRun | OrchestratorError] = {}
     if not paths.runs.is_dir():
-        return found
+        return runs
     for directory in sorted(paths.runs.iterdir()):
         run_id = directory.name
         if not (directory / "run.json").is_file() or paths.is_collected(directory):
@@ -230,12 +232,12 @@ def open_runs(
         try:
             check_id(run_id, "run id")
             file = own_run_file(paths, run_id)
-            found[run_id] = open_run(
+            runs[run_id] = open_run(
                 paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes, known=known(run_id)
             )
         except OrchestratorError as error:
-            found[run_id] = error
-    return found
+            runs[run_id] = error
+    return runs
 
 
 def write_run_file(path: Path, file: dict[str, Any], provenance: Provenance) -> None:

@@ -53,7 +53,7 @@ class KnownAgent(NamedTuple):
     """
 
     agent: state.Agent
-    marks: dict[str, Position]
+    positions: dict[str, Position]
     lasting: bool
 
 
@@ -68,7 +68,7 @@ class _CheckpointOwner:
 
 
 @dataclass(eq=False)
-class _Taken:
+class _Checkpoint:
     """The data of one owner that is being saved."""
 
     name: str
@@ -132,8 +132,8 @@ class Checkpoints:
             return None
         agent = snapshot.made(body["state"])
         agent.archive = self._archive(agent)
-        marks = {name: Position(*mark) for name, mark in body["marks"].items()}
-        return KnownAgent(agent, marks, body["lasting"])
+        positions = {name: Position(*fields) for name, fields in body["marks"].items()}
+        return KnownAgent(agent, positions, body["lasting"])
 
     def run(self, run_id: str) -> KnownRun | None:
         """The run's checkpoint; None if there is none that can be trusted."""
@@ -146,11 +146,11 @@ class Checkpoints:
         if self._cache is None:
             return None
         try:
-            found = self._cache.checkpoint(owner)
+            content = self._cache.checkpoint(owner)
         except BrokenCache as error:
             self._give_up(error)
             return None
-        body: dict[str, Any] | None = None if found is None else orjson.loads(found)
+        body: dict[str, Any] | None = None if content is None else orjson.loads(content)
         return body
 
     def _archive(self, agent: state.Agent) -> Callable[[str], state.Finished | None]:
@@ -159,8 +159,8 @@ class Checkpoints:
         def look(task_id: str) -> state.Finished | None:
             if self._cache is not None:
                 try:
-                    found = self._cache.find(owner, task_id)
-                    return None if found is None else snapshot.made_finished(orjson.loads(found))
+                    content = self._cache.find(owner, task_id)
+                    return None if content is None else snapshot.made_finished(orjson.loads(content))
                 except BrokenCache as error:
                     self._give_up(error)
             # From now on the logs are folded into memory completely: a task must not run twice.
@@ -279,28 +279,30 @@ class Checkpoints:
         if self._cache is None:
             self._unsaved(names)
             return
-        taken = [one for name in names if (one := self._take(name)) is not None]
-        synced = await asyncio.gather(*(_durable(one) for one in taken))
-        taken = [one for one, durable in zip(taken, synced, strict=True) if durable]
+        checkpoints = [checkpoint for name in names if (checkpoint := self._take(name)) is not None]
+        synced = await asyncio.gather(*(_durable(checkpoint) for checkpoint in checkpoints))
+        checkpoints = [checkpoint for checkpoint, durable in zip(checkpoints, synced, strict=True) if durable]
         gone, cache = set(self._gone), self._cache
         if cache is None:  # given up or closed while the records became durable
             self._unsaved(names)
             return
         try:
-            await asyncio.to_thread(_write, cache, taken, gone)
+            await asyncio.to_thread(_write, cache, checkpoints, gone)
         except OSError as error:
             self._warn(str(error))
             self._retry_at = self._clock.monotonic() + RETRY_S
-            self._behind |= {one.name for one in taken if self._owners.get(one.name) is one.owner}
+            self._behind |= {
+                checkpoint.name for checkpoint in checkpoints if self._owners.get(checkpoint.name) is checkpoint.owner
+            }
         except BrokenCache as error:
             self._give_up(error)
         else:
             self._gone -= gone
-            for one in taken:
-                if self._owners.get(one.name) is one.owner:
-                    self._saved(one)
+            for checkpoint in checkpoints:
+                if self._owners.get(checkpoint.name) is checkpoint.owner:
+                    self._saved(checkpoint)
                 else:  # its files were rewritten meanwhile
-                    self._forget(one.name)
+                    self._forget(checkpoint.name)
 
     def _unsaved(self, names: list[str]) -> None:
         """Release what waits for a checkpoint that will not be saved."""
@@ -308,7 +310,7 @@ class Checkpoints:
             owner.unsaved = 0
             _rest(owner)
 
-    def _take(self, name: str) -> _Taken | None:
+    def _take(self, name: str) -> _Checkpoint | None:
         owner = self._owners[name]
         what, lasting = owner.what, self._durability() == "fsync"
         if isinstance(what, TeamRun):
@@ -327,15 +329,15 @@ class Checkpoints:
             return None
         anew = isinstance(what, AgentEntry) and what.state.archive is None
         ends = [(journal, journal.last_seq) for journal in logs.values()]
-        return _Taken(name, owner, body, anew, ends, finished, owner.unsaved)
+        return _Checkpoint(name, owner, body, anew, ends, finished, owner.unsaved)
 
-    def _saved(self, one: _Taken) -> None:
-        owner, what = one.owner, one.owner.what
-        owner.unsaved -= one.unsaved
-        owner.save_after = max(SAVE_AFTER, len(one.body) // BYTES_PER_RECORD)
+    def _saved(self, checkpoint: _Checkpoint) -> None:
+        owner, what = checkpoint.owner, checkpoint.owner.what
+        owner.unsaved -= checkpoint.unsaved
+        owner.save_after = max(SAVE_AFTER, len(checkpoint.body) // BYTES_PER_RECORD)
         if isinstance(what, AgentEntry) and self._cache is not None:
             agent = what.state
-            for task_id, _ in one.finished or ():
+            for task_id, _ in checkpoint.finished or ():
                 agent.finished.pop(task_id, None)
             if agent.archive is None:
                 agent.archive = self._archive(agent)
@@ -376,19 +378,21 @@ def _rest(owner: _CheckpointOwner) -> None:
         what.rest()
 
 
-async def _durable(one: _Taken) -> bool:
+async def _durable(checkpoint: _Checkpoint) -> bool:
     """Wait until everything taken is on the disk; False if it cannot be."""
     try:
-        for journal, seq in one.logs:
+        for journal, seq in checkpoint.logs:
             await journal.synced(seq)
     except OrchestratorError:
         return False  # the log was closed, or the daemon is about to exit
     return True
 
 
-def _write(cache: Cache, taken: list[_Taken], gone: set[str]) -> None:
+def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: set[str]) -> None:
     failpoints.passed("cache:save:before")
-    cache.save([one.item() for one in taken], gone, lambda: failpoints.passed("cache:save:commit"))
+    cache.save(
+        [checkpoint.item() for checkpoint in checkpoints], gone, lambda: failpoints.passed("cache:save:commit")
+    )
     failpoints.passed("cache:save:after")
 
 

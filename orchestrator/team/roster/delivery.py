@@ -175,8 +175,8 @@ async def wait_for_command(
     if command is None:
         entry.empty_waits += not call.superseded
         if parks and not call.superseded and _may_park(roster, entry):
-            told = reminder(entry.agent_id, None, False, park=True)
-            return {"status": "timeout", "cursor": cursor, "park": True, "reminder": told}
+            text = reminder(entry.agent_id, None, False, park=True)
+            return {"status": "timeout", "cursor": cursor, "park": True, "reminder": text}
         return {"status": "timeout", "cursor": cursor, "reminder": _reminder(entry)}
     entry.empty_waits = 0
     if command["kind"] == "stop":
@@ -209,17 +209,17 @@ async def _handed_out(roster: Roster, entry: AgentEntry, command: dict[str, Any]
     task = entry.state.lease
     if task is None or task.attempt < 2 or command.get("redelivered"):
         return command
-    left: list[str] = []
+    names: list[str] = []
     try:
         files = await asyncio.to_thread(list_artifacts, roster.paths.artifacts(entry.agent_id))
-        left = [one["name"] for one in files if one["modified_at"] >= (task.began or "")]
+        names = [file["name"] for file in files if file["modified_at"] >= (task.began or "")]
     except OrchestratorError as error:
         log.info("the artifacts of a lost attempt were not listed", agent=entry.agent_id, **error.as_dict())
     lost = {
         "attempt": task.attempt - 1,
         "lost": task.lost_why,
         "artifacts": entry.artifacts,
-        "files": left[:LEFT_FILES],
+        "files": names[:LEFT_FILES],
     }
     note = (
         f"attempt {task.attempt}: the previous one was lost ({task.lost_why}); check what it did before you redo it"

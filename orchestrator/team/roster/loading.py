@@ -68,7 +68,7 @@ class TeamLoading:
         entry = None if known is None else self._from(known, clean=clean)
         behind = 1  # nothing is known: a checkpoint is due as soon as it is quiet
         if known is not None and entry is not None:
-            behind = sum(journal.last_seq - known.marks[name].seq for name, journal in entry.logs.items())
+            behind = sum(journal.last_seq - known.positions[name].seq for name, journal in entry.logs.items())
         else:
             entry = AgentEntry(agent_id)
             self._open(entry, clean=clean)
@@ -109,14 +109,14 @@ class TeamLoading:
         entry = AgentEntry(known.agent.agent_id)
         entry.state = known.agent
         try:
-            self._open(entry, clean=clean, marks=known.marks)
+            self._open(entry, clean=clean, positions=known.positions)
         except (WrongPosition, Corrupt) as error:
             # Whether the log or the checkpoint is wrong, the whole log tells.
             log.warning("checkpoint not used", agent=entry.agent_id, reason=str(error))
             return None
         return entry
 
-    def _open(self, entry: AgentEntry, *, clean: bool, marks: dict[str, Position] | None = None) -> None:
+    def _open(self, entry: AgentEntry, *, clean: bool, positions: dict[str, Position] | None = None) -> None:
         config, directory = self.config(), self.paths.agent_dir(entry.agent_id)
         for name, types in TYPES.items():
             path = directory / f"{name}.jsonl"
@@ -129,7 +129,7 @@ class TeamLoading:
                     clean=clean,
                     on_record=partial(state.apply, entry.state, name),
                     segment_bytes=config.segment_bytes,
-                    start=marks[name] if marks else None,
+                    start=positions[name] if positions else None,
                     rest=entry.state.life == "deleted",
                     seal=self._seal(entry.agent_id, name),
                 )
@@ -149,8 +149,8 @@ class TeamLoading:
         if not (same and known.lasting and self.config().durability == "fsync"):
             return
         for name, journal in entry.logs.items():
-            if journal.last_seq < known.marks[name].seq:
-                raise cut_short(journal.path, journal.last_seq, known.marks[name].seq)
+            if journal.last_seq < known.positions[name].seq:
+                raise cut_short(journal.path, journal.last_seq, known.positions[name].seq)
 
     def _check_ref(self, entry: AgentEntry, runs: dict[str, TeamRun]) -> None:
         run = runs.get(entry.run_id)

@@ -41,10 +41,10 @@ class MetaFiles:
     def behind(self, entry: AgentEntry) -> bool:
         """Whether the file does not know the agent's last record."""
         try:
-            found = read_json(self._roster.paths.meta(entry.agent_id))
+            content = read_json(self._roster.paths.meta(entry.agent_id))
         except OrchestratorError:
             return True
-        return not isinstance(found, dict) or found.get("last_event_seq") != entry.outbox.visible_seq
+        return not isinstance(content, dict) or content.get("last_event_seq") != entry.outbox.visible_seq
 
     async def close(self) -> None:
         """Write what is outdated, and nothing after that."""

@@ -67,9 +67,9 @@ def row(paths: Paths, agent_id: str) -> dict[str, Any]:
 def agent(root: Path, agent_id: str) -> dict[str, Any]:
     """The meta of agent_get."""
     paths = Paths(root)
-    found, last, own = _folded(paths, agent_id)
-    status = _status(found, NO_DAEMON if own else FOREIGN)
-    meta = full_of(found, status, _pane(paths, found) if own else None, last, paths)
+    agent_state, last, own = _folded(paths, agent_id)
+    status = _status(agent_state, NO_DAEMON if own else FOREIGN)
+    meta = full_of(agent_state, status, _pane(paths, agent_state) if own else None, last, paths)
     # Looking runs git in the worktree's directory, which a foreign record could name.
     return meta | {"worktree": look(root, agent_id) if meta["worktree"] and own else None}
 
@@ -107,7 +107,7 @@ def runs(root: Path) -> list[dict[str, Any]]:
     paths = Paths(root)
     if not paths.runs.is_dir():
         return []
-    found = []
+    rows = []
     for directory in sorted(paths.runs.iterdir()):
         if not (directory / "run.json").is_file() or paths.collected(directory).exists():
             continue
@@ -116,8 +116,8 @@ def runs(root: Path) -> list[dict[str, Any]]:
         except OrchestratorError:
             continue
         keys = ("run_id", "created_at", "window_id", "tmux_socket", "server_pid", "master_pane", "ended_at")
-        found.append({**{key: file.get(key) for key in keys}, "agents": sorted(file["agents"])})
-    return sorted(found, key=lambda run: str(run["created_at"]))
+        rows.append({**{key: file.get(key) for key in keys}, "agents": sorted(file["agents"])})
+    return sorted(rows, key=lambda run: str(run["created_at"]))
 
 
 def _ids(paths: Paths) -> list[str]:
@@ -131,8 +131,8 @@ def _ids(paths: Paths) -> list[str]:
 
 
 def _page(path: Path, types: frozenset[str], since_seq: int, max_events: int) -> dict[str, Any]:
-    found = page(path, types, since_seq, (max_events + 1, PAGE_BYTES))
-    more = len(found) > max_events or (bool(found) and bool(page(path, types, found[-1]["seq"], (1, 1))))
-    found = found[:max_events]
-    last = found[-1]["seq"] if found else since_seq
-    return {"events": [record_view(record) for record in found], "last_seq": last, "more": more}
+    records = page(path, types, since_seq, (max_events + 1, PAGE_BYTES))
+    more = len(records) > max_events or (bool(records) and bool(page(path, types, records[-1]["seq"], (1, 1))))
+    records = records[:max_events]
+    last = records[-1]["seq"] if records else since_seq
+    return {"events": [record_view(record) for record in records], "last_seq": last, "more": more}

@@ -94,14 +94,14 @@ class Roster:
             return  # nothing of ours yet: a lock file would be the first thing we litter
         self._lock = claim(self.paths, self.place)
         self.checkpoints.open()
-        for run_id, found in self.loading.runs(clean=clean).items():
-            if isinstance(found, TeamRun):
-                self.runs[run_id] = found
-                self.checkpoints.went_on(found, min(found.since, 1))
-            elif of_the_machine(found):
-                raise found
+        for run_id, run_or_error in self.loading.runs(clean=clean).items():
+            if isinstance(run_or_error, TeamRun):
+                self.runs[run_id] = run_or_error
+                self.checkpoints.went_on(run_or_error, min(run_or_error.since, 1))
+            elif of_the_machine(run_or_error):
+                raise run_or_error
             else:
-                self.corrupt[run_id] = found
+                self.corrupt[run_id] = run_or_error
         if not self.paths.agents.is_dir():
             return
         for directory in sorted(self.paths.agents.iterdir()):
@@ -135,7 +135,7 @@ class Roster:
             self.checkpoints.forget(agent_id)
             remove_unborn(self.paths, agent_id)
             return
-        self.adopt(entry)
+        self.add(entry)
 
     def publish_missing(self) -> None:
         """Add to the broadcasts what a crash left out, in order of (`at`, agent, `ref`).
@@ -188,14 +188,14 @@ class Roster:
         check_id(agent_id, "agent_id")
         if agent_id in self.corrupt:
             raise self.corrupt[agent_id]
-        found = self.agents.get(agent_id)
-        if found is None and self.paths.is_collected(self.paths.agent_dir(agent_id)):
+        entry = self.agents.get(agent_id)
+        if entry is None and self.paths.is_collected(self.paths.agent_dir(agent_id)):
             raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
-        if found is None:
+        if entry is None:
             raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
-        return found
+        return entry
 
-    def adopt(self, entry: AgentEntry) -> None:
+    def add(self, entry: AgentEntry) -> None:
         """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""
         self.agents[entry.agent_id] = entry
         entry.artifacts = str(self.paths.artifacts(entry.agent_id))
@@ -229,12 +229,12 @@ class Roster:
         self.begin_writing()
         entry: AgentEntry | None = None
         try:
-            for made in (
+            for directory in (
                 self.paths.agent_dir(agent_id), self.paths.artifacts(agent_id), self.paths.engine_dir(agent_id)
             ):  # fmt: skip
-                await asyncio.to_thread(make_dir, made)
+                await asyncio.to_thread(make_dir, directory)
             entry = self.loading.born(agent_id)
-            self.adopt(entry)
+            self.add(entry)
             if prepare is not None:
                 await asyncio.to_thread(prepare, entry)
             await self.commit(entry, [starting])

@@ -128,7 +128,7 @@ class Wanted:
 
     def arguments(self, variables: Mapping[str, str]) -> dict[str, Any]:
         """What agents_create takes; BadRequest ``bad_config`` when `env` names a variable that is not set."""
-        given = {
+        arguments = {
             "name": self.name,
             "role": self.role,
             "engine": self.engine,
@@ -140,7 +140,7 @@ class Wanted:
             "policies": dict(self.policies),
             "worktree": self.worktree,
         }
-        return {key: value for key, value in given.items() if value}
+        return {key: value for key, value in arguments.items() if value}
 
     def _filled(self, key: str, text: str, variables: Mapping[str, str]) -> str:
         where = f"agents.{self.name}.env.{key}"
@@ -167,18 +167,18 @@ def load(path: Path, root: Path) -> list[Wanted]:
 
 def content_of(path: Path) -> bytes:
     """The content of a team file; BadRequest ``bad_config`` when there is none, or it cannot be read."""
-    found = sources.content_of(path)
-    if found is None:
+    content = sources.content_of(path)
+    if content is None:
         raise BadRequest(
             "bad_config", f"there is no team file {path}", "docs/team.md shows how to write one", file=str(path)
         )
-    return found
+    return content
 
 
 def parse(path: Path, content: bytes, root: Path) -> list[Wanted]:
     """As `load`, of a content that was read already."""
     file = _file(path, content)
-    return [_wanted(name, file, one, path, root) for name, one in file.agents.items()]
+    return [_wanted(name, file, agent, path, root) for name, agent in file.agents.items()]
 
 
 def acting_of(path: Path, content: bytes) -> dict[str, Any]:
@@ -187,16 +187,19 @@ def acting_of(path: Path, content: bytes) -> dict[str, Any]:
     BadRequest ``bad_config`` as `load`.
     """
     file = _file(path, content)
-    found: dict[str, Any] = _acting("defaults", file.defaults)
-    for name, one in file.agents.items():
-        found[f"agents.{name}"] = {"role": one.role, "engine": one.engine or file.defaults.engine or "as configured"}
-        found |= _acting(f"agents.{name}", one)
-    return found
+    settings: dict[str, Any] = _acting("defaults", file.defaults)
+    for name, agent in file.agents.items():
+        settings[f"agents.{name}"] = {
+            "role": agent.role,
+            "engine": agent.engine or file.defaults.engine or "as configured",
+        }
+        settings |= _acting(f"agents.{name}", agent)
+    return settings
 
 
 def _acting(where: str, table: Defaults) -> dict[str, Any]:
-    said = table.model_dump(exclude_unset=True)
-    return {f"{where}.{key}": value for key, value in said.items() if acts(key, value)}
+    settings = table.model_dump(exclude_unset=True)
+    return {f"{where}.{key}": value for key, value in settings.items() if acts(key, value)}
 
 
 def acts(key: str, value: Any) -> bool:
@@ -214,7 +217,7 @@ def _file(path: Path, content: bytes) -> TeamFile:
         raise _explained(error, path) from None
 
 
-def _wanted(name: str, file: TeamFile, one: DescribedAgent, path: Path, root: Path) -> Wanted:
+def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: Path) -> Wanted:
     def wrong(key: str, text: str, step: str = "") -> BadRequest:
         return BadRequest(
             "bad_config", f"{path}: agents.{name}{key}: {text}", step, file=str(path), key=f"agents.{name}"
@@ -222,27 +225,27 @@ def _wanted(name: str, file: TeamFile, one: DescribedAgent, path: Path, root: Pa
 
     if len(name) > 80:
         raise wrong("", "a name has at most 80 characters")
-    said = file.defaults.model_dump(exclude_unset=True) | one.model_dump(exclude_unset=True)
-    engine = str(said.get("engine", ""))
+    settings = file.defaults.model_dump(exclude_unset=True) | agent.model_dump(exclude_unset=True)
+    engine = str(settings.get("engine", ""))
     if engine and engine not in ENGINES:
         raise wrong(".engine", f"no engine is called {engine!r}", _near(engine, ENGINES))
     try:
         decisions.slug(name)
-        cwd = str(confine(root, str(said.get("cwd", ".")), what="cwd"))
+        cwd = str(confine(root, str(settings.get("cwd", ".")), what="cwd"))
     except BadRequest as error:
         raise wrong("", error.message, error.next_step) from None
-    policies = file.defaults.policies.model_dump(exclude_none=True) | one.policies.model_dump(exclude_none=True)
+    policies = file.defaults.policies.model_dump(exclude_none=True) | agent.policies.model_dump(exclude_none=True)
     return Wanted(
         name=name,
-        role=one.role,
+        role=agent.role,
         engine=engine or None,
-        model=said.get("model") or None,
-        approval=said.get("approval"),
+        model=settings.get("model") or None,
+        approval=settings.get("approval"),
         cwd=cwd,
-        command=tuple(said.get("command", ())),
-        env=file.defaults.env | one.env,
+        command=tuple(settings.get("command", ())),
+        env=file.defaults.env | agent.env,
         policies=policies,
-        worktree=bool(said.get("worktree", False)),
+        worktree=bool(settings.get("worktree", False)),
     )
 
 

@@ -44,13 +44,13 @@ def plan(
     that has unfinished tasks is ended without ``force``.
     """
     steps: list[TeamStep] = []
-    taken: set[str] = set()
+    described_ids: set[str] = set()
     for wanted in described:
         named = sorted((meta for meta in living if meta["name"] == wanted.name), key=_fitness)
         if named:
-            taken.add(named[0]["agent_id"])
+            described_ids.add(named[0]["agent_id"])
         steps.append(_for_described(wanted, named[0] if named else None, root, recreate=recreate, force=force))
-    others = [meta for meta in living if meta["agent_id"] not in taken]
+    others = [meta for meta in living if meta["agent_id"] not in described_ids]
     return steps + [_for_other(meta, prune=prune, force=force) for meta in others]
 
 
@@ -119,7 +119,7 @@ def _differences(wanted: Wanted, meta: Mapping[str, Any], root: Path) -> Iterabl
         pairs.append(("command", list(meta.get("command") or []), list(wanted.command)))
     policies = meta.get("policies") or {}
     pairs += [(f"policies.{key}", policies.get(key), value) for key, value in wanted.policies.items()]
-    return [f"{key} is {_shown(is_)}, described is {_shown(said)}" for key, is_, said in pairs if is_ != said]
+    return [f"{key} is {_shown(is_)}, described is {_shown(target)}" for key, is_, target in pairs if is_ != target]
 
 
 def _below(path: str, base: str) -> str:
