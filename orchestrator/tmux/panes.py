@@ -119,13 +119,13 @@ def find_master(socket: TmuxSocket, pids: Sequence[int], tmux_pane: str | None, 
 def list_panes(socket: TmuxSocket, window_id: str | None = None) -> list[PaneInfo]:
     """The panes of one window in window order, or of the whole server; each once. Raises as `Tmux.run`."""
     scope = ["-t", window_id] if window_id else ["-a"]
-    found: dict[str, PaneInfo] = {}
+    by_id: dict[str, PaneInfo] = {}
     for line in tmux(socket).run("list-panes", *scope, "-F", INFO).split("\n"):
         info = parse_info(line)
         # A window linked into several sessions is listed once for each.
         if info is not None:
-            found.setdefault(info.pane_id, info)
-    return list(found.values())
+            by_id.setdefault(info.pane_id, info)
+    return list(by_id.values())
 
 
 def pane(socket: TmuxSocket, pane_id: str) -> PaneInfo | None:
@@ -136,10 +136,10 @@ def pane(socket: TmuxSocket, pane_id: str) -> PaneInfo | None:
 
 def parse_info(line: str) -> PaneInfo | None:
     """What tmux printed for ``INFO``, None for anything else."""
-    found = _INFO_LINE.fullmatch(line)
-    if found is None:
+    match = _INFO_LINE.fullmatch(line)
+    if match is None:
         return None
-    pane_id, window_id, session_id, pid, width, height, zoomed, tty, name, title = found.groups()
+    pane_id, window_id, session_id, pid, width, height, zoomed, tty, name, title = match.groups()
     size = int(width), int(height)
     return PaneInfo(pane_id, window_id, session_id, name, int(pid), tty, *size, zoomed == "1", title)
 
@@ -164,26 +164,30 @@ def untag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> None:
 
 def list_tagged(socket: TmuxSocket) -> list[TaggedPane]:
     """All panes of the server that carry our tag, of every project and run. Raises as `Tmux.run`."""
-    found = _list_tagged(socket)
-    unreaped = {server for server, one in found if one.dead and one.dead_status is None and one.dead_signal is None}
+    listed = _list_tagged(socket)
+    unreaped = {
+        server
+        for server, tagged in listed
+        if tagged.dead and tagged.dead_status is None and tagged.dead_signal is None
+    }
     if not unreaped:
-        return [one for _, one in found]
+        return [tagged for _, tagged in listed]
     # tmux before 3.5 can miss the end of a child (libutempter takes the signal) and would never say how it
     # ended; a second SIGCHLD makes it look, and means nothing to anybody else.
     for server in unreaped:
         with contextlib.suppress(OSError):
             os.kill(server, signal.SIGCHLD)
-    return [one for _, one in _list_tagged(socket)]
+    return [tagged for _, tagged in _list_tagged(socket)]
 
 
 def _list_tagged(socket: TmuxSocket) -> list[tuple[int, TaggedPane]]:
-    found: dict[str, tuple[int, TaggedPane]] = {}
+    by_pane: dict[str, tuple[int, TaggedPane]] = {}
     for line in tmux(socket).run("list-panes", "-a", "-f", TAGGED, "-F", _TAGGED_INFO).split("\n"):
         match = _TAGGED_LINE.fullmatch(line)
         if match is None:
             continue
         server, pane_id, window_id, pid, dead, status, ended_by, mode, agent, run, epoch, command = match.groups()
-        one = TaggedPane(
+        tagged = TaggedPane(
             pane_id=pane_id,
             window_id=window_id,
             pid=int(pid),
@@ -196,8 +200,8 @@ def _list_tagged(socket: TmuxSocket) -> list[tuple[int, TaggedPane]]:
             in_mode=mode not in {"", "0"},
             start_command=command,
         )
-        found.setdefault(pane_id, (int(server), one))
-    return list(found.values())
+        by_pane.setdefault(pane_id, (int(server), tagged))
+    return list(by_pane.values())
 
 
 def find_stub(socket: TmuxSocket, argv: Sequence[str]) -> PaneInfo | None:
@@ -227,12 +231,12 @@ def kill_if(socket: TmuxSocket, pane_id: str, ours: str) -> bool:
     """
     look = ["display-message", "-p", "-t", pane_id, "done #{window_zoomed_flag}#{pane_active} #{window_id}"]
     try:
-        said = tmux(socket).guarded(pane_id, ours, look, ["kill-pane", "-t", pane_id]).split(" ")
-        if said[1:2] == ["10"]:
+        answer = tmux(socket).guarded(pane_id, ours, look, ["kill-pane", "-t", pane_id]).split(" ")
+        if answer[1:2] == ["10"]:
             # tmux unzooms before it kills; the zoom was on another pane, and is the user's to keep.
-            again = source(["resize-pane", "-Z", "-t", said[2]])
-            tmux(socket).run("if-shell", "-F", "-t", said[2], "#{window_zoomed_flag}", "", again)
-        return said[0] == "done"
+            again = source(["resize-pane", "-Z", "-t", answer[2]])
+            tmux(socket).run("if-shell", "-F", "-t", answer[2], "#{window_zoomed_flag}", "", again)
+        return answer[0] == "done"
     except Environment as error:
         if is_gone(error):
             return False

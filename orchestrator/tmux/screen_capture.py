@@ -38,7 +38,7 @@ def look(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, Screen]
 
     Copy mode does not hide the program's screen. One invocation for some 35 panes. Raises as `Tmux.run`.
     """
-    found: dict[str, Screen] = {}
+    screens: dict[str, Screen] = {}
     # What a program prints cannot be taken for a separator, because it cannot know this word.
     nonce = secrets.token_hex(12)
     for batch in _batches(wanted, nonce):
@@ -48,14 +48,14 @@ def look(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, Screen]
             facts = _HEAD.fullmatch(head)
             if facts is None or wanted.get(facts[1]) != (facts[6], facts[7]):
                 continue
-            found[facts[1]] = parsed(
+            screens[facts[1]] = parsed(
                 facts[8],
                 body.split("\n"),
                 (int(facts[4] or 0), int(facts[5] or 0)),
                 in_mode=facts[3] not in ("", "0"),
                 dead=facts[2] == "1",
             )
-    return found
+    return screens
 
 
 def look_at(socket: TmuxSocket, pane_id: str) -> Screen:
@@ -114,19 +114,19 @@ def _on_after(text: str) -> str:
     for code in _SGR.finditer(text):
         params = (code[1] or "0").split(";")
         while params:
-            one = params.pop(0)
-            if one in ("38", "48") and params:
+            param = params.pop(0)
+            if param in ("38", "48") and params:
                 length = 1 if params[0] == "5" else 3
-                one = ";".join([one, *params[: length + 1]])
+                param = ";".join([param, *params[: length + 1]])
                 del params[: length + 1]
-            if one == "0":
+            if param == "0":
                 attributes, ink, paper = [], "", ""
-            elif one in ("39", "49"):
-                ink, paper = (ink, "") if one == "49" else ("", paper)
-            elif one[:2] == "38" or re.fullmatch(r"[39][0-7]", one):
-                ink = one
-            elif one[:2] == "48" or re.fullmatch(r"(4|10)[0-7]", one):
-                paper = one
-            elif one not in attributes:
-                attributes.append(one)
+            elif param in ("39", "49"):
+                ink, paper = (ink, "") if param == "49" else ("", paper)
+            elif param[:2] == "38" or re.fullmatch(r"[39][0-7]", param):
+                ink = param
+            elif param[:2] == "48" or re.fullmatch(r"(4|10)[0-7]", param):
+                paper = param
+            elif param not in attributes:
+                attributes.append(param)
     return "".join(f"\x1b[{codes}m" for codes in (";".join(attributes), ink, paper) if codes)

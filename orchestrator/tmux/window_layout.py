@@ -83,14 +83,14 @@ def parse(text: str) -> Cell:
 
 
 def _parse_cell(text: str, at: int) -> tuple[Cell, int]:
-    found = _CELL.match(text, at)
-    if found is None:
+    match = _CELL.match(text, at)
+    if match is None:
         raise ValueError(f"not a tmux layout: {text!r}")
-    width, height, x, y = (int(part) for part in found.group(1, 2, 3, 4))
-    at = found.end()
+    width, height, x, y = (int(part) for part in match.group(1, 2, 3, 4))
+    at = match.end()
     kind = _OPEN.get(text[at : at + 1])
     if kind is None:
-        return Cell(width, height, x, y, pane=f"%{found.group(5)}" if found.group(5) else ""), at
+        return Cell(width, height, x, y, pane=f"%{match.group(5)}" if match.group(5) else ""), at
     children: list[Cell] = []
     while text[at : at + 1] in ("{", "[", ","):
         child, at = _parse_cell(text, at + 1)
@@ -222,11 +222,11 @@ def _bounds(run: Sequence[Cell]) -> Cell:
 
 def _blocks(tree: Cell, strays: Collection[str]) -> list[_Region]:
     """The rectangles made of agents alone, largest first."""
-    found: dict[frozenset[str], _Region] = {}
+    regions: dict[frozenset[str], _Region] = {}
     for pane in strays:
         region = _grow(tree, pane, strays, forward_only=False)
-        found[frozenset(leaf.pane for leaf in region.leaves)] = region
-    return sorted(found.values(), key=lambda region: (-region.cell.width * region.cell.height, region.path))
+        regions[frozenset(leaf.pane for leaf in region.leaves)] = region
+    return sorted(regions.values(), key=lambda region: (-region.cell.width * region.cell.height, region.path))
 
 
 @dataclass(frozen=True)
@@ -270,11 +270,11 @@ def _beside_master(area: Cell, kind: Kind, panes: Sequence[str], rules: _Rules) 
         return None
     if kind == "row":
         head = Cell(own, area.height, area.x, area.y, pane=panes[0])
-        beside = Cell(rest, area.height, area.x + own + 1, area.y)
+        agents_area = Cell(rest, area.height, area.x + own + 1, area.y)
     else:
         head = Cell(area.width, own, area.x, area.y, pane=panes[0])
-        beside = Cell(area.width, rest, area.x, area.y + own + 1)
-    grid = _grid(beside, panes[1:], rules)
+        agents_area = Cell(area.width, rest, area.x, area.y + own + 1)
+    grid = _grid(agents_area, panes[1:], rules)
     if grid is None:
         return None
     tail = grid.children if grid.kind == kind else (grid,)
@@ -310,11 +310,11 @@ def _spread(total: int, parts: int, first_extra: int = 0, last_extra: int = 0) -
 
 def _rows(area: Cell, panes: Sequence[str], heights: Sequence[int], sizes: Sequence[int]) -> Cell:
     rows: list[Cell] = []
-    left, y = list(panes), area.y
+    remaining, y = list(panes), area.y
     for height, size in zip(heights, sizes, strict=True):
-        taken, left = left[:size], left[size:]
+        row_panes, remaining = remaining[:size], remaining[size:]
         x, cells = area.x, []
-        for pane, width in zip(taken, _spread(area.width, size), strict=True):
+        for pane, width in zip(row_panes, _spread(area.width, size), strict=True):
             cells.append(Cell(width, height, x, y, pane=pane))
             x += width + 1
         line = Cell(area.width, height, area.x, y, "row", children=tuple(cells))
