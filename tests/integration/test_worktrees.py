@@ -398,7 +398,7 @@ def test_what_cannot_be_copied_is_told_and_does_no_harm(root, tmp_path):
 def test_copies_are_bounded_and_the_rest_is_counted(root, monkeypatch):
     monkeypatch.setattr(include, "MAX_FILES", 3)
     monkeypatch.setattr(include, "MAX_BYTES", 1000)
-    monkeypatch.setattr(include, "TOLD", 2)
+    monkeypatch.setattr(include, "NAMED_FILES", 2)
     write(root, ".worktreeinclude", "local/\n")
     write(root, "local/0", "x" * 1001)
     for n in range(1, 7):

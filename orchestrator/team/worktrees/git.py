@@ -67,11 +67,11 @@ def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
     ``git_failed`` if git is missing or takes too long.
     """
     deadline = time.monotonic() + seconds
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 ["git", *_OFF, "-C", str(where), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=told, env=_environment(), start_new_session=True, pass_fds=() if held is None else (held,),
+                stderr=errors, env=_environment(), start_new_session=True, pass_fds=() if held is None else (held,),
             )  # fmt: skip
         except OSError as error:
             raise Environment("git_failed", f"git cannot be started: {error.strerror}", "install git") from None
@@ -86,22 +86,22 @@ def run(where: Path, *words: str, seconds: float = READ_S, held: int | None = No
             _end(process)
         if late:
             raise Environment("git_failed", f"git {words[0]} took longer than {seconds:g} s in {where}")
-        told.seek(0)
-        err = told.read(4096).decode(errors="replace").strip()
+        errors.seek(0)
+        err = errors.read(4096).decode(errors="replace").strip()
     return GitAnswer(process.returncode, out, err, cut)
 
 
 def ask(where: Path, *words: str, seconds: float = READ_S, held: int | None = None) -> GitAnswer:
     """As `run`, but raises Environment ``git_failed`` with git's own last words if git fails."""
-    said = run(where, *words, seconds=seconds, held=held)
-    if said.code and not said.cut:
-        raise refused(words[0], said)
-    return said
+    answer = run(where, *words, seconds=seconds, held=held)
+    if answer.code and not answer.cut:
+        raise refused(words[0], answer)
+    return answer
 
 
-def refused(what: str, said: GitAnswer) -> Environment:
+def refused(what: str, answer: GitAnswer) -> Environment:
     """The error with git's message."""
-    return Environment("git_failed", f"git {what} failed: {said.err or f'status {said.code}'}")
+    return Environment("git_failed", f"git {what} failed: {answer.err or f'status {answer.code}'}")
 
 
 @contextlib.contextmanager
@@ -132,9 +132,9 @@ def turn(place: Path, seconds: float = WRITE_S) -> Iterator[int]:
         os.close(lock)
 
 
-def names(said: GitAnswer) -> list[str]:
+def names(answer: GitAnswer) -> list[str]:
     """The names in a ``-z`` answer, usable as paths; a last name that was cut is left out."""
-    return [os.fsdecode(name) for name in said.out.split(b"\0")[:-1]]
+    return [os.fsdecode(name) for name in answer.out.split(b"\0")[:-1]]
 
 
 def shown(name: str) -> str:
@@ -148,8 +148,8 @@ def linked(tree: Path) -> Path | None:
     git itself must not be asked first: in a directory without its ``.git`` it would answer for the repository above,
     and a ``.git`` file from an archive may name any repository.
     """
-    found = worktree_at(tree)
-    return found.git_dir if found is not None else None
+    worktree = worktree_at(tree)
+    return worktree.git_dir if worktree is not None else None
 
 
 def under_way(git_dir: Path) -> str | None:
@@ -177,8 +177,8 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, boo
     out, ready = bytearray(), select.poll()
     ready.register(process.stdout, select.POLLIN)
     while len(out) <= LIMIT:
-        left = deadline - time.monotonic()
-        if left <= 0 or not ready.poll(left * 1000):
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0 or not ready.poll(remaining_s * 1000):
             raise TimeoutError
         block = os.read(process.stdout.fileno(), 1 << 16)
         if not block:

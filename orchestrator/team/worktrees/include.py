@@ -19,7 +19,7 @@ from orchestrator.team.worktrees import git
 NAME = ".worktreeinclude"
 MAX_FILES = 20_000
 MAX_BYTES = 1 << 30
-TOLD = 20
+NAMED_FILES = 20
 """Maximum number of uncopied files that are named; of the others only the number is reported."""
 COMPARED_BYTES = 64 << 20
 _RUN_DATA = ("agents", "run", "worktrees", "lock")
@@ -34,15 +34,15 @@ def copy(tree: Path, new: Path) -> tuple[int, list[str]]:
     if not os.path.lexists(tree / NAME):
         return 0, []
     copied, size = 0, 0
-    left: list[str] = []
+    skipped: list[str] = []
     try:
         # All untracked files, ignored or not, that match the patterns of this file alone.
-        said = git.ask(tree, "ls-files", "-z", "--others", "--ignored", f"--exclude-from={tree / NAME}")
+        answer = git.ask(tree, "ls-files", "-z", "--others", "--ignored", f"--exclude-from={tree / NAME}")
     except OrchestratorError as error:
         return 0, [f"{NAME}: {error.message}"]
-    if said.cut:
-        left.append(f"{NAME}: matches more than {git.LIMIT >> 20} MiB of names; the rest is left out")
-    for name in git.names(said):
+    if answer.cut:
+        skipped.append(f"{NAME}: matches more than {git.LIMIT >> 20} MiB of names; the rest is left out")
+    for name in git.names(answer):
         if _ours(name):
             continue
         try:
@@ -54,10 +54,12 @@ def copy(tree: Path, new: Path) -> tuple[int, list[str]]:
         except OSError as error:
             why = error.strerror or str(error)
         if why:
-            left.append(f"{git.shown(name)}: {why}")
+            skipped.append(f"{git.shown(name)}: {why}")
         else:
             copied, size = copied + 1, size + bytes_
-    return copied, left[:TOLD] + ([f"and {len(left) - TOLD} more"] if len(left) > TOLD else [])
+    return copied, skipped[:NAMED_FILES] + (
+        [f"and {len(skipped) - NAMED_FILES} more"] if len(skipped) > NAMED_FILES else []
+    )
 
 
 def same(tree: Path, other: Path, name: str, *, exact: bool) -> bool:

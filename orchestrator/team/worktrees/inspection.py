@@ -83,10 +83,10 @@ def place_of(root: Path, agent_id: str) -> WorktreeLocation | None:
 
 def known(root: Path, agent_id: str) -> WorktreeLocation:
     """As `place_of`; BadRequest ``no_worktree`` if there is none."""
-    found = place_of(root, agent_id)
-    if found is None:
+    place = place_of(root, agent_id)
+    if place is None:
         raise BadRequest("no_worktree", f"agent {agent_id} has no worktree")
-    return found
+    return place
 
 
 def look(root: Path, agent_id: str, seconds: float = LOOK_S) -> dict[str, Any] | None:
@@ -139,12 +139,12 @@ def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: boo
     ``exact``: compare copies byte by byte.
     """
     words = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
-    said = git.ask(place.path, *words, "--ignore-submodules=none", seconds=seconds)
+    answer = git.ask(place.path, *words, "--ignore-submodules=none", seconds=seconds)
     head, branch = "", None
     dirt: list[str] = []
     copies: list[str] = []
     untracked = 0
-    for line in git.names(said):
+    for line in git.names(answer):
         kind, _, rest = line.partition(" ")
         if rest.startswith("branch.oid "):
             head = rest.removeprefix("branch.oid ")
@@ -157,7 +157,7 @@ def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: boo
             dirt.append(rest)
         elif kind in ("1", "u"):
             dirt.append(rest.split(" ", 7 if kind == "1" else 9)[-1])
-    if said.cut:
+    if answer.cut:
         dirt.append("more than can be listed")
     return WorktreeStatus(head, None if branch == "(detached)" else branch, dirt, copies, untracked)
 
@@ -175,8 +175,8 @@ def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:
         first = page(paths.outbox(agent_id), OUTBOX_TYPES, 0, (1, 1), seal=seal)
     except OrchestratorError:
         return None
-    found: dict[str, Any] | None = first[0].get("worktree") if first else None
-    return found
+    worktree: dict[str, Any] | None = first[0].get("worktree") if first else None
+    return worktree
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
@@ -189,10 +189,10 @@ def listed(root: Path) -> list[dict[str, Any]]:
         raise failure(home(root), error) from None
     rows = []
     for name in names:
-        found = look(root, name, git.READ_S) or {
+        content = look(root, name, git.READ_S) or {
             "path": str(home(root) / name), "branch": "", "base": "", "error": "it is no worktree of git"
         }  # fmt: skip
-        rows.append({"agent_id": name, "recorded": _recorded(root, name) is not None, **found})
+        rows.append({"agent_id": name, "recorded": _recorded(root, name) is not None, **content})
     return rows
 
 
@@ -214,15 +214,15 @@ def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
     if target.code:
         raise BadRequest("bad_argument", f"{place.tree} has no branch or commit {into!r}", "git branch shows them")
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", target.line, mine)
-    said = git.run(place.tree, *words, seconds=git.WRITE_S)
-    if said.code not in (0, 1):
-        raise git.refused("merge-tree", said)
+    answer = git.run(place.tree, *words, seconds=git.WRITE_S)
+    if answer.code not in (0, 1):
+        raise git.refused("merge-tree", answer)
     return {
         "agent_id": agent_id,
         "branch": (state.branch if state is not None else place.branch) or mine,
         "into": into or git.run(place.tree, "symbolic-ref", "-q", "--short", "HEAD").line or "HEAD",
-        "clean": said.code == 0,
-        "conflicts": [git.shown(name) for name in git.names(said)[1:]],
+        "clean": answer.code == 0,
+        "conflicts": [git.shown(name) for name in git.names(answer)[1:]],
         "dirty": state is not None and bool(state.dirt),
         "operation": None if git_dir is None else git.under_way(git_dir),
     }

@@ -51,12 +51,12 @@ def plan(root: Path, cwd: Path) -> WorktreePlan:
     ``not_a_repository`` if there is no commit, Conflict ``worktree_busy`` during a merge or rebase, whose state is
     temporary.
     """
-    found = git.run(cwd, "rev-parse", "--show-toplevel")
-    if found.code and ("not a git repository" in found.err or "work tree" in found.err):
+    toplevel = git.run(cwd, "rev-parse", "--show-toplevel")
+    if toplevel.code and ("not a git repository" in toplevel.err or "work tree" in toplevel.err):
         raise BadRequest("not_a_repository", f"{cwd} is in no git repository with a working tree")
-    if found.code:
-        raise git.refused("rev-parse", found)
-    tree = Path(found.line)
+    if toplevel.code:
+        raise git.refused("rev-parse", toplevel)
+    tree = Path(toplevel.line)
     own = git.linked(tree)
     if own is not None and not root.is_relative_to(tree):
         raise BadRequest("bad_argument", f"{cwd} is in a worktree already", "give a cwd in the project's main tree")
@@ -99,7 +99,7 @@ def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
             failpoints.passed("worktree:added")
             if not (path / given.below).is_dir():
                 raise Environment("git_failed", f"git did not check out {given.below} (a sparse checkout?)")
-            copied, left = include.copy(given.tree, path)
+            copied, not_copied = include.copy(given.tree, path)
         except OrchestratorError:
             _discard(place, held)
             raise
@@ -110,30 +110,32 @@ def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
         "base": given.base,
         "tree": str(given.tree),
         "copied": copied,
-        "not_copied": left,
+        "not_copied": not_copied,
     }
 
 
 def fitted(root: Path, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
     """The spec of an agent with a worktree made for it: ``worktree``, and its ``cwd`` at the same place in it."""
     given = plan(root, Path(spec["cwd"]))
-    made = make(root, agent_id, given)
-    return spec | {"cwd": os.path.normpath(Path(made["path"], given.below)), "worktree": made}
+    worktree = make(root, agent_id, given)
+    return spec | {"cwd": os.path.normpath(Path(worktree["path"], given.below)), "worktree": worktree}
 
 
-def undo(root: Path, made: dict[str, Any]) -> None:
+def undo(root: Path, worktree: dict[str, Any]) -> None:
     """Remove a worktree whose agent could not be recorded; if git refuses, `listed` shows it."""
     with contextlib.suppress(OrchestratorError), git.turn(home(root)) as held:
-        path = Path(made["path"])
-        _discard(WorktreeLocation(path.name, path, Path(made["tree"]), made["branch"], made["base"]), held)
+        path = Path(worktree["path"])
+        _discard(
+            WorktreeLocation(path.name, path, Path(worktree["tree"]), worktree["branch"], worktree["base"]), held
+        )
 
 
 def _free_branch(tree: Path, agent_id: str) -> str:
-    said = git.ask(tree, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/orchestrator/")
-    taken = said.out.decode(errors="replace").splitlines()
+    answer = git.ask(tree, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/orchestrator/")
+    branches = answer.out.decode(errors="replace").splitlines()
     wanted = name = f"orchestrator/{agent_id}"
     n = 1
-    while any(one == name or one.startswith(f"{name}/") for one in taken):
+    while any(branch == name or branch.startswith(f"{name}/") for branch in branches):
         n += 1
         name = f"{wanted}-{n}"
     return name
