@@ -77,10 +77,10 @@ class BorderLines:
 def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
     """The text above the pane: agent, role, status, why it is blocked, task, queue depth. Pure."""
     state = entry.state
-    said = f"{GLYPHS.get(status, '?')} {status}"
+    status_text = f"{GLYPHS.get(status, '?')} {status}"
     if status == "blocked" and reason:
-        said += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
-    parts = [entry.agent_id, str(state.spec.get("role", "")), said]
+        status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
+    parts = [entry.agent_id, str(state.spec.get("role", "")), status_text]
     lease = state.lease
     if lease is not None:
         parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))

@@ -18,7 +18,7 @@ def socket_of(origin: ConnectionOrigin) -> TmuxSocket | None:
     value = origin.tmux
     if not value:
         # Some CLIs clear the environment of their MCP servers, but not their own.
-        value = next((found for pid in origin.pids if (found := environ_of(pid).get("TMUX"))), "")
+        value = next((variable for pid in origin.pids if (variable := environ_of(pid).get("TMUX"))), "")
     return from_env(value) if value else None
 
 
@@ -42,4 +42,4 @@ def pane_of(socket: TmuxSocket, origin: ConnectionOrigin) -> PaneInfo | None:
 def _shared_process(origin: ConnectionOrigin) -> str | None:
     patterns = [row.shared_process for row in table.ENGINES.values() if row.shared_process]
     commands = (command_of(pid) for pid in origin.pids)
-    return next((one for one in commands if any(re.search(pattern, one) for pattern in patterns)), None)
+    return next((command for command in commands if any(re.search(pattern, command) for pattern in patterns)), None)

@@ -112,8 +112,8 @@ class MemberPanes:
             )
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         run = self._run_in(place.pane.window_id, server)
-        beside = run.file["master_pane"] if run is not None else place.pane.pane_id
-        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, beside)
+        neighbour = run.file["master_pane"] if run is not None else place.pane.pane_id
+        shown = ShownMember(place.socket.path, place.socket.name, *server, place.pane.window_id, neighbour)
         self._shown[mark] = shown
         made: str | Environment | None = None
         try:
@@ -175,35 +175,37 @@ class MemberPanes:
         for path in (*self._elsewhere(), self._record()):
             if await asyncio.to_thread(path.exists):
                 try:
-                    said = await asyncio.to_thread(read_json, path)
-                    self._shown |= {mark: ShownMember(**one) for mark, one in said.items()}
+                    records = await asyncio.to_thread(read_json, path)
+                    self._shown |= {mark: ShownMember(**record) for mark, record in records.items()}
                 except (OrchestratorError, TypeError, AttributeError) as error:
                     log.warning("what members' panes there were is not known", path=str(path), reason=str(error))
         await self._close({mark: shown for mark, shown in self._shown.items() if mark not in living})
 
-    async def _close(self, found: dict[str, ShownMember]) -> None:
+    async def _close(self, members: dict[str, ShownMember]) -> None:
         """Close these members' panes, window by window, and forget them; raises if a tmux server refuses."""
         trouble: OrchestratorError | None = None
-        for server in {(one.socket, one.server_pid, one.server_start) for one in found.values()}:
+        for server in {(member.socket, member.server_pid, member.server_start) for member in members.values()}:
             there = {
-                mark: one for mark, one in found.items() if (one.socket, one.server_pid, one.server_start) == server
+                mark: member
+                for mark, member in members.items()
+                if (member.socket, member.server_pid, member.server_start) == server
             }
             try:
                 if await asyncio.to_thread(_lives, *server):
                     touched = await asyncio.to_thread(_close_panes, server[0], there)
-                    for window_id, beside in touched.items():
-                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, beside)
+                    for window_id, neighbour in touched.items():
+                        await self._put_right(server[0], ServerIdentity(*server[1:]), window_id, neighbour)
             except OrchestratorError as error:
                 trouble = error
                 continue
             for mark in there:
                 self._shown.pop(mark, None)
-        if found:
+        if members:
             await self._save()
         if trouble is not None:
             raise trouble
 
-    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, beside: str) -> None:
+    async def _put_right(self, socket: TmuxSocket, server: ServerIdentity, window_id: str, neighbour: str) -> None:
         """Even out our remaining panes in the window; after the last one, restore the user's layout."""
         run = self._run_in(window_id, server)
         if run is not None:
@@ -213,7 +215,7 @@ class MemberPanes:
                     return
         if await asyncio.to_thread(_is_ours, socket, window_id):
             with contextlib.suppress(Environment):  # the window is gone or busy: this can wait
-                await asyncio.to_thread(splits.arrange, socket, window_id, beside, (), self._team_panes.limits())
+                await asyncio.to_thread(splits.arrange, socket, window_id, neighbour, (), self._team_panes.limits())
         else:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
         failpoints.passed("member:hidden")
@@ -240,8 +242,8 @@ class MemberPanes:
         own = self._record()
         return [
             path
-            for one in project_location.run_dirs(self._roster.root)
-            if (path := one / project_location.SHOWN) != own
+            for directory in project_location.run_dirs(self._roster.root)
+            if (path := directory / project_location.SHOWN) != own
         ]
 
     async def _save(self) -> None:
@@ -251,11 +253,11 @@ class MemberPanes:
             await asyncio.to_thread(replace, path, data, mode=0o600)
         else:
             outdated.append(path)
-        for one in outdated:
+        for outdated_path in outdated:
             try:
-                await asyncio.to_thread(one.unlink, missing_ok=True)
+                await asyncio.to_thread(outdated_path.unlink, missing_ok=True)
             except OSError as error:
-                raise failure(one, error) from error
+                raise failure(outdated_path, error) from error
 
 
 def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
@@ -267,16 +269,16 @@ def _lives(socket: TmuxSocket, pid: int, start: int) -> bool:
         raise
 
 
-def _close_panes(socket: TmuxSocket, found: dict[str, ShownMember]) -> dict[str, str]:
+def _close_panes(socket: TmuxSocket, members: dict[str, ShownMember]) -> dict[str, str]:
     """Close the panes of these members on one server; returns their windows, each with the pane beside them."""
-    windows = {shown.window_id: shown.beside for shown in found.values()}
+    windows = {shown.window_id: shown.beside for shown in members.values()}
     tagged = member_tags.list_members(socket)
     for pane in tagged:
-        if pane.mark in found:
+        if pane.mark in members:
             member_tags.kill(socket, pane.pane_id, pane.mark)
             failpoints.passed("member:closed")
-            windows.setdefault(pane.window_id, found[pane.mark].beside)
-    for mark in found.keys() - {pane.mark for pane in tagged}:
+            windows.setdefault(pane.window_id, members[pane.mark].beside)
+    for mark in members.keys() - {pane.mark for pane in tagged}:
         stub = panes.find_stub(socket, member_tags.begun(mark))
         if stub is not None:  # split by a daemon that died before it could tag the pane
             panes.set_tags(socket, stub.pane_id, {member_tags.MEMBER: mark})

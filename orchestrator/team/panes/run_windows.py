@@ -120,11 +120,11 @@ class RunWindows:
     async def run_for(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
         """The live run of that window, or a new run; the caller's pane (and its CLI, if it is one) leads it now."""
         async with self._making:
-            found = await self.run_at(place)
-            if found is None:
+            run = await self.run_at(place)
+            if run is None:
                 return await self._new_run(place, master)
-            await self.led_from(found, place, master)
-            return found
+            await self.led_from(run, place, master)
+            return run
 
     async def led_from(self, run: TeamRun, place: MasterWindow, master: dict[str, Any] | None) -> None:
         """Record in run.json the pane and the CLI (`masters.master_of`) that lead the run from now on.

@@ -103,12 +103,12 @@ class TeamPanes(RunWindows):
         try:
             if not await self.same_server(run):
                 return {}
-            found = await asyncio.to_thread(panes.list_tagged, self.socket_of(run))
+            tagged = await asyncio.to_thread(panes.list_tagged, self.socket_of(run))
         except Environment as error:
             if error.facts.get("server_gone"):
                 return {}
             raise
-        return {pane.agent_id: pane for pane in found if pane.run_id == run.run_id}
+        return {pane.agent_id: pane for pane in tagged if pane.run_id == run.run_id}
 
     async def adopt_stub(self, run: TeamRun, entry: AgentEntry, argv: Sequence[str]) -> str | None:
         """Tag the pane that was split for this launch by a daemon that died before it could tag it."""
@@ -152,11 +152,11 @@ class TeamPanes(RunWindows):
             entry.pane_id: screen_capture.PaneTag(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
         }
         try:
-            found = await asyncio.to_thread(screen_capture.look, self.socket_of(run), wanted)
+            screens = await asyncio.to_thread(screen_capture.look, self.socket_of(run), wanted)
         except OrchestratorError as error:
             log.debug("screens not seen", run=run.run_id, **error.as_dict())
             return {}
-        return {wanted[pane_id].agent_id: screen for pane_id, screen in found.items()}
+        return {wanted[pane_id].agent_id: screen for pane_id, screen in screens.items()}
 
     async def look_at_agent(self, entry: AgentEntry) -> Screen | None:
         """The screen of one agent; None when it cannot be seen."""
