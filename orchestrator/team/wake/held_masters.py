@@ -61,11 +61,13 @@ class HeldMasters:
         self._closed = True
         await call_off(self._tasks)
 
-    async def heard(self, origin: ConnectionOrigin, channel: HookChannel, heard: HookEvent) -> None:
+    async def heard(self, origin: ConnectionOrigin, channel: HookChannel, hook_event: HookEvent) -> None:
         """Handle one event of a CLI that is no agent; answered at once unless the CLI leads a live, busy run."""
         if self._closed:
             return
-        kind = next((row.hook_events[heard.event] for row in ENGINES.values() if heard.event in row.hook_events), "")
+        kind = next(
+            (row.hook_events[hook_event.event] for row in ENGINES.values() if hook_event.event in row.hook_events), ""
+        )
         if kind not in ("turn_end", "prompt", "interrupt") or not any(run.live for run in self._roster.runs.values()):
             channel.none()
             return
@@ -92,7 +94,7 @@ class HeldMasters:
 
     def _leader(self, origin: ConnectionOrigin) -> MasterConnection | None:
         """The master whose CLI started this hook; at most one shell may be between the CLI and its hook or relay."""
-        return next((one for one in self._leaders() if _same_cli(origin.pids, one.origin.pids)), None)
+        return next((leader for leader in self._leaders() if _same_cli(origin.pids, leader.origin.pids)), None)
 
     async def _run_of(self, leader: MasterConnection) -> TeamRun | None:
         try:

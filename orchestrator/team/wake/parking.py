@@ -118,7 +118,7 @@ class Parking:
 
     # -- what hooks tell ----------------------------------------------------------------------------------------
 
-    def heard(self, entry: AgentEntry, channel: HookChannel, heard: HookEvent) -> None:
+    def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> None:
         """Take one event of an agent's CLI; ``channel`` is answered now or later, exactly once for a hook."""
         row = _row(entry)
         if self._closed:
@@ -127,14 +127,14 @@ class Parking:
             channel.release()
             return
         life = self._life(entry)
-        kind = row.hook_events.get(heard.event, "")
+        kind = row.hook_events.get(hook_event.event, "")
         if self._stranger(life, channel):
             channel.none()
             return
         entry.hook_epoch = entry.state.epoch
         entry.last_word = self._clock.monotonic()
-        if heard.session:
-            entry.session = heard.session
+        if hook_event.session:
+            entry.session = hook_event.session
         if channel.keeps:
             life.plugin = channel
         if kind not in ("permission", "notice", "start"):
@@ -146,7 +146,7 @@ class Parking:
         elif kind == "start" and row.holds_start:
             self._first(entry, channel)
         else:
-            self._apply_hook_event(entry, life, kind, heard)
+            self._apply_hook_event(entry, life, kind, hook_event)
             channel.none()
         entry.changed.notify()
         self._rested(entry)
@@ -159,22 +159,22 @@ class Parking:
         life.depth = channel.depth if life.depth is None else min(life.depth, channel.depth)
         return channel.depth > life.depth + 1  # a shell more or less is no other CLI
 
-    def _apply_hook_event(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, heard: HookEvent) -> None:
+    def _apply_hook_event(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, hook_event: HookEvent) -> None:
         if kind == "interrupt":
             self._let_go(entry, life, "human", "a human has interrupted it")
             entry.turn = "human"
         elif kind == "permission":
-            tool = heard.text("tool_name")
+            tool = hook_event.text("tool_name")
             entry.finding = ScreenFinding("permission", f"asks to use {tool}" if tool else "asks for a permission")
         elif kind == "notice":
-            said = heard.text("message")
-            if heard.text("notification_type") == "idle_prompt" and entry.turn == "working":
+            message = hook_event.text("message")
+            if hook_event.text("notification_type") == "idle_prompt" and entry.turn == "working":
                 entry.turn = "ended"
-            known = next((kind for kind in get_args(Kind) if kind == heard.text("kind")), None)
+            known = next((kind for kind in get_args(Kind) if kind == hook_event.text("kind")), None)
             if known is not None:  # a plugin knows what it tells
-                entry.finding = ScreenFinding(known, said, heard.text("until") or None)
-            elif "permission" in f"{heard.text('notification_type')} {said}".lower():
-                entry.finding = ScreenFinding("permission", said or "asks for a permission")
+                entry.finding = ScreenFinding(known, message, hook_event.text("until") or None)
+            elif "permission" in f"{hook_event.text('notification_type')} {message}".lower():
+                entry.finding = ScreenFinding("permission", message or "asks for a permission")
         elif kind == "end":
             self._let_go(entry, life, "ended", "its session has ended")
             entry.turn = "ended"
@@ -261,11 +261,11 @@ class Parking:
                 return "over"
             return self._due(entry, known) or None
 
-        found = await wait_until(look, entry.changed, self._clock.monotonic() + limit_s, self._clock)
+        outcome = await wait_until(look, entry.changed, self._clock.monotonic() + limit_s, self._clock)
         life.holding = None
-        if found is None:
+        if outcome is None:
             self._let_go(entry, life, "ended", "one park lasts no longer")
-        elif found in ("moved", "over"):
+        elif outcome in ("moved", "over"):
             self._drop(life)
             channel.release()
         else:

@@ -192,8 +192,8 @@ class PasteWake:
     def _tries(self, entry: AgentEntry, key: str) -> int:
         """Number of lines pasted for this command without a call."""
         try:
-            found = read_json(self._roster.paths.nudges(entry.agent_id))
-            return int(found["tries"]) if found["command"] == key else 0
+            record = read_json(self._roster.paths.nudges(entry.agent_id))
+            return int(record["tries"]) if record["command"] == key else 0
         except (OrchestratorError, LookupError, TypeError, ValueError):
             return 0
 
@@ -277,8 +277,8 @@ def _rests(row: Engine, screen: Screen) -> bool:
     # turn. In both cases the CLI is idle. Anything else must be resolved first.
     if row.busy and any(re.search(row.busy, line) for line in screen.lines):
         return False
-    found = explain(row.patterns, screen)
-    if found is not None and found.kind not in ("interrupted", *TROUBLES):
+    finding = explain(row.patterns, screen)
+    if finding is not None and finding.kind not in ("interrupted", *TROUBLES):
         return False
     return not row.title_idle or re.search(row.title_idle, screen.title) is not None
 
