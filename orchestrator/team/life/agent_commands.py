@@ -170,10 +170,10 @@ async def run_of(supervisor: Supervisor, origin: ConnectionOrigin, run_id: str |
     """The named run, else the live run of the caller's window, else the newest run of that window."""
     roster = supervisor.roster
     if run_id is not None:
-        found = roster.runs.get(run_id)
-        if found is None:
+        named_run = roster.runs.get(run_id)
+        if named_run is None:
             raise BadRequest("unknown_run", f"no team run is called {run_id!r}")
-        return found
+        return named_run
     try:
         place = await supervisor.team_panes.place_of(origin, make=False)
     except Environment:

@@ -60,16 +60,16 @@ def _look(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
 async def left_behind(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The worktree of a deleted agent for its answer, with a note if it or its branch holds work."""
     entry.looked = None  # its last seconds count too
-    found = await seen(roster, entry)
-    if found is None:
+    worktree = await seen(roster, entry)
+    if worktree is None:
         return {}
-    work = [found["error"]] if "error" in found else []
-    work += [f"commits to merge: {found['ahead']}"] if found.get("ahead") else []
-    work += ["changes that are not committed"] if found.get("dirty") else []
+    work = [worktree["error"]] if "error" in worktree else []
+    work += [f"commits to merge: {worktree['ahead']}"] if worktree.get("ahead") else []
+    work += ["changes that are not committed"] if worktree.get("dirty") else []
     if not work:
         return {}
-    told = f"its worktree stays ({', '.join(work)}): {found['path']}, branch {found['branch']}"
-    return {"worktree": found, "note": f"{told}; in the end: orchestrator worktree remove {entry.agent_id}"}
+    note = f"its worktree stays ({', '.join(work)}): {worktree['path']}, branch {worktree['branch']}"
+    return {"worktree": worktree, "note": f"{note}; in the end: orchestrator worktree remove {entry.agent_id}"}
 
 
 async def remove(supervisor: Supervisor, agent_id: str) -> dict[str, Any]:

@@ -23,22 +23,22 @@ def version_of(program: str, env: Mapping[str, str]) -> str | None:
 
     Blocks for up to ``TIMEOUT_S``: not for the event loop.
     """
-    found = shutil.which(program, path=env.get("PATH", os.defpath)) if program else None
-    if found is None:
+    executable = shutil.which(program, path=env.get("PATH", os.defpath)) if program else None
+    if executable is None:
         return None
-    path = Path(found).resolve()
+    path = Path(executable).resolve()
     try:
         key = (str(path), path.stat().st_mtime_ns)
     except OSError:
         return None
     if key not in _known:
-        _known[key] = _version_output(found, env)
+        _known[key] = _version_output(executable, env)
     return _known[key]
 
 
 def _version_output(program: str, env: Mapping[str, str]) -> str | None:
     try:
-        asking = subprocess.Popen(
+        process = subprocess.Popen(
             [program, "--version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -50,12 +50,12 @@ def _version_output(program: str, env: Mapping[str, str]) -> str | None:
         )
     except OSError:
         return None
-    with asking:
+    with process:
         try:
-            said, _ = asking.communicate(timeout=TIMEOUT_S)
+            output, _ = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             # A CLI may be a script that has started the real program, which must end too.
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(asking.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
             return None
-    return start_failures.version_in(said) if asking.returncode == 0 else None
+    return start_failures.version_in(output) if process.returncode == 0 else None

@@ -89,7 +89,9 @@ async def create(
     # A client that disconnects must not leave half a team: creation continues, only the wait ends.
     made, withheld = await asyncio.shield(making)
     deadline = supervisor.roster.clock.monotonic() + wait_s
-    return Created(await asyncio.gather(*(_answer(supervisor, one, deadline, tell) for one in made)), withheld)
+    return Created(
+        await asyncio.gather(*(_answer(supervisor, outcome, deadline, tell) for outcome in made)), withheld
+    )
 
 
 async def _make(
@@ -127,13 +129,14 @@ async def _make(
             made[at] = known or error
     if plans:
         try:
-            asked = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
-            await _place(supervisor, asked, plans, made)
+            call = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
+            await _place(supervisor, call, plans, made)
         except OrchestratorError as error:
             for plan in plans:
                 made[plan.at] = made[plan.at] or error
     answered = [
-        one if one is not None else Environment("internal", "an agent was neither made nor refused") for one in made
+        outcome if outcome is not None else Environment("internal", "an agent was neither made nor refused")
+        for outcome in made
     ]
     return answered, withheld
 
@@ -232,20 +235,20 @@ _Made = AgentEntry | _Existing | OrchestratorError
 _Plans = list[_PlannedAgent]
 
 
-async def _place(supervisor: Supervisor, asked: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
+async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
     roster, team_panes = supervisor.roster, supervisor.team_panes
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
     async with team_panes.placing:
-        place = await team_panes.place_of(asked.origin, make=True)
+        place = await team_panes.place_of(call.origin, make=True)
         assert place is not None
         here = await team_panes.run_at(place)
-        if asked.only_missing and here is not None:
+        if call.only_missing and here is not None:
             # Under the lock: a call that creates the same team at the same time, or was killed, has recorded it.
             plans = _missing(roster, here, plans, made)
             if not plans:
                 return
-        run, entries = await _enter(supervisor, asked, (place, here), plans, made)
+        run, entries = await _enter(supervisor, call, (place, here), plans, made)
         if not entries:
             await team_panes.end_run_of_nobody(run)
             return
@@ -267,7 +270,7 @@ def _missing(roster: Roster, run: TeamRun, plans: _Plans, made: list[_Made | Non
 
 async def _enter(
     supervisor: Supervisor,
-    asked: _CreationCall,
+    call: _CreationCall,
     where: tuple[MasterWindow, TeamRun | None],
     plans: _Plans,
     made: list[_Made | None],
@@ -278,7 +281,7 @@ async def _enter(
     fits, why = await team_panes.room(place, here, len(plans))
     if not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
-    run = await team_panes.run_for(place, asked.master)
+    run = await team_panes.run_for(place, call.master)
     entries: list[AgentEntry] = []
     for count, plan in enumerate(plans):
         if count >= fits:
@@ -293,7 +296,7 @@ async def _enter(
                 agent_id, at=rfc3339(roster.clock.now()), req=plan.key, spec={**whole, "run_id": run.run_id}
             )
             prepare = partial(
-                launch_files.write, roster, spec=whole, epoch=1, base=table.passed_on(asked.inherited, plan.spec.env)
+                launch_files.write, roster, spec=whole, epoch=1, base=table.passed_on(call.inherited, plan.spec.env)
             )
             entry = await roster.create(agent_id, draft, prepare)
         except OrchestratorError as error:

@@ -88,13 +88,13 @@ class Deadlines:
             self._leases.pop(entry.agent_id, None)
             return None
         key = (task.task_id, task.attempt, agent.epoch)
-        found = self._leases.get(entry.agent_id)
-        if found is None or found.key != key:
+        lease = self._leases.get(entry.agent_id)
+        if lease is None or lease.key != key:
             now = clock.monotonic()
             # While no daemon ran, time counts for the task's limit, not for silence.
-            found = _Lease(key, now - launch_exits.seconds_since(task.lent or "", clock.now()), moved=now)
-            self._leases[entry.agent_id] = found
-        return found
+            lease = _Lease(key, now - launch_exits.seconds_since(task.lent or "", clock.now()), moved=now)
+            self._leases[entry.agent_id] = lease
+        return lease
 
     def _tick(self) -> None:
         self._due = None

@@ -59,24 +59,24 @@ def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
 def recorded(paths: Paths, agent_id: str) -> RecordedLaunch | None:
     """The process recorded last; None if there is none or the file cannot be trusted."""
     try:
-        found = read_json(paths.process(agent_id))
+        content = read_json(paths.process(agent_id))
     except OrchestratorError:
         return None
-    if not paths.provenance.owns(found, "agent", agent_id, "process"):
+    if not paths.provenance.owns(content, "agent", agent_id, "process"):
         return None  # a file not written here names no process of ours
-    numbers = [found.get(name) for name in ("pid", "start", "epoch")]
+    numbers = [content.get(name) for name in ("pid", "start", "epoch")]
     if not all(isinstance(number, int) and number > 0 for number in numbers):
         return None
     pid, start, epoch = numbers
-    return RecordedLaunch(pid, start, str(found.get("boot_id", "")), epoch)
+    return RecordedLaunch(pid, start, str(content.get("boot_id", "")), epoch)
 
 
 def foreign(paths: Paths, agent_id: str, epoch: int, pane_pid: int) -> LaunchEnd | None:
     """How the launch ended, if its pane now runs another program; None if it does not."""
-    left = recorded(paths, agent_id)
-    if left is None or left.epoch != epoch or (left.pid == pane_pid and not left.reused()):
+    launch = recorded(paths, agent_id)
+    if launch is None or launch.epoch != epoch or (launch.pid == pane_pid and not launch.reused()):
         return None
-    if left.alive():
+    if launch.alive():
         return LaunchEnd("pane_closed", "its pane was given to another program")
     return LaunchEnd("vanished", "its program ended, and its pane runs another program now")
 
@@ -90,7 +90,7 @@ def of_status(code: int | None, signal: int | None) -> LaunchEnd:
     return LaunchEnd("exit", "its program ended")
 
 
-def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, status: int | None) -> LaunchEnd:
+def without_pane(epoch: int, *, server: bool, launch: RecordedLaunch | None, status: int | None) -> LaunchEnd:
     """The end of a launch whose pane is gone.
 
     ``server``: its tmux server still lives. ``status``: the wait status of its process, if known.
@@ -99,7 +99,7 @@ def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, statu
     if status is not None:
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    mine = left if left is not None and left.epoch == epoch else None
+    mine = launch if launch is not None and launch.epoch == epoch else None
     if not server:
         return LaunchEnd("tmux_gone", "the tmux server is gone", code, signal)
     if mine is not None and mine.alive():
@@ -111,8 +111,8 @@ def without_pane(epoch: int, *, server: bool, left: RecordedLaunch | None, statu
         return LaunchEnd("pid_reused", f"{EXITS['pid_reused']} ({mine.pid})")
     # A pane outlives its program (remain-on-exit), so a missing pane was closed by someone; a program that gets
     # SIGHUP may still exit with its own code.
-    told = f"; its program exited with {code}" if code is not None else ""
-    return LaunchEnd("pane_closed", f"its pane was closed{told}", code, signal)
+    exit_text = f"; its program exited with {code}" if code is not None else ""
+    return LaunchEnd("pane_closed", f"its pane was closed{exit_text}", code, signal)
 
 
 def seconds_since(at: str, now: datetime) -> float:

@@ -51,8 +51,8 @@ def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int
     prepared = row.prepare(_launch(roster, entry, spec, epoch, {**base, **ours}))
     longest = max(len(os.fsencode(word)) for word in prepared.argv)
     if longest > WORD_MAX:
-        told = f"{row.name} takes its rules on its command line: {longest} bytes, and Linux allows {WORD_MAX}"
-        raise BadRequest("bad_role", told, f"make the role {spec['role']!r} shorter")
+        message = f"{row.name} takes its rules on its command line: {longest} bytes, and Linux allows {WORD_MAX}"
+        raise BadRequest("bad_role", message, f"make the role {spec['role']!r} shorter")
     place = roster.paths.engine_dir(entry.agent_id)
     _write_files(place, prepared)
     launch = {
@@ -73,17 +73,17 @@ def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int
 def read(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The content of launch.json; empty if missing or not written on this machine, because it decides what runs."""
     try:
-        found = read_json(roster.paths.launch(entry.agent_id))
+        content = read_json(roster.paths.launch(entry.agent_id))
     except OrchestratorError:
         return {}
-    owned = roster.paths.provenance.owns(found, "agent", entry.agent_id, "launch")
-    return {key: value for key, value in found.items() if key != KEY} if owned else {}
+    owned = roster.paths.provenance.owns(content, "agent", entry.agent_id, "launch")
+    return {key: value for key, value in content.items() if key != KEY} if owned else {}
 
 
-def command_line(given: Sequence[str], configured: str) -> tuple[str, ...]:
+def command_line(command: Sequence[str], configured: str) -> tuple[str, ...]:
     """The argv template of engine `command`: the caller's, else the configured line; split without a shell."""
-    if given:
-        return tuple(given)
+    if command:
+        return tuple(command)
     try:
         return tuple(shlex.split(configured))
     except ValueError as error:

@@ -19,7 +19,7 @@ async def cause_of(roster: Roster, entry: AgentEntry, screen: Screen | None = No
     ended = agent.exited
     if ended is not None:
         screen = Screen(lines=tuple(ended.get("last_lines", [])))
-    found = explain(row.patterns, screen) if screen is not None else None
+    finding = explain(row.patterns, screen) if screen is not None else None
     status = ended.get("code") if ended is not None else None
     version = None
     if row.tested_versions and status not in start_failures.STATUSES:
@@ -27,7 +27,7 @@ async def cause_of(roster: Roster, entry: AgentEntry, screen: Screen | None = No
         version = await asyncio.to_thread(version_of, row.program, env)
     return start_failures.likely(
         row,
-        finding=found or entry.finding,
+        finding=finding or entry.finding,
         status=status,
         listed=entry.listed_epoch == agent.epoch,
         version=version,

@@ -205,15 +205,15 @@ class ScreenWatch:
             )
             return
         now = explain(row.patterns, screen)
-        entry.seen, told = now, entry.finding
+        entry.seen, hook_finding = now, entry.finding
         kind = now.kind if now is not None else ""
         twice, life.last = life.last == kind, kind
-        if told is None and not twice:
+        if hook_finding is None and not twice:
             return
         # The CLI's own hook is believed until the screen shows the same; then the screen shows when it is over.
-        if told is not None:
-            life.reported = told
-            if told.kind == kind:
+        if hook_finding is not None:
+            life.reported = hook_finding
+            if hook_finding.kind == kind:
                 entry.finding = None
         elif life.reported is not None and life.reported.kind != kind:
             life.reported = None

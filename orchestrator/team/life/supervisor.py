@@ -184,11 +184,11 @@ class Supervisor:
 
     async def _end_remains(self, entry: AgentEntry) -> None:
         """End the process of an ended launch: a CLI that outlived its pane must not work beside the next launch."""
-        left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
-        if left is None or not left.alive():
+        launch = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+        if launch is None or not launch.alive():
             return
-        log.warning("ending a process that outlived its pane", agent=entry.agent_id, pid=left.pid)
-        await self._deletion.at_once(left.pid)
+        log.warning("ending a process that outlived its pane", agent=entry.agent_id, pid=launch.pid)
+        await self._deletion.at_once(launch.pid)
 
     async def _see(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> bool:
         """Check a live agent's pane of this epoch and the process in it."""
@@ -227,13 +227,15 @@ class Supervisor:
         if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
             # The record is durable, but its pane was never made: a new launch, or a daemon died in between.
             argv = self.launch_argv(entry.agent_id, agent.epoch)
-            made = await self.team_panes.adopt_stub(run, entry, argv)
-            if made is None and await self._written(entry):
+            stub_pane = await self.team_panes.adopt_stub(run, entry, argv)
+            if stub_pane is None and await self._written(entry):
                 await self.launch(run, [entry])
             return True
-        left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+        launch = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
         status = entry.wait_status[1] if entry.wait_status and entry.wait_status[0] == agent.epoch else None
-        await self._commit_exit(entry, launch_exits.without_pane(agent.epoch, server=alive, left=left, status=status))
+        await self._commit_exit(
+            entry, launch_exits.without_pane(agent.epoch, server=alive, launch=launch, status=status)
+        )
         return True
 
     async def _commit_exit(
@@ -349,8 +351,8 @@ class Supervisor:
             await self.team_panes.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
             pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
-            left = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
-            return await self._deletion.at_once(left.pid) if left is not None and left.alive() else []
+            launch = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
+            return await self._deletion.at_once(launch.pid) if launch is not None and launch.alive() else []
         if entry.state.life == "starting":
             await self.release(entry)
         return await self._deletion.gently(entry, pane.pid)
