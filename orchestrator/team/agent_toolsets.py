@@ -27,9 +27,9 @@ def tools(roster: Roster, client: Client, offered: Offered) -> dict[str, Tool]:
     entry = roster.agents.get(client.agent_id or "")
     named = entry.state.spec.get("toolsets") or () if entry is not None else ()
     granted: dict[str, Tool] = {}
-    for name, made in offered.items():
+    for name, tools_for in offered.items():
         if name in named:
-            granted |= {tool.name: _with_identity_check(roster, tool) for tool in made(client).values()}
+            granted |= {tool.name: _with_identity_check(roster, tool) for tool in tools_for(client).values()}
     return granted
 
 

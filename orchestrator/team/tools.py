@@ -46,19 +46,19 @@ INSTRUCTIONS = (
 )
 
 
-def spec_of(given: NewAgent) -> creation.AgentSpec:
+def spec_of(new_agent: NewAgent) -> creation.AgentSpec:
     """The arguments of one new agent, as the creation service takes them."""
     return creation.AgentSpec(
-        given.name,
-        given.role,
-        given.cwd,
-        dict(given.env or {}),
-        given.engine,
-        given.model,
-        given.approval,
-        tuple(given.command or ()),
-        given.policies.model_dump(exclude_none=True) if given.policies else {},
-        given.worktree,
+        new_agent.name,
+        new_agent.role,
+        new_agent.cwd,
+        dict(new_agent.env or {}),
+        new_agent.engine,
+        new_agent.model,
+        new_agent.approval,
+        tuple(new_agent.command or ()),
+        new_agent.policies.model_dump(exclude_none=True) if new_agent.policies else {},
+        new_agent.worktree,
     )
 
 
@@ -96,132 +96,142 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
         wanted = supervisor.roster.config().ready_wait_ms if wait_ms is None else wait_ms
         return max(0.0, wanted / 1000 - call.age_s)
 
-    async def create(call: Call, given: CreateArguments) -> dict[str, Any]:
+    async def create(call: Call, arguments: CreateArguments) -> dict[str, Any]:
         (answer,), withheld = await creation.create(
             supervisor,
             call.client.origin,
-            [spec_of(given)],
+            [spec_of(arguments)],
             req=call.req,
             client_name=call.client.name,
-            wait_s=ready_wait(call, given.ready_wait_ms),
+            wait_s=ready_wait(call, arguments.ready_wait_ms),
             tell=call.tell,
         )
         if isinstance(answer, Exception):
             raise answer
         return answer | untrusted_note(withheld)
 
-    async def create_many(call: Call, given: CreateManyArguments) -> dict[str, Any]:
+    async def create_many(call: Call, arguments: CreateManyArguments) -> dict[str, Any]:
         answers, withheld = await creation.create(
             supervisor,
             call.client.origin,
-            [spec_of(one) for one in given.agents],
+            [spec_of(agent) for agent in arguments.agents],
             req=call.req,
             client_name=call.client.name,
-            wait_s=ready_wait(call, given.ready_wait_ms),
+            wait_s=ready_wait(call, arguments.ready_wait_ms),
             tell=call.tell,
             many=True,
-            only_missing=given.only_missing,
+            only_missing=arguments.only_missing,
         )
         rows = [
-            {"name": one.name, "error": answer.as_dict()} if isinstance(answer, Exception) else answer
-            for one, answer in zip(given.agents, answers, strict=True)
+            {"name": agent.name, "error": answer.as_dict()} if isinstance(answer, Exception) else answer
+            for agent, answer in zip(arguments.agents, answers, strict=True)
         ]
         ready = sum(1 for row in rows if row.get("ready"))
         return {"agents": rows, "ready": ready, **untrusted_note(withheld)}
 
-    async def get(call: Call, given: GetArguments) -> dict[str, Any]:
-        wait_s = poll(call, given.wait_ms)
-        await leads_agent(call, given.agent_id)
-        meta = await agent_commands.get(supervisor.roster, given.agent_id, wait_s=wait_s, since_seq=given.since_seq)
-        return polled({"meta": meta}, given.wait_ms)
+    async def get(call: Call, arguments: GetArguments) -> dict[str, Any]:
+        wait_s = poll(call, arguments.wait_ms)
+        await leads_agent(call, arguments.agent_id)
+        meta = await agent_commands.get(
+            supervisor.roster, arguments.agent_id, wait_s=wait_s, since_seq=arguments.since_seq
+        )
+        return polled({"meta": meta}, arguments.wait_ms)
 
-    async def list_(call: Call, given: ListArguments) -> dict[str, Any]:
-        rows = await agent_commands.listed(supervisor, call.client.origin, given.scope, given.run_id)
-        if given.scope == "current_window" and rows:
+    async def list_(call: Call, arguments: ListArguments) -> dict[str, Any]:
+        rows = await agent_commands.listed(supervisor, call.client.origin, arguments.scope, arguments.run_id)
+        if arguments.scope == "current_window" and rows:
             await leads(call, rows[0]["run_id"])
         return {"agents": rows}
 
-    async def delete(call: Call, given: DeleteArguments) -> dict[str, Any]:
-        if given.force and given.confirm != given.agent_id:
+    async def delete(call: Call, arguments: DeleteArguments) -> dict[str, Any]:
+        if arguments.force and arguments.confirm != arguments.agent_id:
             raise BadRequest(
                 "confirm_needed",
-                f"force ends {given.agent_id} at once and loses its work; confirm must repeat the id",
+                f"force ends {arguments.agent_id} at once and loses its work; confirm must repeat the id",
             )
         answer = await agent_commands.delete(
-            supervisor, given.agent_id, force=given.force, req=call.req, tell=call.tell
+            supervisor, arguments.agent_id, force=arguments.force, req=call.req, tell=call.tell
         )
-        await leads_agent(call, given.agent_id)
+        await leads_agent(call, arguments.agent_id)
         return answer
 
-    async def restart(call: Call, given: RestartArguments) -> dict[str, Any]:
+    async def restart(call: Call, arguments: RestartArguments) -> dict[str, Any]:
         answer = await agent_commands.restart(
             supervisor,
             call.client.origin,
-            given.agent_id,
-            fresh=given.fresh,
+            arguments.agent_id,
+            fresh=arguments.fresh,
             req=call.req,
-            wait_s=ready_wait(call, given.ready_wait_ms),
+            wait_s=ready_wait(call, arguments.ready_wait_ms),
             tell=call.tell,
         )
-        await leads_agent(call, given.agent_id)
+        await leads_agent(call, arguments.agent_id)
         # An agent's permissions are in its spec; the trust in its folder is checked again at each launch.
         trust = {PROJECT_FILE: ["trust"]} if "trust" in supervisor.roster.withheld() else {}
         return answer | untrusted_note(trust)
 
-    async def enqueue(call: Call, given: EnqueueArguments) -> dict[str, Any]:
+    async def enqueue(call: Call, arguments: EnqueueArguments) -> dict[str, Any]:
         answer = await delivery.enqueue(
             supervisor.roster,
-            given.agent_id,
-            task_id=given.task.task_id,
-            payload=given.task.payload,
+            arguments.agent_id,
+            task_id=arguments.task.task_id,
+            payload=arguments.task.payload,
             req=call.req,
-            timeout_s=given.task.timeout_s,
+            timeout_s=arguments.task.timeout_s,
         )
-        await leads_agent(call, given.agent_id)
+        await leads_agent(call, arguments.agent_id)
         return answer
 
-    async def cancel(call: Call, given: CancelArguments) -> dict[str, Any]:
-        answer = await delivery.cancel(supervisor.roster, given.agent_id, task_id=given.task_id, req=call.req)
-        await leads_agent(call, given.agent_id)
+    async def cancel(call: Call, arguments: CancelArguments) -> dict[str, Any]:
+        answer = await delivery.cancel(supervisor.roster, arguments.agent_id, task_id=arguments.task_id, req=call.req)
+        await leads_agent(call, arguments.agent_id)
         return answer
 
-    async def events(call: Call, given: EventsArguments) -> dict[str, Any]:
-        if supervisor.roster.is_foreign(given.agent_id):
+    async def events(call: Call, arguments: EventsArguments) -> dict[str, Any]:
+        if supervisor.roster.is_foreign(arguments.agent_id):
             page = await asyncio.to_thread(
-                offline_view.events, supervisor.roster.root, given.agent_id, given.since_seq, given.max_events
+                offline_view.events,
+                supervisor.roster.root,
+                arguments.agent_id,
+                arguments.since_seq,
+                arguments.max_events,
             )
-            return polled(page, given.wait_ms)
-        await leads_agent(call, given.agent_id)
+            return polled(page, arguments.wait_ms)
+        await leads_agent(call, arguments.agent_id)
         page = await delivery.events_read(
             supervisor.roster,
-            given.agent_id,
-            since_seq=given.since_seq,
-            max_events=given.max_events,
-            wait_s=poll(call, given.wait_ms),
+            arguments.agent_id,
+            since_seq=arguments.since_seq,
+            max_events=arguments.max_events,
+            wait_s=poll(call, arguments.wait_ms),
         )
-        run = supervisor.roster.runs.get(supervisor.roster.entry(given.agent_id).run_id)
+        run = supervisor.roster.runs.get(supervisor.roster.entry(arguments.agent_id).run_id)
         if run is not None and call.client.origin.leads:
-            run.read_of[given.agent_id] = max(run.read_of.get(given.agent_id, 0), page["last_seq"])
-        return polled(page, given.wait_ms)
+            run.read_of[arguments.agent_id] = max(run.read_of.get(arguments.agent_id, 0), page["last_seq"])
+        return polled(page, arguments.wait_ms)
 
-    async def broadcast(call: Call, given: BroadcastArguments) -> dict[str, Any]:
-        if given.run_id is not None and supervisor.roster.is_foreign(given.run_id):
+    async def broadcast(call: Call, arguments: BroadcastArguments) -> dict[str, Any]:
+        if arguments.run_id is not None and supervisor.roster.is_foreign(arguments.run_id):
             page = await asyncio.to_thread(
-                offline_view.broadcast, supervisor.roster.root, given.run_id, given.since_seq, given.max_events
+                offline_view.broadcast,
+                supervisor.roster.root,
+                arguments.run_id,
+                arguments.since_seq,
+                arguments.max_events,
             )
-            return polled(page, given.wait_ms)
-        run = await agent_commands.run_of(supervisor, call.client.origin, given.run_id)
+            return polled(page, arguments.wait_ms)
+        run = await agent_commands.run_of(supervisor, call.client.origin, arguments.run_id)
         await leads(call, run.run_id)
         page = await delivery.broadcast_read(
             supervisor.roster,
             run,
-            since_seq=given.since_seq,
-            max_events=given.max_events,
-            wait_s=poll(call, given.wait_ms),
+            since_seq=arguments.since_seq,
+            max_events=arguments.max_events,
+            wait_s=poll(call, arguments.wait_ms),
         )
         if call.client.origin.leads:
             run.read = max(run.read, page["last_seq"])
-        return polled(page, given.wait_ms)
+        return polled(page, arguments.wait_ms)
 
     tools = (
         Tool(
