@@ -38,7 +38,7 @@ MANIFEST = "unit/test_manifest.py::test_"
 ENGINES = "unit/engines/test_table.py::test_"
 SETUP = "unit/setup/test_registration.py::test_"
 HOOK = "unit/test_hook.py::test_"
-SCREENS = "integration/test_watching.py::test_"
+SCREENS = "integration/test_screen_watch.py::test_"
 BLOCKED = "integration/test_blocked.py::test_"
 PARKED = "integration/test_parking_words.py::test_"
 WOKEN = "integration/test_wake.py::test_"
@@ -49,7 +49,7 @@ LIVES = tuple(f"{path}an_agents_whole_life" for path in REAL.values())
 STRANGERS = tuple(f"{path}as_an_unprivileged_user_with_the_key_in_the_shell_alone" for path in REAL.values())
 LIFE = "crash/test_lives.py::test_"
 AGAIN = "unit/core/test_supervision.py::test_"
-LATE = "integration/test_overdue.py::test_"
+LATE = "integration/test_deadlines.py::test_"
 UP = "integration/test_up_down.py::test_"
 MASTER = "integration/test_master_exit.py::test_"
 GC = "integration/test_gc.py::test_"
@@ -708,7 +708,7 @@ PROMISES: dict[str, Promise] = {
     "SUPERVISION5": Promise(
         "Each rung of an end is bounded and recorded; a team comes up from a file, ends as a whole, and outlives masters.",
         (
-            "integration/test_ending.py::test_a_cli_that_heeds_nothing_gets_every_rung_in_order",
+            "integration/test_deletion.py::test_a_cli_that_heeds_nothing_gets_every_rung_in_order",
             f"{UP}up_makes_the_team_once_changes_what_it_is_told_to_and_down_ends_it",
             f"{UP}killed_half_way_and_run_again_it_is_the_same_team",
             f"{MASTER}a_master_that_is_killed_takes_its_team_with_it_if_that_is_wanted",
@@ -805,8 +805,8 @@ PROMISES: dict[str, Promise] = {
         "A member's output can be watched in a pane, which harms neither the member nor the window.",
         (
             "integration/test_squad_visible.py::test_a_visible_member_is_read_in_a_pane_which_goes_with_it",
-            "integration/test_showing.py::test_the_users_panes_stay_as_they_are",
-            "integration/test_showing.py::test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep",
+            "integration/test_member_panes.py::test_the_users_panes_stay_as_they_are",
+            "integration/test_member_panes.py::test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep",
         ),
         "measured: overhead of a member, 20 at once, memory beside 100 MB, `python -m benchmarks squads`",
     ),
