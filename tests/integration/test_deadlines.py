@@ -20,7 +20,7 @@ STILL = Screen(lines=("working on it",))
 
 
 class Panes:
-    """What Windows is to the looks: the screens are the test's."""
+    """What `TeamPanes` is to the looks: the screens are the test's."""
 
     def __init__(self):
         self.screens = {}
@@ -39,8 +39,8 @@ class Scene:
         self.begin()
 
     def begin(self):
-        self.overdue = Deadlines(self.team.roster, self.panes, self.tended.append)
-        self.team.roster.listeners.append(self.overdue.seen)
+        self.deadlines = Deadlines(self.team.roster, self.panes, self.tended.append)
+        self.team.roster.listeners.append(self.deadlines.seen)
 
     async def agent(self, name="a1", **policies):
         entry = await self.team.agent(name, **policies)
@@ -82,7 +82,7 @@ async def scene(tmp_path):
     team = Team(tmp_path, stall_after_s=100.0, timeout_grace_s=30.0)
     made = Scene(team)
     yield made
-    await made.overdue.close()
+    await made.deadlines.close()
     team.close()
 
 
@@ -185,7 +185,7 @@ async def test_a_machine_that_slept_and_a_clock_that_is_set_make_nobody_stalled_
     assert scene.types()[-1] == "delivered"
     await scene.passes(30)
     assert scene.types()[-1] == "stalled"
-    await scene.overdue.close()
+    await scene.deadlines.close()
     team.close()
 
 
@@ -243,7 +243,7 @@ async def test_the_time_goes_on_while_no_daemon_runs_but_the_grace_begins_anew(s
     entry = await scene.agent()
     await scene.holds(entry, timeout_s=60.0)
     await scene.passes(10)
-    await scene.overdue.close()
+    await scene.deadlines.close()
     scene.team.close()
     later = Team(tmp_path, clock=scene.team.clock, timeout_grace_s=30.0)
     later.clock.seconds += 500
@@ -251,14 +251,14 @@ async def test_the_time_goes_on_while_no_daemon_runs_but_the_grace_begins_anew(s
     again = Scene(later)
     entry = later.roster.agents["a1"]
     entry.pane_id, entry.process = "%a1", "alive"
-    again.overdue.seen(entry)
+    again.deadlines.seen(entry)
     await again.passes(2)
     assert again.types()[-1] == "cancel_requested"
     await again.passes(20)
     assert "error" not in again.types()
     await again.passes(15)
     assert again.types()[-1] == "error"
-    await again.overdue.close()
+    await again.deadlines.close()
     later.close()
 
 

@@ -22,7 +22,7 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 
 
 class Panes:
-    """What Windows is to the ladder; ``quits``: what a submitted line ends."""
+    """What `TeamPanes` is to the ladder; ``quits``: what a submitted line ends."""
 
     def __init__(self, screen, quits=None):
         self.screen, self.quits, self.pasted = screen, quits, []
@@ -90,31 +90,31 @@ def names(rungs):
 async def test_a_cli_that_heeds_nothing_gets_every_rung_in_order(ladder, started):
     one = started(DEAF)
     panes = Panes(EMPTY)
-    ending, entry = await ladder(panes, kill_grace_s=0.05)
-    assert names(await ending.gently(entry, one.pid)) == ["stop", "quit", "SIGTERM", "SIGKILL"]
+    deletion, entry = await ladder(panes, kill_grace_s=0.05)
+    assert names(await deletion.gently(entry, one.pid)) == ["stop", "quit", "SIGTERM", "SIGKILL"]
     assert panes.pasted == ["/quit"]
     assert one.wait() == -9
 
 
 async def test_a_cli_that_quits_by_its_own_command_is_not_killed(ladder, started):
     one = started(DEAF)
-    ending, entry = await ladder(Panes(EMPTY, quits=one))
-    assert names(await ending.gently(entry, one.pid)) == ["stop", "quit"]
+    deletion, entry = await ladder(Panes(EMPTY, quits=one))
+    assert names(await deletion.gently(entry, one.pid)) == ["stop", "quit"]
 
 
 async def test_nothing_is_typed_over_a_draft(ladder, started):
     one = started(HEEDS)
     panes = Panes(DRAFT)
-    ending, entry = await ladder(panes)
-    assert names(await ending.gently(entry, one.pid)) == ["stop", "SIGTERM"]
+    deletion, entry = await ladder(panes)
+    assert names(await deletion.gently(entry, one.pid)) == ["stop", "SIGTERM"]
     assert panes.pasted == []
 
 
 async def test_force_skips_the_asking(ladder, started):
     one = started(HEEDS)
     panes = Panes(EMPTY)
-    ending, entry = await ladder(panes, force=True)
-    assert names(await ending.gently(entry, one.pid)) == ["SIGTERM"]
+    deletion, entry = await ladder(panes, force=True)
+    assert names(await deletion.gently(entry, one.pid)) == ["SIGTERM"]
     assert panes.pasted == []
 
 
@@ -122,8 +122,8 @@ async def test_a_process_that_is_gone_needs_no_rung(ladder, started):
     one = started(HEEDS)
     one.kill()
     one.wait()
-    ending, entry = await ladder(Panes(EMPTY))
-    assert await ending.gently(entry, one.pid) == []
+    deletion, entry = await ladder(Panes(EMPTY))
+    assert await deletion.gently(entry, one.pid) == []
 
 
 async def test_how_a_process_ended_is_known_where_the_kernel_tells(started):

@@ -20,7 +20,7 @@ LEADS = "parker-client"
 CLI = 4000  # the pid of the master's CLI
 
 
-class FakeWindows:
+class FakeTeamPanes:
     """Every master sits in the window of run-1, whose screen a test sets."""
 
     def __init__(self, team):
@@ -47,9 +47,9 @@ class FakeWindows:
 
 class Scene:
     def __init__(self, team):
-        self.team, self.windows = team, FakeWindows(team)
+        self.team, self.team_panes = team, FakeTeamPanes(team)
         self.leaders = [MasterConnection(LEADS, ConnectionOrigin("c1", "/", pids=(CLI, 300, 200)))]
-        self.leading = HeldMasters(team.roster, self.windows, lambda: self.leaders)
+        self.held_masters = HeldMasters(team.roster, self.team_panes, lambda: self.leaders)
 
     async def begin(self):
         self.entry = await self.team.agent()
@@ -58,7 +58,9 @@ class Scene:
 
     async def tell(self, event="Stop", pids=(CLI, 300), **data):
         line = Line()
-        await self.leading.heard(ConnectionOrigin("h", "/", pids=pids), line.channel, HookEvent(event, "s", data))
+        await self.held_masters.heard(
+            ConnectionOrigin("h", "/", pids=pids), line.channel, HookEvent(event, "s", data)
+        )
         await settle()
         return line
 
@@ -98,7 +100,7 @@ async def scene(tmp_path, monkeypatch):
     team = Team(tmp_path)
     scene = await Scene(team).begin()
     yield scene
-    await scene.leading.close()
+    await scene.held_masters.close()
     team.close()
 
 
@@ -178,7 +180,7 @@ async def test_only_the_cli_that_leads_is_held(scene, pids):
     await scene.enqueue()
     line = await scene.tell(pids=pids)
     assert line.said == "none"
-    assert scene.windows.asked == 0
+    assert scene.team_panes.asked == 0
 
 
 async def test_a_shell_between_the_cli_and_the_hook_changes_nothing(scene):
@@ -192,7 +194,7 @@ async def test_without_a_live_run_or_for_another_event_nobody_is_looked_for(scen
     assert (await scene.tell("Whatever")).said == "none"
     scene.run.file["ended_at"] = "2026-01-01T00:00:00.000Z"
     assert (await scene.tell()).said == "none"
-    assert scene.windows.asked == 0
+    assert scene.team_panes.asked == 0
 
 
 async def test_a_prompt_of_the_human_releases_the_master(scene):
@@ -207,13 +209,13 @@ async def test_a_queued_message_on_the_masters_screen_releases_it(scene):
     line = await scene.tell()
     await scene.team.clock.advance(LOOK_EVERY_S * 3)
     assert line.said is None
-    assert scene.windows.looks == 3
-    scene.windows.screen = Screen(lines=("Queued (press up to edit)",))
+    assert scene.team_panes.looks == 3
+    scene.team_panes.screen = Screen(lines=("Queued (press up to edit)",))
     await scene.team.clock.advance(LOOK_EVERY_S)
     assert line.said == "release"
-    before = scene.windows.looks
+    before = scene.team_panes.looks
     await scene.team.clock.advance(600)
-    assert scene.windows.looks == before
+    assert scene.team_panes.looks == before
 
 
 async def test_the_newest_hook_of_a_run_wins_and_one_that_ends_is_forgotten(scene):
@@ -221,17 +223,17 @@ async def test_the_newest_hook_of_a_run_wins_and_one_that_ends_is_forgotten(scen
     first = await scene.tell()
     second = await scene.tell()
     assert (first.said, second.said) == ("release", None)
-    scene.leading.gone(first.channel)
+    scene.held_masters.gone(first.channel)
     assert second.said is None
-    scene.leading.gone(second.channel)
+    scene.held_masters.gone(second.channel)
     await scene.work()
     assert second.said is None
 
 
-async def test_a_closed_leading_answers_nobody(scene):
+async def test_after_close_nobody_is_answered(scene):
     await scene.enqueue()
     line = await scene.tell()
-    await scene.leading.close()
-    scene.leading.gone(line.channel)
+    await scene.held_masters.close()
+    scene.held_masters.gone(line.channel)
     assert line.words == []
     assert (await scene.tell()).words == []

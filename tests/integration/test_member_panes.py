@@ -35,8 +35,8 @@ class Scene:
         self.stage, self.server = stage, stage.server
         self.config = {"tmux_socket": str(self.server.socket.name), **config}
         self.team = Team(stage.root, **self.config)
-        self.windows = TeamPanes(self.team.roster)
-        self.showing = MemberPanes(self.team.roster, self.windows)
+        self.team_panes = TeamPanes(self.team.roster)
+        self.member_panes = MemberPanes(self.team.roster, self.team_panes)
         if started:
             self.caller = self.server.start(width, height)
             self.server.run("set-option", "-g", "automatic-rename", "off")  # env becomes cat at a time of its own
@@ -50,31 +50,31 @@ class Scene:
 
     def another_daemon(self):
         """As after a kill -9: nothing is known but what was written down."""
-        self.showing = MemberPanes(self.team.roster, self.windows)
+        self.member_panes = MemberPanes(self.team.roster, self.team_panes)
 
     async def agent(self):
-        place = await self.windows.place_of(self.origin, make=False)
-        run = await self.windows.run_for(place, None)
+        place = await self.team_panes.place_of(self.origin, make=False)
+        run = await self.team_panes.run_for(place, None)
         self.agents += 1
         name = f"a{self.agents}"
         spec = {"name": name, "role": "r", "engine": "shell", "run_id": run.run_id, "cwd": "/", "policies": {}}
         await self.team.roster.create(
             name, supervision.starting(name, at="2026-01-01T00:00:00.000Z", req=name, spec=spec)
         )
-        [pane] = await self.windows.make(run, [NewPane(name, run.run_id, 1, CAT, "/")])
+        [pane] = await self.team_panes.make(run, [NewPane(name, run.run_id, 1, CAT, "/")])
         return run, name, pane
 
     async def delete(self, run, name):
         entry = self.team.roster.agents[name]
         at = "2026-01-01T00:00:01.000Z"
         await self.team.roster.commit(entry, decisions.stop(entry.state, at=at, req=None, reason="", force=False))
-        await self.windows.remove(run, name)
+        await self.team_panes.remove(run, name)
         await self.team.roster.commit(entry, supervision.stopped(entry.state, at=at, rungs=[]))
         await self.team.roster.commit(entry, supervision.deleted(entry.state, at=at))
-        await self.windows.end_if_empty(run)
+        await self.team_panes.end_if_empty(run)
 
     async def show(self, mark, argv=CAT, origin=None):
-        return await self.showing.show(origin or self.origin, f"member {mark}", mark, list(argv))
+        return await self.member_panes.show(origin or self.origin, f"member {mark}", mark, list(argv))
 
     def members(self):
         rows = self.server.run("list-panes", "-a", "-F", "#{@orchestrator_member} #{pane_id}").split("\n")
@@ -178,7 +178,7 @@ async def test_two_members_are_shown_beside_an_agent_in_even_panes_of_one_region
         until(lambda pane=pane, word=word: f"err: {word}" in scene.screen(pane))
         assert f"out: {word}" in scene.screen(pane)
     assert [scene.drawn(pane) for pane in (*shown, scene.caller)] == [" member m1 ", " member m2 ", ""]
-    assert list(await scene.windows.tagged(run)) == [name], "no member is taken for an agent"
+    assert list(await scene.team_panes.tagged(run)) == [name], "no member is taken for an agent"
     assert scene.stage.tagged() == {agent: name}
 
 
@@ -191,7 +191,7 @@ async def test_what_a_member_said_last_stands_there_until_it_is_hidden(scene, ma
     until(lambda: scene.server.show(pane, "#{pane_dead}") == "1")
     assert "out: good-bye" in scene.screen(pane)
     assert "[ended; its output is in" in scene.screen(pane)
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     assert scene.picture() == before
 
 
@@ -202,10 +202,10 @@ async def test_a_window_with_members_only_is_no_run_and_is_put_back_after_the_la
     assert scene.drawn(panes_made[1]) == " member m2 "
     assert scene.record() == ["m1", "m2"]
     assert not (scene.stage.root / ".agents" / "run").exists()
-    await scene.showing.hide(panes_made[0], "m1")
+    await scene.member_panes.hide(panes_made[0], "m1")
     assert scene.members() == {"m2": panes_made[1]}
     assert scene.server.show(scene.window, "#{pane-border-status}") == "top"
-    await scene.showing.hide(panes_made[1], "m2")
+    await scene.member_panes.hide(panes_made[1], "m2")
     assert scene.picture() == before
     assert scene.record() == []
 
@@ -220,7 +220,7 @@ async def test_the_users_panes_stay_as_they_are(scene):
     assert [row for row in scene.users() if row.startswith(other)] == kept
     assert scene.server.show(scene.window, "#{pane-border-status}") == "off", "it would cost a pane of the user a row"
     for number, pane in enumerate(made):
-        await scene.showing.hide(pane, f"m{number}")
+        await scene.member_panes.hide(pane, f"m{number}")
     assert scene.picture() == before
 
 
@@ -240,7 +240,7 @@ async def test_a_pane_that_fills_the_window_stays_so(scene):
     scene.server.run("resize-pane", "-Z", "-t", scene.caller)
     pane = await scene.show("m1")
     assert scene.server.show(scene.window, "#{window_zoomed_flag} #{pane_id}") == f"1 {scene.caller}"
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     assert scene.server.show(scene.window, "#{window_zoomed_flag} #{pane_id}") == f"1 {scene.caller}"
 
 
@@ -253,7 +253,7 @@ async def test_an_agent_joins_members_that_were_there_first_and_the_last_of_both
     await scene.delete(run, name)
     assert not run.live
     assert scene.drawn(first) == " member m1 ", "the window is still ours"
-    await scene.showing.hide(first, "m1")
+    await scene.member_panes.hide(first, "m1")
     assert scene.picture() == before
 
 
@@ -261,7 +261,7 @@ async def test_a_run_that_goes_on_after_the_members_puts_the_window_back_at_its_
     before = scene.picture()
     pane = await scene.show("m1")
     run, name, agent = await scene.agent()
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     assert scene.members() == {}
     assert scene.server.panes(scene.window) == [scene.caller, agent]
     assert scene.server.show(scene.window, "#{pane-border-status}") == "top"
@@ -276,7 +276,7 @@ async def test_a_run_without_border_lines_takes_over_those_that_members_brought(
     scene.team.config = scene.team.config.model_copy(update={"border": False})
     run, name, _ = await scene.agent()
     assert run.file["changed"] is None
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     await scene.delete(run, name)
     assert scene.picture() == before
 
@@ -285,7 +285,7 @@ async def test_agents_are_evened_out_when_a_member_leaves_and_members_when_an_ag
     run, name, agent = await scene.agent()
     _, other_name, other = await scene.agent()
     pane = await scene.show("m1")
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     assert abs(scene.size(agent)[1] - scene.size(other)[1]) <= 1
     shown = [await scene.show("m2"), await scene.show("m3")]
     await scene.delete(run, name)
@@ -307,7 +307,7 @@ async def test_no_room_means_no_pane_and_an_unchanged_window(make_scene):
     assert scene.picture() == before
     assert scene.record() == sorted(made)
     for mark, pane in made.items():
-        await scene.showing.hide(pane, mark)
+        await scene.member_panes.hide(pane, mark)
     small = make_scene(width=40, height=8, started=False)
     caller = small.server.run("new-window", "-d", "-P", "-F", "#{pane_id}", "--", *CAT)
     small.window = small.server.show(caller, "#{window_id}")
@@ -332,7 +332,7 @@ async def test_outside_tmux_nothing_is_shown_and_no_session_is_made(make_scene):
 
 async def test_a_session_of_our_own_is_no_place_of_a_caller_outside_tmux(scene):
     outside = ConnectionOrigin(conn="c", cwd=str(scene.stage.root))
-    await scene.windows.place_of(outside, make=True)
+    await scene.team_panes.place_of(outside, make=True)
     assert await scene.show("m1", origin=outside) is None
     assert scene.members() == {}
 
@@ -342,10 +342,10 @@ async def test_a_pane_that_the_user_has_closed_is_hidden_without_harm(scene):
     pane, other = await scene.show("m1"), await scene.show("m2")
     scene.server.run("kill-pane", "-t", pane)
     scene.server.run("kill-pane", "-t", other)
-    await scene.showing.hide(pane, "m1")
-    await scene.showing.hide(other, "m2")
-    await scene.showing.hide(other, "m2")
-    await scene.showing.hide("%99", "never shown")
+    await scene.member_panes.hide(pane, "m1")
+    await scene.member_panes.hide(other, "m2")
+    await scene.member_panes.hide(other, "m2")
+    await scene.member_panes.hide("%99", "never shown")
     assert scene.picture() == before
 
 
@@ -353,7 +353,7 @@ async def test_a_pane_that_the_user_has_moved_is_closed_where_it_is(scene):
     before = scene.picture()
     pane = await scene.show("m1")
     scene.server.run("break-pane", "-d", "-s", pane)
-    await scene.showing.hide(pane, "m1")
+    await scene.member_panes.hide(pane, "m1")
     assert scene.members() == {}
     assert scene.picture() == before
 
@@ -362,7 +362,7 @@ async def test_a_program_that_ends_at_once_leaves_nothing(scene):
     before = scene.picture()
     pane = await scene.show("m1", ["sh", "-c", "exit 3"])
     if pane is not None:  # tmux was quicker than the program
-        await scene.showing.hide(pane, "m1")
+        await scene.member_panes.hide(pane, "m1")
     assert scene.picture() == before
     assert scene.record() == []
 
@@ -370,7 +370,7 @@ async def test_a_program_that_ends_at_once_leaves_nothing(scene):
 async def test_hide_leaves_the_panes_of_others(scene):
     pane = await scene.show("m1")
     scene.server.run("set-option", "-p", "-t", scene.caller, "@orchestrator_member", "of another project")
-    await scene.showing.hide(scene.caller, "m1")
+    await scene.member_panes.hide(scene.caller, "m1")
     assert scene.members() == {"of another project": scene.caller}
     assert pane not in scene.server.panes(scene.window)
 
@@ -391,7 +391,7 @@ async def test_who_is_called_off_while_showing_closes_the_pane_by_the_mark(scene
     call.add_done_callback(lambda _: over.set())
     with pytest.raises(asyncio.CancelledError):
         await call
-    await scene.showing.hide("", "m1")
+    await scene.member_panes.hide("", "m1")
     assert done.wait(60)
     assert scene.picture() == before
     assert scene.record() == []
@@ -426,12 +426,12 @@ root, config, origin, words = sys.argv[1], json.loads(sys.argv[2]), json.loads(s
 
 async def main():
     roster = Team(Path(root), **config).roster
-    showing = MemberPanes(roster, TeamPanes(roster))
+    member_panes = MemberPanes(roster, TeamPanes(roster))
     for word in words:
         if word.startswith("hide "):
-            await showing.hide("", word[5:])
+            await member_panes.hide("", word[5:])
         else:
-            await showing.show(ConnectionOrigin(**origin), word, word, ["env", "cat"])
+            await member_panes.show(ConnectionOrigin(**origin), word, word, ["env", "cat"])
     failpoints.passed("done")
 
 asyncio.run(main())
@@ -468,10 +468,10 @@ async def test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep(s
     before = scene.picture()
     killed(scene, step, *words)
     assert scene.record()
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert scene.picture() == before
     assert scene.record() == []
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert scene.picture() == before
     faults("kill -9 daemon")
 
@@ -479,9 +479,9 @@ async def test_what_a_killed_daemon_has_left_is_gone_after_the_next_ones_sweep(s
 async def test_a_sweep_spares_the_living_and_knows_how_to_hide_them(scene):
     before = scene.picture()
     killed(scene, "done", "m1", "m2")
-    await scene.showing.sweep(["m2"])
+    await scene.member_panes.sweep(["m2"])
     assert list(scene.members()) == ["m2"]
-    await scene.showing.hide(scene.members()["m2"], "m2")
+    await scene.member_panes.hide(scene.members()["m2"], "m2")
     assert scene.picture() == before
 
 
@@ -489,7 +489,7 @@ async def test_a_sweep_beside_an_agent_leaves_the_window_to_its_run(scene):
     before = scene.picture()
     killed(scene, "done", "m1")
     run, name, agent = await scene.agent()
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert scene.server.panes(scene.window) == [scene.caller, agent]
     assert scene.server.show(scene.window, "#{pane-border-status}") == "top"
     await scene.delete(run, name)
@@ -502,7 +502,7 @@ async def test_panes_of_another_life_of_the_tmux_server_are_not_touched(scene):
     caller = scene.server.start()
     scene.server.run("set-option", "-p", "-t", caller, "@orchestrator_member", "m1")
     scene.another_daemon()
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert scene.server.panes(caller) == [caller]
     assert scene.record() == []
 
@@ -511,7 +511,7 @@ async def test_a_damaged_record_is_given_up(scene):
     await scene.show("m1")
     (scene.stage.run_dir() / project_location.SHOWN).write_text('{"m1": {"else": 1}}')
     scene.another_daemon()
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert await scene.show("m2")
     assert scene.record() == ["m2"]
 
@@ -521,10 +521,10 @@ async def test_a_hide_that_tmux_refuses_is_made_good_by_the_next_sweep(scene, mo
     pane = await scene.show("m1")
     with monkeypatch.context() as patch:
         patch.setattr(tmux_server, "invoke", lambda argv: subprocess.CompletedProcess(argv, 1, "", "busy"))
-        await scene.showing.hide(pane, "m1")
+        await scene.member_panes.hide(pane, "m1")
     assert scene.record() == ["m1"]
     scene.another_daemon()
-    await scene.showing.sweep(())
+    await scene.member_panes.sweep(())
     assert scene.picture() == before
 
 

@@ -32,7 +32,7 @@ PATTERNS = (
 
 
 class Panes:
-    """What Windows is to the watching: the screens are the test's."""
+    """What `TeamPanes` is to the looks: the screens are the test's."""
 
     def __init__(self):
         self.screens = {}
@@ -48,20 +48,20 @@ class Panes:
 
 
 class Scene:
-    """A team whose engine has patterns, and a watching over it."""
+    """A team whose engine has patterns, and the watch over its screens."""
 
     def __init__(self, team):
         self.team = team
         self.panes = Panes()
         self.tended = []
-        self.watching = ScreenWatch(team.roster, self.panes, self.tended.append)
+        self.screen_watch = ScreenWatch(team.roster, self.panes, self.tended.append)
 
     async def agent(self, name="a1", *, ready=True, screen=None):
         entry = await self.team.agent(name, ready=ready)
         entry.pane_id, entry.process = f"%{name}", "alive"
         if screen is not None:
             self.panes.screens[name] = screen
-        self.watching.begin(entry)
+        self.screen_watch.begin(entry)
         return entry
 
     async def looks(self, count):
@@ -90,7 +90,7 @@ async def scene(tmp_path, monkeypatch):
     team = Team(tmp_path, ready_timeout_s=60.0)
     made = Scene(team)
     yield made
-    await made.watching.close()
+    await made.screen_watch.close()
     team.close()
 
 
@@ -283,8 +283,8 @@ async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(sc
     row_ = dataclasses.replace(table.ENGINES["shell"], human_queued=r"Queued \(", title_idle=r"^◇")
     monkeypatch.setitem(table.ENGINES, "shell", row_)
     seen = []
-    scene.watching.on_human = lambda entry: seen.append(("human", entry.agent_id))
-    scene.watching.on_stale = lambda entry: seen.append(("stale", entry.agent_id))
+    scene.screen_watch.on_human = lambda entry: seen.append(("human", entry.agent_id))
+    scene.screen_watch.on_stale = lambda entry: seen.append(("stale", entry.agent_id))
     entry = await scene.agent(screen=ASKS._replace(title="✦ Working"))
     entry.turn = "parked"
     await scene.looks(5)
@@ -377,7 +377,7 @@ async def test_a_version_nobody_tried_is_named(scene, monkeypatch):
     monkeypatch.setattr(readiness, "version_of", lambda program, env: "2.0.0")
     entry = await scene.agent(ready=False, screen=BUSY)
     await scene.looks(30)
-    await asyncio.gather(*scene.watching._work)  # the question runs in a thread
+    await asyncio.gather(*scene.screen_watch._work)  # the question runs in a thread
     assert entry.state.life == "failed"
     assert scene.records()[-1]["cause"].endswith("shell-cli 2.0.0 is not a version we have tested (1.0.0)")
 
@@ -404,7 +404,7 @@ async def test_the_time_to_get_ready_counts_anew_for_a_next_life(scene):
     )
     assert (entry.state.life, entry.state.epoch) == ("starting", 2)
     await scene.looks(5)
-    scene.watching.begin(entry)
+    scene.screen_watch.begin(entry)
     await scene.looks(29)
     assert entry.state.life == "starting"
     await scene.looks(1)
