@@ -7,11 +7,11 @@ import pytest
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
 from orchestrator.team.wake.paste_wake import PAUSES_S, SILENT_S, PasteWake
-from tests.integration.test_wake import FakePanes
 from tests.support.hook_channels import ROW
 from tests.support.hooks import Cli, fake_cli, last_of, stop
 from tests.support.stage import until
 from tests.support.team import Team, settle
+from tests.unit.team.wake.test_paste_wake import FakePanes
 
 
 @pytest.fixture
