@@ -18,6 +18,7 @@ import typer
 
 from orchestrator.base import lazy_imports
 from orchestrator.base.errors import Conflict, Environment, NotReady
+from orchestrator.base.platform import process_facts
 from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import START_S, DaemonClient, marker, project_here
 from orchestrator.cli.options import Json, Settings
@@ -212,17 +213,14 @@ def _holders(lock: Path) -> list[int]:
         wanted = lock.stat()
     except OSError:
         return []
-    pids = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    holders = []
+    for pid in process_facts.pids():
+        if pid == os.getpid() or b"daemon" not in process_facts.words_of(pid):
             continue
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"daemon" in words and any(_same(fd, wanted) for fd in (entry / "fd").iterdir()):
-                pids.append(int(entry.name))
-        except OSError:
-            continue
-    return pids
+        with contextlib.suppress(OSError):
+            if any(_same(fd, wanted) for fd in Path(process_facts.PROC, str(pid), "fd").iterdir()):
+                holders.append(pid)
+    return holders
 
 
 def _same(fd: Path, wanted: os.stat_result) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import Environment
+from orchestrator.base.platform import process_facts
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
@@ -187,17 +188,12 @@ def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
 def living(place: DemoProject) -> list[int]:
     """Every process that works in the demo's project: named in its command line or its environment."""
     mark = os.fsencode(str(place.project))
-    pids = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    living_pids = []
+    for pid in process_facts.pids():
+        if pid == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
-            words += [
-                word.partition(b"=")[2]
-                for word in Path(entry.path, "environ").read_bytes().split(b"\0")
-                if word.startswith(b"ORCHESTRATOR_PROJECT=")
-            ]
-            if mark in words:
-                pids.append(int(entry.name))
-    return pids
+            variables = process_facts.read(pid, "environ").split(b"\0")
+            if b"ORCHESTRATOR_PROJECT=" + mark in variables or mark in process_facts.words_of(pid):
+                living_pids.append(pid)
+    return living_pids

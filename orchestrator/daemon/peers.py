@@ -15,7 +15,8 @@ from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.platform import peer_credentials
 from orchestrator.base.platform.ancestry import OF_OURS, lines_of
 from orchestrator.base.platform.peer_credentials import HasOptions
-from orchestrator.base.platform.processes import environ_of, start_time
+from orchestrator.base.platform.process_facts import start_time
+from orchestrator.base.platform.processes import environ_of
 from orchestrator.daemon.hello import Hello
 from orchestrator.edge import project_location
 from orchestrator.team.roster.roster import Roster

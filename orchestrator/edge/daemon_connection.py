@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.platform.process_facts import stat_of
 from orchestrator.edge.project_location import (
     AGENT_ENV,
     FAILED,
@@ -262,12 +263,10 @@ def _ancestry() -> tuple[list[int], str | None]:
     tty = None
     pid = os.getpid()
     while pid > 1 and len(pids) < 64:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
+        stat = stat_of(pid)
+        if stat is None:
             break
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        pid, device = int(fields[1]), int(fields[4])
+        pid, device = stat.parent, stat.terminal
         major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
         if tty is None and 136 <= major <= 143:
             tty = f"/dev/pts/{(major - 136) * 256 + minor}"

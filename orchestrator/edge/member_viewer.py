@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.base.platform.process_facts import alive
+
 EVERY_S = 0.2
 LAST_LOOKS = 5
 """This many looks in a row must find nothing new after the member's end, because its children may still write."""
@@ -128,22 +130,11 @@ def quoted(path: Path) -> str:
     return shlex.quote(harmless(str(path).replace("\n", "\u240a")))
 
 
-def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # The name in parentheses may hold anything; after it come the state, and 18 numbers further on the start.
-    state, *rest = stat.rpartition(b")")[2].split()
-    return None if state in (b"Z", b"X") else int(rest[18])
-
-
 def follow(pid: int, began: int, files: Sequence[Growing], pane: ViewerTerminal) -> None:
     """Print the files until that very process has ended and nothing more comes."""
     quiet = 0
     while quiet < LAST_LOOKS:
-        over = start_time(pid) != began  # before the look: what it wrote last must be seen
+        over = not alive(pid, began)  # before the look: what it wrote last must be seen
         news = [file.look(pane) for file in files]
         quiet = 0 if any(news) else quiet + over
         time.sleep(EVERY_S)

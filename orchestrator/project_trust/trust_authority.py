@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
+from orchestrator.base.platform.processes import environ_of
 from orchestrator.edge.project_location import AGENT_ENV, MEMBER_ENV
 from orchestrator.team.wake.masters import SHELLS
 
@@ -32,7 +33,7 @@ def chain_of(pid: int) -> list[int]:
     at: int | None = pid
     while at is not None and at > 1 and len(chain) < DEPTH:
         chain.append(at)
-        at = processes.parent_of(at)
+        at = process_facts.parent_of(at)
     return chain
 
 
@@ -45,13 +46,13 @@ def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collecti
     if not chain or len(chain) >= DEPTH:
         raise BadRequest("trust_refused", "the ancestors of this process cannot be determined")
     for pid in chain:
-        variables = processes.environ_of(pid)
+        variables = environ_of(pid)
         if pid in inside or AGENT_ENV[0] in variables:
             raise BadRequest("trust_refused", f"process {pid} is an agent's, or was started by one")
         # A member may have executed another program, which has lost its mark: what a daemon starts are members.
         if MEMBER_ENV in variables or _is(pid, b"daemon"):
             raise BadRequest("trust_refused", f"process {pid} is a squad member's, or has started one")
-    holding = holders() | {pid for pid, start in held if processes.start_time(pid) == start}
+    holding = holders() | {pid for pid, start in held if process_facts.start_time(pid) == start}
     for pid in chain:
         if pid in holding:
             raise BadRequest(
@@ -66,39 +67,21 @@ def holders() -> set[int]:
 
 def held_by(relay: int) -> Iterator[int]:
     """The processes that hold this relay: its parent, and what has started that one to carry it."""
-    parent = processes.parent_of(relay)
+    parent = process_facts.parent_of(relay)
     while parent is not None and parent > 1:
         yield parent
-        above = processes.parent_of(parent)
+        above = process_facts.parent_of(parent)
         parent = above if above is not None and _carries(parent, above) else None
 
 
 def relays() -> Iterator[int]:
     """The relays that run now."""
-    for place in processes.PROC.iterdir():
-        if place.name.isdigit() and _is(int(place.name), RELAY):
-            yield int(place.name)
-
-
-def has_terminal(pid: int) -> bool:
-    """Whether the process has a controlling terminal."""
-    try:
-        stat = (processes.PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return False
-    return int(stat.rpartition(b")")[2].split()[4]) != 0
-
-
-def _words(pid: int) -> list[bytes]:
-    try:
-        return (processes.PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:WORDS]
-    except OSError:
-        return []
+    yield from (pid for pid in process_facts.pids() if _is(pid, RELAY))
 
 
 def _is(pid: int, command: bytes) -> bool:
     """`orchestrator COMMAND`, run by its own name, by a Python that is given its path, or as a module."""
-    words = _words(pid)
+    words = process_facts.words_of(pid)[:WORDS]
     at = _at(words, command)
     return at == 0 or (at is not None and _name(words[0]).startswith("python") and all(map(_is_flag, words[1:at])))
 
@@ -108,7 +91,7 @@ def _carries(pid: int, above: int) -> bool:
 
     Another session shows that the parent is none of its own: it was handed over when its own had ended.
     """
-    words = _words(pid)
+    words = process_facts.words_of(pid)[:WORDS]
     shell = _name(words[0] if words else b"") in SHELLS
     if (
         not (shell and any(_is_flag(word) and word.endswith(b"c") for word in words[1:3]))

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from orchestrator.base.errors import BadRequest, Conflict
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.project_trust import acting_files, trust_authority, trust_store
 from orchestrator.project_trust.acting_files import ActingFile
@@ -69,10 +69,10 @@ class TrustRequests:
         """A connection has come: what holds a relay now never gives trust, also once that relay has ended."""
         if client.kind != "relay" or not client.peer:
             return
-        starts = ((pid, processes.start_time(pid)) for pid in trust_authority.held_by(client.peer))
+        starts = ((pid, process_facts.start_time(pid)) for pid in trust_authority.held_by(client.peer))
         self._held |= {(pid, start) for pid, start in starts if start is not None}
         if len(self._held) > HOLDERS_KEPT:
-            self._held = {holder for holder in self._held if processes.alive(*holder)}
+            self._held = {holder for holder in self._held if process_facts.alive(*holder)}
 
     async def _preview(
         self,
@@ -167,7 +167,7 @@ class TrustRequests:
 
         def look() -> None:
             trust_authority.refuse(trust_authority.chain_of(peer), inside=inside, held=held)
-            if not expect and not trust_authority.has_terminal(peer):
+            if not expect and not process_facts.has_terminal(peer):
                 raise BadRequest("trust_refused", "the process has no terminal, so no human can have agreed")
 
         await asyncio.to_thread(look)

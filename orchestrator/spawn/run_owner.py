@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.spawn.run_data import RunOwner, RunSettings
 
 MARGIN_S = 60.0
@@ -18,7 +18,7 @@ MARGIN_S = 60.0
 def this_daemon() -> RunOwner:
     """The calling process as an owner of runs."""
     pid = os.getpid()
-    return RunOwner(socket.gethostname(), processes.boot_id(), pid, processes.start_time(pid) or 0)
+    return RunOwner(socket.gethostname(), process_facts.boot_id(), pid, process_facts.start_time(pid) or 0)
 
 
 def has_ended(owner: RunOwner, mine: RunOwner) -> bool:
@@ -30,7 +30,7 @@ def has_ended(owner: RunOwner, mine: RunOwner) -> bool:
         return False
     if owner.boot_id != mine.boot_id:
         return bool(owner.boot_id and mine.boot_id)
-    return not processes.alive(owner.pid, owner.start)
+    return not process_facts.alive(owner.pid, owner.start)
 
 
 def presumed_ended(owner: RunOwner, mine: RunOwner, quiet_s: float, settings: RunSettings) -> bool:

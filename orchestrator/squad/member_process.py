@@ -16,11 +16,10 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, SystemClock, elapse, wait_until
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import squad_files
 
@@ -34,8 +33,6 @@ environment for a moment. Some never have one."""
 _KERNEL = SystemClock()  # of the kernel's own moments, which no test's clock moves
 HAS_NONE = 0x4 | 0x200000
 """linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
-SPARED = "tmux"
-"""A server that a member started may hold other people's work by now."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ async def run(command: CommandToRun, clock: Clock, stop: StopRequest, started: S
             started=False, reason=f"{command.argv[0]} could not be started: {_start_failure(error, command)}"
         )
     failpoints.passed("squad:spawned")
-    started(popen.pid, processes.start_time(popen.pid))
+    started(popen.pid, process_facts.start_time(popen.pid))
     reason, timed_out = await _watch(popen, command, clock, stop, deadline)
     # Before its own end is taken note of: as long as it is a zombie, no other session can have its number.
     await end(command.member_id, popen.pid, command.grace_s, clock, leader=popen.pid if reason else None)
@@ -170,7 +167,7 @@ async def _ended(pid: int, clock: Clock) -> None:
     try:
         fd = os.pidfd_open(pid)
     except OSError:  # no descriptor is left: look now and then
-        while not processes.has_ended(pid):
+        while not process_facts.has_ended(pid):
             await elapse(processes.WITHOUT_PIDFD_S, clock)
         return
     try:
@@ -192,18 +189,18 @@ async def end(member_id: str, session: int | None, grace_s: float, clock: Clock,
         await elapse(EXEC_S, _KERNEL)
     count = len(targets)
     if leader is not None:
-        began = processes.start_time(leader)
+        began = process_facts.start_time(leader)
         targets = [*([(leader, began)] if began is not None else []), *targets]
     if not targets:
         return 0
     processes.send(targets, signal.SIGTERM)
     until = clock.monotonic() + grace_s
-    while clock.monotonic() < until and any(processes.alive(pid, began) for pid, began in targets):
+    while clock.monotonic() < until and any(process_facts.alive(pid, began) for pid, began in targets):
         await elapse(0.02, clock)
     for _ in range(ROUNDS):
         # Those found before stay the member's, also when nothing proves it any more: their parents have ended.
         targets = list(dict.fromkeys([*targets, *await asyncio.to_thread(left_of, {member_id}, session)]))
-        targets = [process for process in targets if processes.alive(*process)]
+        targets = [process for process in targets if process_facts.alive(*process)]
         if not targets:
             break
         processes.send(targets, signal.SIGKILL)
@@ -227,78 +224,45 @@ def search(member_ids: Collection[str], session: int | None = None) -> tuple[lis
     parents: dict[int, int] = {}
     spared: set[int] = set()
     marks = {os.fsencode(f"{MEMBER_ENV}={member_id}") for member_id in member_ids}
-    leader = _stat(session) if session is not None else None
-    since = leader.began if leader is not None else 0  # none of them is older than what started them
-    known: set[str] = set()
+    leader = process_facts.stat_of(session) if session is not None else None
+    since = leader.start if leader is not None else 0  # none of them is older than what started them
+    known: set[int] = set()
     unsure = False
     for _ in range(ROUNDS):
         # Whoever forks and ends between the listing and the look leaves a child that the listing has not: only a
         # listing in which nobody is new has them all.
-        names = set(os.listdir(processes.PROC))  # noqa: PTH208  (hundreds of names, at the end of each member)
-        fresh = names - known
+        fresh = set(process_facts.pids()) - known
         if not fresh:
             break
-        known |= names
-        for name in fresh:
-            process = _stat(int(name)) if name.isdigit() else None
-            if process is None:
+        known |= fresh
+        for pid in fresh:
+            stat = process_facts.stat_of(pid)
+            if stat is None:
                 continue
-            parents[process.pid] = process.parent
-            if process.name.startswith(SPARED.encode()):
-                spared.add(process.pid)
-            if process.began < since or process.state in (b"Z", b"X") or process.pid in (session, os.getpid()):
+            parents[pid] = stat.parent
+            if stat.name.startswith(processes.SPARED):
+                spared.add(pid)
+            if stat.start < since or stat.ended or pid in (session, os.getpid()):
                 continue
-            began[process.pid] = process.began
-            carries = _carries(process.pid, marks)
-            if carries or (session is not None and process.session == session):
-                theirs.add(process.pid)
-            elif carries is None and not process.flags & HAS_NONE:
+            began[pid] = stat.start
+            carries = _carries(pid, marks)
+            if carries or (session is not None and stat.session == session):
+                theirs.add(pid)
+            elif carries is None and not stat.flags & HAS_NONE:
                 unsure = True
     pids = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
     return [(pid, began[pid]) for pid in pids], unsure
 
 
-class _Stat(NamedTuple):
-    pid: int
-    name: bytes
-    state: bytes
-    parent: int
-    session: int
-    flags: int
-    began: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    """The kernel's facts about a process, ended ones included; None if it is gone."""
-    data = _read(pid, "stat") or b""
-    name, closed, rest = data.partition(b"(")[2].rpartition(b")")
-    if not closed:
-        return None
-    state, parent, _, session, *more = rest.split()
-    return _Stat(pid, name, state, int(parent), int(session), int(more[2]), int(more[15]))
-
-
 def _carries(pid: int, marks: set[bytes]) -> bool | None:
     """Whether it is ours and has one of the marks; None while it is ours and has no environment to look into."""
-    environ = _read(pid, "environ")
-    if environ is None or (
-        environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0")))
-    ):
-        return False
     try:
-        mine = (processes.PROC / str(pid)).stat().st_uid == os.geteuid()
+        environ = process_facts.read(pid, "environ")
     except OSError:
         return False
-    return (True if environ else None) if mine else False
-
-
-def _read(pid: int, name: str) -> bytes | None:
-    """The kernel's facts about a process; None if it is gone or cannot be read."""
-    try:
-        with open(f"{processes.PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123  (see above)
-            return file.read()
-    except OSError:
-        return None
+    if environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0"))):
+        return False
+    return (True if environ else None) if process_facts.is_own(pid) else False
 
 
 def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:

@@ -21,7 +21,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths, failure
@@ -341,7 +341,7 @@ class Squads:
         hiding: list[asyncio.Task[Callable[[], Awaitable[None]]]] = []
 
         def started(pid: int, start: int | None) -> None:
-            member.state, member.pid, member.start, member.boot_id = "running", pid, start, processes.boot_id()
+            member.state, member.pid, member.start, member.boot_id = "running", pid, start, process_facts.boot_id()
             squad.changed.notify()
             self._begin(self._recorded(squad))
             if show is not None and start is not None:
@@ -388,8 +388,8 @@ class Squads:
 
     async def _end_left(self, member: MemberFile, grace_s: float) -> None:
         leader = None
-        if member.pid is not None and member.start is not None and member.boot_id == processes.boot_id():
-            leader = member.pid if processes.alive(member.pid, member.start) else None
+        if member.pid is not None and member.start is not None and member.boot_id == process_facts.boot_id():
+            leader = member.pid if process_facts.alive(member.pid, member.start) else None
         count = await member_process.end(member.member_id, leader, grace_s, self._clock, leader=leader)
         if leader is not None or count:
             log.info("ended what a dead daemon left of a squad's member", member=member.member_id, processes=count)

@@ -19,7 +19,7 @@ from libtmux.common import get_version_str, tmux_cmd
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment
-from orchestrator.base.platform.processes import start_time
+from orchestrator.base.platform.process_facts import start_time
 from orchestrator.tmux.command_words import escaped, source
 from orchestrator.tmux.server_address import ServerIdentity, TmuxSocket
 

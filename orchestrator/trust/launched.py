@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.platform import ancestry
-from orchestrator.base.platform.ancestry import PROC
+from orchestrator.base.platform.process_facts import PROC, boot_id
 from orchestrator.trust import state_dir
 from orchestrator.trust.origin import KnownProcesses, Life, ProcessOrigin, judge
 from orchestrator.trust.state_dir import StateDirUnsafe
@@ -115,7 +115,7 @@ def _own_life() -> dict[str, Any]:
     """The own process and its ancestors, as a line says them; ``OSError`` where the system does not show them."""
     lines = ancestry.lines_of(os.getpid())
     if not lines:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(PROC))
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), PROC)
     own, *above = lines[0].processes
     return {"pid": own.pid, "start": own.start, "above": [[process.pid, process.start] for process in above]}
 
@@ -154,9 +154,9 @@ def _forget_other_boots(path: Path) -> None:
 
 def _boot() -> str:
     """The name of this boot's file. A container has pids of its own, and may share the directory with others."""
-    try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
-        space = (PROC / "self/ns/pid").readlink().name
-    except OSError:
+    boot, space = boot_id(), ""
+    with contextlib.suppress(OSError):
+        space = Path(PROC, "self/ns/pid").readlink().name
+    if not (boot and space):
         boot, space = "unknown", ""
     return f"{boot}+{''.join(char for char in space if char.isdigit())}"

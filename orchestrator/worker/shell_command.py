@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.platform.process_facts import boot_id, stat_of
 from orchestrator.trust.seals import Seal
 from orchestrator.worker.task_file import VARIABLE
 
@@ -203,7 +204,7 @@ class Guard:
         with contextlib.suppress(OSError):
             self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._record.touch(mode=0o600)
-            record = {"pid": pid, "started": _started(pid), "boot": _boot()}
+            record = {"pid": pid, "started": _started(pid), "boot": boot_id()}
             self._record.write_text(json.dumps(record if self._seal is None else self._seal.sealed(record)))
         self._name_group(f"{pid}\n")
 
@@ -225,7 +226,7 @@ class Guard:
         self._record.unlink(missing_ok=True)
         # A leader with another start time is another process with a reused pid. Without a leader, the pid
         # cannot have been reused while members of its session live.
-        if pid <= 1 or boot != _boot() or _started(pid) not in {started, None}:
+        if pid <= 1 or boot != boot_id() or _started(pid) not in {started, None}:
             return None
         try:
             os.killpg(pid, signal.SIGKILL)
@@ -384,16 +385,6 @@ class Running:
 
 
 def _started(pid: int) -> int | None:
-    """Start time in clock ticks since boot; None if there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[19])
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    """Start time in clock ticks since boot, also of a zombie; None if there is no such process."""
+    stat = stat_of(pid)
+    return None if stat is None else stat.start

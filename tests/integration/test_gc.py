@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import BadRequest
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.cli.gc import seconds
 from orchestrator.core import file_models, records
 from orchestrator.journal.log_reader import read_all
@@ -301,8 +301,8 @@ def sleeper():
 def record_process(life, agent_id, pid, *, start=None, boot=None, epoch=1):
     place = life.paths.engine_dir(agent_id)
     place.mkdir(exist_ok=True)
-    began = processes.start_time(pid) if start is None else start
-    said = {"pid": pid, "start": began, "boot_id": boot or orphans.boot_id(), "epoch": epoch}
+    began = process_facts.start_time(pid) if start is None else start
+    said = {"pid": pid, "start": began, "boot_id": boot or process_facts.boot_id(), "epoch": epoch}
     sealed = life.paths.provenance.sealed(said, "agent", agent_id, "process")
     (place / "process.json").write_text(json.dumps(sealed))
 
@@ -314,7 +314,7 @@ async def test_a_process_that_outlived_its_agent_is_ended_and_a_reused_pid_never
     mine = sleeper()
     for name in ("reused", "other-boot", "nonsense", "mine"):
         await life.deleted(name)
-    record_process(life, "reused", strangers[0], start=processes.start_time(strangers[0]) - 1)
+    record_process(life, "reused", strangers[0], start=process_facts.start_time(strangers[0]) - 1)
     record_process(life, "other-boot", strangers[1], boot="00000000-0000-0000-0000-000000000000")
     (life.paths.engine_dir("nonsense") / "process.json").write_text(f'{{"pid": {strangers[2]}}}')
     record_process(life, "mine", mine)
@@ -358,7 +358,7 @@ async def test_a_tmux_server_that_an_agent_has_started_is_left(tmp_path, sleeper
     life = Life(tmp_path, SystemClock())
     await life.deleted("gone")
     pid = sleeper(ORCHESTRATOR_AGENT_ID="gone", ORCHESTRATOR_PROJECT=str(tmp_path))
-    monkeypatch.setattr(orphans, "SPARED", ("python",))
+    monkeypatch.setattr(processes, "SPARED", b"python")
     assert await life.gc(age_s=DAY) == []
     assert alive(pid)
     await life.end()
@@ -368,7 +368,7 @@ async def test_a_tmux_server_that_an_agent_has_started_is_left(tmp_path, sleeper
 async def test_an_end_that_finds_another_process_under_the_pid_does_nothing(tmp_path, sleeper):
     life = Life(tmp_path, SystemClock())
     pid = sleeper()
-    found = ProvenProcess(pid, processes.start_time(pid) - 1, "a", 1)
+    found = ProvenProcess(pid, process_facts.start_time(pid) - 1, "a", 1)
     assert await orphans.end(found, 0.0, life.clock) == "gone already"
     assert alive(pid)
     await life.end()

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from orchestrator.base.errors import Environment
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.file_models import RunFile
@@ -290,7 +290,7 @@ def test_a_shell_that_carries_one_command_for_a_cli_is_not_the_cli(monkeypatch):
         }
         assert found == {shell.pid: us, loose.pid: loose.pid, typed.pid: typed.pid}
         alone = master_of(ConnectionOrigin("c", "/", pids=(shell.pid,), leads=True), "x")
-        assert alone == {"pid": shell.pid, "start": processes.start_time(shell.pid), "client": "x"}
+        assert alone == {"pid": shell.pid, "start": process_facts.start_time(shell.pid), "client": "x"}
     finally:
         for one in (shell, loose, typed):
             one.communicate()
@@ -344,7 +344,7 @@ def test_a_master_that_goes_leaves_its_team_working_by_default(stage):
     master = stage.begun(stage.inside(stage.server.start()))
     assert master.tool("agents_create", TEAM)["ready"] == 2
     cli = int(master.pid_file.read_text())
-    assert stage.run_files()[0]["master"] == {"pid": cli, "start": processes.start_time(cli), "client": "test"}
+    assert stage.run_files()[0]["master"] == {"pid": cli, "start": process_facts.start_time(cli), "client": "test"}
     task = {"task_id": "t-1", "payload": {"command": f"while [ -e /proc/{cli} ]; do sleep 0.1; done; echo done"}}
     master.tool("task_enqueue", {"agent_id": "a", "task": task})
     master.vanish()

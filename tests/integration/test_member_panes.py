@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.cli import run_directories
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
@@ -133,7 +133,7 @@ class Member:
         script = "while read -r line; do echo out: $line; echo err: $line >&2; done"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=out, stderr=err)
-        began = processes.start_time(self.process.pid)
+        began = process_facts.start_time(self.process.pid)
         files = [str(self.out), str(self.err)]
         self.argv = project_location.own_command(
             "show", "--pid", str(self.process.pid), "--start", str(began), *files

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from orchestrator.base import failpoints
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from tests.support.stage import ORPHAN, RELAY, Wire, until
 
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}
@@ -91,7 +91,7 @@ class HookLine:
 
 def facts(master):
     pid = int(master.pid_file.read_text())
-    return {"pid": pid, "start": processes.start_time(pid), "client": "test"}
+    return {"pid": pid, "start": process_facts.start_time(pid), "client": "test"}
 
 
 def leads(stage, master, pane):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.spawn import database_upgrade, ddl, transitions
 from tests.fakes.openrouter import Fake
 from tests.support import mounts, spawn_stage, spawns
@@ -294,8 +294,8 @@ def test_a_run_of_another_machines_daemon_goes_on_here_once_it_was_quiet_for_lon
 @pytest.mark.parametrize("what", ["a reboot", "a process of the same number"])
 def test_an_owner_that_only_looks_alive_is_dead(scene, fake, what):
     run_id = orphaned(scene)
-    start = processes.start_time(os.getpid())
-    boot, start = ("another", start) if what == "a reboot" else (processes.boot_id(), start + 1)
+    start = process_facts.start_time(os.getpid())
+    boot, start = ("another", start) if what == "a reboot" else (process_facts.boot_id(), start + 1)
     with changing(scene) as con:
         con.execute(
             "UPDATE runs SET owner_boot_id = ?, owner_pid = ?, owner_start = ? WHERE id = ?",

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.journal.log_lines import encode, is_sealed
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.life.launch_exits import recorded
@@ -407,7 +407,7 @@ def test_a_process_file_of_a_stranger_names_no_process(made, tmp_path):
     victim = subprocess.Popen(["sleep", "1000"])
     try:
         facts = {
-            "pid": victim.pid, "start": processes.start_time(victim.pid), "boot_id": processes.boot_id(), "epoch": 1
+            "pid": victim.pid, "start": process_facts.start_time(victim.pid), "boot_id": process_facts.boot_id(), "epoch": 1
         }  # fmt: skip
         made.paths.process("a").write_text(json.dumps(facts))
         assert recorded(Paths(made.stage.root), "a") is None
@@ -513,7 +513,7 @@ def test_a_squad_file_of_a_stranger_ends_no_process(stage):
     try:
         member = {
             "member_id": f"{squad}-m0", "role_id": "x", "cwd": None, "state": "running", "chat_id": None, "pid": victim.pid,
-            "start": processes.start_time(victim.pid), "boot_id": processes.boot_id(),
+            "start": process_facts.start_time(victim.pid), "boot_id": process_facts.boot_id(),
         }  # fmt: skip
         file = {
             "v": 1,

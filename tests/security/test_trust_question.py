@@ -384,7 +384,7 @@ def test_a_chain_that_cannot_be_known_gives_no_trust(monkeypatch):
     trust_authority.refuse(trust_authority.chain_of(os.getpid()))
     for given in (
         {"inside": {os.getpid()}},
-        {"held": [(os.getpid(), trust_authority.processes.start_time(os.getpid()))]},
+        {"held": [(os.getpid(), trust_authority.process_facts.start_time(os.getpid()))]},
     ):
         with pytest.raises(BadRequest):
             trust_authority.refuse(trust_authority.chain_of(os.getpid()), **given)
@@ -401,7 +401,9 @@ def test_a_chain_that_cannot_be_known_gives_no_trust(monkeypatch):
     ],
 )  # fmt: skip
 def test_a_relay_is_known_by_its_command_line(monkeypatch, line, is_one):
-    monkeypatch.setattr(trust_authority, "_words", lambda pid: [word.encode() for word in line.split(" ")])
+    monkeypatch.setattr(
+        trust_authority.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
+    )
     assert trust_authority._is(1, trust_authority.RELAY) == is_one
 
 
@@ -411,7 +413,9 @@ def test_a_relay_is_known_by_its_command_line(monkeypatch, line, is_one):
      ("claude", False), ("bash", False), ("bash script.sh", False)],
 )  # fmt: skip
 def test_what_only_carries_a_relay_is_told_from_the_cli_that_holds_it(monkeypatch, line, carries):
-    monkeypatch.setattr(trust_authority, "_words", lambda pid: [word.encode() for word in line.split(" ")])
+    monkeypatch.setattr(
+        trust_authority.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
+    )
     assert trust_authority._carries(os.getpid(), os.getpid()) == carries
 
 

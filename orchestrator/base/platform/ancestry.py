@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-PROC = Path("/proc")
+from orchestrator.base.platform import process_facts
+from orchestrator.base.platform.process_facts import ProcessStat
+
 INIT = 1
 DEPTH = 128
 """How many processes are read at most: who nests deeper is not known."""
@@ -90,45 +91,39 @@ def _line(pid: int, known: dict[int, Process | None]) -> AncestorLine | None:
 def _read(pid: int) -> Process | None:
     """The process as it is now, with the marks of its environment; None when it has ended."""
     for _ in range(TRIES):
-        fields = _stat(pid)
-        if fields is None:
+        stat = _stat(pid)
+        if stat is None:
             return None
         agent, member = _marks(pid)
         again = _stat(pid)  # one that executes a program meanwhile shows the marks of neither
-        if again is not None and again[19] == fields[19]:
-            return Process(
-                pid, int(again[1]), int(again[19]), int(again[3]), int(again[4]) & 0xFFFFFFFF, agent, member
-            )
+        if again is not None and again.start == stat.start:
+            return Process(pid, again.parent, again.start, again.session, again.terminal, agent, member)
     return None
 
 
-def _stat(pid: int) -> list[bytes] | None:
-    """The fields of a living process after its name; None if it has ended, also as a zombie."""
-    raw = _content(pid, "stat")
-    if raw is None:
-        return None
-    # The name in parentheses may hold blanks and parentheses: count from the last one.
-    fields = raw.rpartition(b")")[2].split()
-    return None if len(fields) < 20 or fields[0] in (b"Z", b"X") else fields
-
-
-def _content(pid: int, name: str) -> bytes | None:
-    """A file of /proc; None when the process is gone, or not ours to look into."""
+def _stat(pid: int) -> ProcessStat | None:
+    """A living process; None if it has ended, also as a zombie, or is not ours to look into."""
     try:
-        return (PROC / str(pid) / name).read_bytes()
+        stat = process_facts.read_stat(pid)
     except OSError as error:
         if error.errno in OF_OURS:
             raise
         return None
+    return None if stat.ended else stat
 
 
 def _parent(pid: int) -> int | None:
-    fields = _stat(pid)
-    return None if fields is None else int(fields[1])
+    stat = _stat(pid)
+    return None if stat is None else stat.parent
 
 
 def _marks(pid: int) -> tuple[Agent | None, bool]:
-    raw = _content(pid, "environ") or b""
+    try:
+        raw = process_facts.read(pid, "environ")
+    except OSError as error:
+        if error.errno in OF_OURS:
+            raise
+        raw = b""
     found = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
     for item in raw.split(b"\0"):
         for name in found:

@@ -1,8 +1,7 @@
-"""Processes of this machine, as psutil sees them: their words, environment, descendants; watching and ending them.
+"""Processes as the daemon handles them: their environment, descendants and end, with signals. Uses psutil.
 
-A pid is trusted only together with its start time, for pids are reused. What psutil does not give in the form our
-files need is read from Linux here: start times in clock ticks, the boot's id, the number of the terminal, how a
-process that is no child of ours has ended.
+Single facts of a process come from `process_facts`. How a process that is no child of ours has ended is read from
+Linux here, because psutil does not have it.
 """
 
 from __future__ import annotations
@@ -15,42 +14,21 @@ import signal
 import struct
 import time
 from collections.abc import Collection
-from pathlib import Path
 
 import psutil
 
 from orchestrator.base.clock import Clock, SystemClock, elapse
+from orchestrator.base.platform.process_facts import alive, start_time, stat_of, words_of
 
-PROC = Path("/proc")
 WITHOUT_PIDFD_S = 0.5
 KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
+SPARED = b"tmux"
+"""The beginning of a tmux server's name. It is never ended for what started it: it may hold other people's work."""
 UNREADABLE = (psutil.Error, OSError)
 """What psutil raises for a process that has ended or is not ours to look into."""
 
 _CLOCK = SystemClock()  # of the kernel's own moments, which no test's clock moves
-
-
-def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot: with the pid it is unique. None if it has ended."""
-    fields = _stat(pid)
-    # A process nobody has waited for yet is still listed, but it has ended.
-    return None if fields is None or fields[0] in (b"Z", b"X") else int(fields[19])
-
-
-def has_terminal(pid: int) -> bool:
-    """Whether the process has a controlling terminal, also one whose device is not visible here."""
-    fields = _stat(pid)
-    return fields is not None and int(fields[4]) != 0
-
-
-def _stat(pid: int) -> list[bytes] | None:
-    try:
-        raw = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # The name in parentheses may hold blanks and parentheses: count from the last one.
-    return raw.rpartition(b")")[2].split()
 
 
 def environ_of(pid: int) -> dict[str, str]:
@@ -61,25 +39,9 @@ def environ_of(pid: int) -> dict[str, str]:
         return {}
 
 
-def words_of(pid: int) -> list[str]:
-    """The words of a process's command line; empty when it is gone or not ours to read."""
-    try:
-        return psutil.Process(pid).cmdline()
-    except UNREADABLE:
-        return []
-
-
 def command_of(pid: int) -> str:
     """The command line of a process, its words joined by blanks; empty when it is gone or not ours to read."""
-    return " ".join(words_of(pid)).strip()
-
-
-def parent_of(pid: int) -> int | None:
-    """The parent's pid; None when the process is gone."""
-    try:
-        return psutil.Process(pid).ppid()
-    except UNREADABLE:
-        return None
+    return os.fsdecode(b" ".join(words_of(pid))).strip()
 
 
 def tree_of(pid: int) -> list[tuple[int, int]]:
@@ -90,11 +52,6 @@ def tree_of(pid: int) -> list[tuple[int, int]]:
         descendants = []
     found = [(member, start_time(member)) for member in (pid, *(process.pid for process in descendants))]
     return [(member, began) for member, began in found if began is not None]
-
-
-def alive(pid: int, began: int) -> bool:
-    """Whether that very process still runs; a zombie does not."""
-    return start_time(pid) == began
 
 
 def signal_name(number: int) -> str:
@@ -130,8 +87,8 @@ async def ended(pid: int) -> int | None:
     try:
         await readable(fd)
         for _ in range(STATUS_TRIES):
-            status = _wait_status(fd)
-            if status is not None or not _is_zombie(pid):
+            status, stat = _wait_status(fd), stat_of(pid)
+            if status is not None or stat is None or not stat.ended:
                 return _wait_status(fd)
             await elapse(0.01, _CLOCK)
         return None
@@ -168,16 +125,6 @@ def _wait_status(fd: int) -> int | None:
     return int(struct.unpack_from("=i", info, _INFO_BYTES - 4)[0]) if told & _INFO_EXIT else None
 
 
-def _is_zombie(pid: int) -> bool:
-    fields = _stat(pid)
-    return fields is not None and fields[0] == b"Z"
-
-
-def has_ended(pid: int) -> bool:
-    """Whether the process is gone, or a zombie that nobody has waited for."""
-    return start_time(pid) is None
-
-
 def stopped_below(pids: Collection[int]) -> dict[int, int]:
     """For each of these processes in whose tree one is stopped (SIGSTOP, Ctrl-Z): the pid of that one.
 
@@ -198,14 +145,6 @@ def stopped_below(pids: Collection[int]) -> dict[int, int]:
         if at in pids:
             below.setdefault(at, pid)
     return below
-
-
-def boot_id() -> str:
-    """Tells one boot of this machine from another: start times count from it."""
-    try:
-        return (PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""
 
 
 async def end_tree(pid: int, grace_s: float, clock: Clock, began: int | None = None) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 
 from orchestrator.base.clock import elapse, wait_until
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.supervision import EndingStep
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.panes.team_panes import TeamPanes
@@ -28,7 +28,7 @@ class DeletionLadder:
 
     async def gently(self, entry: AgentEntry, pid: int) -> list[EndingStep]:
         """Take all steps for an agent that was asked to stop; returns those taken, the last of which ended it."""
-        config, began = self._roster.config(), processes.start_time(pid)
+        config, began = self._roster.config(), process_facts.start_time(pid)
         if began is None:
             return []
         tried: list[EndingStep] = []
@@ -85,4 +85,4 @@ class DeletionLadder:
             ending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ending
-        return not processes.alive(pid, began), clock.monotonic() - start
+        return not process_facts.alive(pid, began), clock.monotonic() - start

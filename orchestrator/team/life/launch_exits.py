@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.records import EXITS
 from orchestrator.journal.project_files import Paths, read_json, replace
 
@@ -37,20 +37,20 @@ class RecordedLaunch(NamedTuple):
 
     def alive(self) -> bool:
         """Whether this same process still runs."""
-        return self.boot_id == processes.boot_id() and processes.alive(self.pid, self.start)
+        return self.boot_id == process_facts.boot_id() and process_facts.alive(self.pid, self.start)
 
     def reused(self) -> bool:
         """Whether its pid now belongs to another process."""
-        now = processes.start_time(self.pid)
-        return now is not None and (now != self.start or self.boot_id != processes.boot_id())
+        now = process_facts.start_time(self.pid)
+        return now is not None and (now != self.start or self.boot_id != process_facts.boot_id())
 
 
 def record(paths: Paths, agent_id: str, pid: int, epoch: int) -> None:
     """Record the process of this epoch; does nothing if it has ended or is already recorded."""
-    start = processes.start_time(pid)
+    start = process_facts.start_time(pid)
     if start is None:
         return
-    now = RecordedLaunch(pid, start, processes.boot_id(), epoch)
+    now = RecordedLaunch(pid, start, process_facts.boot_id(), epoch)
     if recorded(paths, agent_id) != now:
         content = paths.provenance.sealed(now._asdict(), "agent", agent_id, "process")
         replace(paths.process(agent_id), orjson.dumps(content), mode=0o600)

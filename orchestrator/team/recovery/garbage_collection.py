@@ -20,7 +20,7 @@ import orjson
 from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment, OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.journal.project_files import replace
 from orchestrator.journal.removal import measure, remove
 from orchestrator.team.life.supervisor import Supervisor
@@ -257,7 +257,7 @@ class GarbageCollection:
             return
         await orphans.end(process, roster.config().kill_grace_s, roster.clock)
         failpoints.passed("gc:process-ended")
-        if processes.alive(process.pid, process.began):
+        if process_facts.alive(process.pid, process.began):
             raise Environment("io_failed", f"process {process.pid} of agent {process.agent_id} does not end")
 
     async def _panes(self) -> list[GarbageItem]:

@@ -14,12 +14,8 @@ from typing import NamedTuple
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.journal.project_files import Paths, read_json
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-SPARED = ("tmux",)
-"""Programs that hold other people's work: an agent's child may have started one."""
 
 
 class ProvenProcess(NamedTuple):
@@ -41,14 +37,6 @@ class RecordedProcess:
     epoch: int
 
 
-def boot_id() -> str:
-    """The id of this boot of the machine; a pid with a start time is only one process within it."""
-    try:
-        return BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
 def recorded(paths: Paths, agent_id: str) -> RecordedProcess | None:
     """The process that the agent's files name; None when they name none, not in our form, or not written here."""
     try:
@@ -65,7 +53,9 @@ def recorded(paths: Paths, agent_id: str) -> RecordedProcess | None:
 def by_record(paths: Paths, agent_id: str) -> list[ProvenProcess]:
     """The agent's recorded process, if just that one still runs."""
     process = recorded(paths, agent_id)
-    if process is None or process.boot_id != boot_id() or not processes.alive(process.pid, process.start):
+    if process is None or process.boot_id != process_facts.boot_id():
+        return []
+    if not process_facts.alive(process.pid, process.start):
         return []
     return [ProvenProcess(process.pid, process.start, agent_id, process.epoch)]
 
@@ -73,21 +63,18 @@ def by_record(paths: Paths, agent_id: str) -> list[ProvenProcess]:
 def by_environment(root: Path) -> list[ProvenProcess]:
     """Every living process of this user that was started in an agent of this project."""
     agent_processes = []
-    for item in processes.PROC.iterdir():
-        if not item.name.isdigit() or int(item.name) == os.getpid():
+    for pid in process_facts.pids():
+        if pid == os.getpid():
             continue
-        pid = int(item.name)
-        began = processes.start_time(pid)
+        began = process_facts.start_time(pid)
         env = processes.environ_of(pid)
         agent_id = env.get("ORCHESTRATOR_AGENT_ID")
         if not agent_id or began is None or env.get("ORCHESTRATOR_PROJECT") != str(root):
             continue
-        try:
-            ours = item.stat().st_uid == os.geteuid()
-            name = (item / "comm").read_text("utf-8", "replace")
-        except OSError:
+        if not process_facts.is_own(pid):
             continue
-        if not ours or name.startswith(SPARED) or not processes.alive(pid, began):
+        stat = process_facts.stat_of(pid)  # only now: a process gets its environment and its name when it executes
+        if stat is None or stat.ended or stat.start != began or stat.name.startswith(processes.SPARED):
             continue
         epoch = env.get("ORCHESTRATOR_AGENT_EPOCH", "")
         agent_processes.append(ProvenProcess(pid, began, agent_id, int(epoch) if epoch.isdecimal() else 0))

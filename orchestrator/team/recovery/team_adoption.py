@@ -20,7 +20,7 @@ import structlog
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.edge.project_location import AGENT_ENV
 from orchestrator.journal.log_lines import intact, is_sealed, resealed
@@ -303,9 +303,8 @@ def _proven_launch(paths: Paths, agent_id: str) -> dict[str, Any] | None:
         secret = launch["secret"]
     except (OrchestratorError, LookupError, TypeError):
         return None
-    for item in processes.PROC.iterdir():
-        pid = int(item.name) if item.name.isdigit() else 0
-        if pid and _of_project(paths, pid, agent_id) and processes.environ_of(pid).get(AGENT_ENV[2]) == secret:
+    for pid in process_facts.pids():
+        if _of_project(paths, pid, agent_id) and processes.environ_of(pid).get(AGENT_ENV[2]) == secret:
             return dict(launch)
     return None
 

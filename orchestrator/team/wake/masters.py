@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator.base.clock import call_off, elapse
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.panes.run_windows import MasterWindow
 from orchestrator.team.panes.team_panes import TeamPanes
@@ -50,7 +50,7 @@ def master_of(origin: ConnectionOrigin, client: str) -> dict[str, Any] | None:
     pid = origin.pids[0]
     if len(origin.pids) > 1 and _carries(pid, origin.pids[1]):
         pid = origin.pids[1]
-    start = processes.start_time(pid)
+    start = process_facts.start_time(pid)
     return None if start is None else {"pid": pid, "start": start, "client": client}
 
 
@@ -162,7 +162,7 @@ class Masters:
     async def _look_at(self, run: TeamRun) -> None:
         config, now = self._roster.config(), self._roster.clock.monotonic()
         master = (int(run.file["master"]["pid"]), int(run.file["master"]["start"]))
-        if processes.alive(*master):
+        if process_facts.alive(*master):
             self._gone.pop(run.run_id, None)
             return
         gone = self._gone.get(run.run_id)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.edge import member_viewer, project_location
 from tests.support.tmux_server import until
 
@@ -130,7 +130,7 @@ class Member:
     def __init__(self, base):
         self.out, self.err = base / "out", base / "err; $(odd)"
         self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        self.began = processes.start_time(self.process.pid)
+        self.began = process_facts.start_time(self.process.pid)
         self.shown = b""
         self.viewer = None
 

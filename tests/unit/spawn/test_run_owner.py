@@ -5,14 +5,18 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts
 from orchestrator.spawn import run_owner
 from orchestrator.spawn.run_data import RunSettings
 
 
 def test_this_process_is_alive_and_names_itself():
     me = run_owner.this_daemon()
-    assert (me.pid, me.start, me.boot_id) == (os.getpid(), processes.start_time(os.getpid()), processes.boot_id())
+    assert (me.pid, me.start, me.boot_id) == (
+        os.getpid(),
+        process_facts.start_time(os.getpid()),
+        process_facts.boot_id(),
+    )
     assert me.host
     assert not run_owner.has_ended(me, me)
 
@@ -20,7 +24,7 @@ def test_this_process_is_alive_and_names_itself():
 def test_an_owner_is_dead_once_its_process_has_ended_also_when_nobody_has_waited_for_it():
     me = run_owner.this_daemon()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        other = replace(me, pid=child.pid, start=processes.start_time(child.pid))
+        other = replace(me, pid=child.pid, start=process_facts.start_time(child.pid))
         assert not run_owner.has_ended(other, me)
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

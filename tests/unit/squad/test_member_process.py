@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.clock import SystemClock
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import member_process
 from orchestrator.squad.member_process import CommandOutcome, CommandToRun, StopRequest
@@ -62,7 +62,7 @@ def test_a_command_that_ends_well_is_completed_and_its_outputs_are_in_the_files(
     assert given.stdout.read_text() == f"{given.cwd}\n"
     assert given.stderr.read_text() == f"{given.member_id}\n"
     assert given.stdout.stat().st_mode & 0o777 == 0o600
-    assert processes.start_time(pid) is None
+    assert process_facts.start_time(pid) is None
 
 
 @pytest.mark.parametrize("code", [1, 2, 127, 255])
@@ -268,8 +268,8 @@ def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child
         looks.append((pid, name))
         return b"" if name == "environ" and looks.count((marked.pid, name)) == 1 else look(pid, name)
 
-    look = member_process._read
-    monkeypatch.setattr(member_process, "_read", seen)
+    look = process_facts.read
+    monkeypatch.setattr(process_facts, "read", seen)
     assert asyncio.run(member_process.end("left-e", None, 5.0, SystemClock())) == 1
     assert marked.wait() == -signal.SIGTERM
 
@@ -300,11 +300,11 @@ def test_children_that_lost_their_parent_while_they_were_ended_are_killed(given,
     )
     below = int(parent.stdout.readline())
     assert parent.stdout.readline() == b"ready\n"
-    began = processes.start_time(parent.pid)
+    began = process_facts.start_time(parent.pid)
     assert began is not None
     asyncio.run(member_process.end("left-d", None, 0.1, SystemClock()))
     parent.wait()
-    until(lambda: processes.has_ended(below))
+    until(lambda: process_facts.has_ended(below))
 
 
 # -- turns ------------------------------------------------------------------------------------------------------

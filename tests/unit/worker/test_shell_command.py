@@ -94,7 +94,7 @@ def test_a_record_of_another_boot_or_a_reused_number_kills_nobody(tmp_path, monk
     from orchestrator.worker import shell_command
 
     seal = Seal(DirectoryIdentity("0" * 32, b"k" * 32, tmp_path), "agent", "a", "worker")
-    own = {"pid": os.getpid(), "started": shell_command._started(os.getpid()), "boot": shell_command._boot()}
+    own = {"pid": os.getpid(), "started": shell_command._started(os.getpid()), "boot": shell_command.boot_id()}
     for left in ({**own, "boot": "other"}, {**own, "started": 1}, {**own, "pid": 1}, {**own, "pid": -1}, {}, []):
         record.write_text(json.dumps(seal.sealed(left) if left else left))
         assert Guard(record, "", seal).end_previous() is None
