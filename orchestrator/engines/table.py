@@ -57,18 +57,19 @@ def default_engine(configured: str, client_name: str) -> str:
     """Config first, else the kind of the master's client, else ``shell``."""
     if configured:
         return engine(configured).name
-    for row in ENGINES.values():
-        if client_name and client_name in row.clients:
-            return row.name
-    return "shell"
+    row = engine_of_client(client_name)
+    return row.name if row is not None else "shell"
+
+
+def engine_of_client(client_name: str) -> Engine | None:
+    """The engine whose CLI introduces itself to our server by that name; None for any other client."""
+    return next((row for row in ENGINES.values() if client_name in row.clients), None)
 
 
 def call_limit_s(client_name: str) -> float | None:
     """Default limit of one call, in seconds, in the CLI with that client name; None: not known."""
-    for row in ENGINES.values():
-        if client_name in row.clients:
-            return row.call_limit_s or None
-    return None
+    row = engine_of_client(client_name)
+    return row.call_limit_s or None if row is not None else None
 
 
 def check_wishes(row: Engine, model: str | None, approval: str, command: tuple[str, ...]) -> None:

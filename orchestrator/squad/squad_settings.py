@@ -18,7 +18,7 @@ from typing import Literal
 from orchestrator.base.errors import BadRequest, untrusted
 from orchestrator.config.keys import Config
 from orchestrator.engines.definition import Engine
-from orchestrator.engines.table import ENGINES
+from orchestrator.engines.table import ENGINES, engine_of_client
 from orchestrator.squad import command_template
 from orchestrator.squad.command_template import Template
 from orchestrator.trust.allowed import Allowed, name_of
@@ -153,10 +153,8 @@ def _guessed(engine_command: str, run: Template | None, config: Config, client_n
         return _row_of_command(engine_command)
     if run is not None:
         return None
-    configured = ENGINES.get(config.engine)
-    if configured is not None and configured.headless is not None:
-        return configured
-    return next((row for row in ENGINES.values() if row.headless and client_name in row.clients), None)
+    rows = (ENGINES.get(config.engine), engine_of_client(client_name))
+    return next((row for row in rows if row is not None and row.headless is not None), None)
 
 
 def _row_of_command(engine_command: str) -> Engine | None:

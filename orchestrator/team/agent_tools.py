@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.engines.table import ENGINES
 from orchestrator.protocol.tool_calls import Arguments, Call, Tool
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -95,7 +94,7 @@ def build(roster: Roster) -> dict[str, Tool]:
     async def wait_for_command(call: Call, arguments: WaitArguments) -> dict[str, Any]:
         client = call.client
         entry = _caller(roster, call, arguments.agent_id)
-        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        row = entry.engine
         cap = min(roster.config().wait_cap_ms / 1000, (row.tool_limit_s if row else 60.0) - 5.0)
         return await delivery.wait_for_command(
             roster,

@@ -18,7 +18,6 @@ from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import supervision
 from orchestrator.core.screens import Screen
-from orchestrator.engines.table import ENGINES
 from orchestrator.team.life import launch_exits
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -147,7 +146,7 @@ class Deadlines:
     # -- silence ------------------------------------------------------------------------------------------------
 
     def _stall_after_s(self, entry: AgentEntry) -> float:
-        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        row = entry.engine
         own = entry.state.policies.get("stall_after_s")
         configured = float(own) if own is not None else self._roster.config().stall_after_s
         return max(configured, row.stall_after_s) if row is not None else configured

@@ -12,7 +12,6 @@ import contextlib
 from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.supervision import EndingStep
-from orchestrator.engines.table import ENGINES
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
@@ -57,7 +56,7 @@ class DeletionLadder:
 
     async def _quit(self, entry: AgentEntry) -> bool:
         """Type the CLI's own quit command; False if it could land anywhere but in an empty input line."""
-        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        row = entry.engine
         if row is None or not row.quit or entry.state.stop_force:
             return False
         screen = await self._team_panes.look_at_agent(entry)

@@ -22,7 +22,6 @@ from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain
 from orchestrator.engines.definition import Engine
-from orchestrator.engines.table import ENGINES
 from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -160,7 +159,7 @@ class ScreenWatch:
     # -- what is looked at --------------------------------------------------------------------------------------
 
     def _wanted(self, entry: AgentEntry, life: _WatchedLaunch) -> bool:
-        agent, row = entry.state, _row(entry)
+        agent, row = entry.state, entry.engine
         if row is None or entry.pane_id is None or agent.stop_asked:
             return False
         if entry.finding is not None or not SCREEN_KINDS.isdisjoint(agent.blocks):
@@ -194,7 +193,7 @@ class ScreenWatch:
 
     async def _judge(self, entry: AgentEntry, life: _WatchedLaunch, screen: Screen) -> None:
         """Judge one look at one agent, which may have called or ended meanwhile."""
-        row = _row(entry)
+        row = entry.engine
         if row is None or not self._wanted(entry, life):
             return
         if entry.turn == "parked":
@@ -243,7 +242,7 @@ class ScreenWatch:
         return self._roster.clock.monotonic() - life.began >= self._ready_within_s(entry)
 
     def _ready_within_s(self, entry: AgentEntry) -> float:
-        row = ENGINES.get(str(entry.state.spec.get("engine")))
+        row = entry.engine
         return self._roster.config().ready_timeout_s * (row.slow_start if row else 1.0)
 
     async def _give_up(self, entry: AgentEntry, life: _WatchedLaunch) -> None:
@@ -269,7 +268,3 @@ class ScreenWatch:
         finally:
             life.judged = False  # a failed write is tried again
             self._tend(entry)
-
-
-def _row(entry: AgentEntry) -> Engine | None:
-    return ENGINES.get(str(entry.state.spec.get("engine")))

@@ -174,7 +174,7 @@ class Supervisor:
         if wait_s > 0:
             return False
         cause = await cause_of(self.roster, entry) if supervision.never_ready(agent) else ""
-        row = table.ENGINES.get(str(agent.spec["engine"]))
+        row = entry.engine
         session = (entry.session or agent.session) if row is not None and row.resumes else None
         drafts = supervision.after_exit(
             agent, at=self._at(), budget=budget, nowhere=nowhere, session=session, cause=cause

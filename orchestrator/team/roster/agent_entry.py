@@ -16,6 +16,8 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
 from orchestrator.core.screens import ScreenFinding
+from orchestrator.engines.definition import Engine
+from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log import Journal
 
 
@@ -74,6 +76,11 @@ class AgentEntry:
     @property
     def run_id(self) -> str:
         return self.state.run_id
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of its CLI; None if no engine has the recorded name."""
+        return ENGINES.get(str(self.state.spec.get("engine")))
 
     @property
     def live(self) -> bool:

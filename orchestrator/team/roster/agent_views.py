@@ -11,7 +11,6 @@ from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
-from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
 from orchestrator.journal.segments import sealed
@@ -153,7 +152,7 @@ def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
 
 def _version(entry: AgentEntry) -> str | None:
     """The version that the CLI reported to our server; None for a client that is not the engine's CLI."""
-    row, (name, version) = ENGINES.get(str(entry.state.spec.get("engine"))), entry.client
+    row, (name, version) = entry.engine, entry.client
     return version if row is not None and version and name in row.clients else None
 
 

@@ -20,7 +20,7 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import Screen
 from orchestrator.engines.definition import Engine
-from orchestrator.engines.table import ENGINES
+from orchestrator.engines.table import ENGINES, engine_of_client
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
@@ -119,7 +119,7 @@ class HeldMasters:
             channel.none()
         else:
             log.info("a master's turn has ended: held until its team has news", run=run.run_id)
-            row = next((row for row in ENGINES.values() if leader.name in row.clients), None)
+            row = engine_of_client(leader.name)
             held = self._held[run.run_id] = _HeldMaster(run, channel, row)
             held.task = asyncio.get_running_loop().create_task(self._hold(held))
             self._tasks.add(held.task)

@@ -22,7 +22,6 @@ from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import Kind, ScreenFinding
 from orchestrator.engines.definition import Engine
-from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
@@ -120,7 +119,7 @@ class Parking:
 
     def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> None:
         """Take one event of an agent's CLI; ``channel`` is answered now or later, exactly once for a hook."""
-        row = _row(entry)
+        row = entry.engine
         if self._closed:
             return  # the hook comes back to the next daemon
         if row is None or entry.state.life not in ("starting", "ready"):
@@ -365,7 +364,3 @@ class Parking:
 
     def _at(self) -> str:
         return rfc3339(self._clock.now())
-
-
-def _row(entry: AgentEntry) -> Engine | None:
-    return ENGINES.get(str(entry.state.spec.get("engine")))

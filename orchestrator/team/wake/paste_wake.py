@@ -27,7 +27,6 @@ from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import Screen, explain, stands
 from orchestrator.engines.definition import Engine
-from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import read_json, replace
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
@@ -102,7 +101,7 @@ class PasteWake:
 
     def _wanted(self, entry: AgentEntry) -> bool:
         """Whether the agent has a reason to call but does not, and a paste is possible."""
-        agent, row = entry.state, _row(entry)
+        agent, row = entry.state, entry.engine
         if row is None or row.composer is None or agent.life != "ready" or entry.process == "gone":
             return False
         if entry.waiting is not None or entry.turn == "parked":
@@ -125,7 +124,7 @@ class PasteWake:
 
     async def _care(self, entry: AgentEntry) -> None:
         try:
-            row = _row(entry)
+            row = entry.engine
             if row is not None and await self._silent(entry):
                 await self._try(entry, row)
         except OrchestratorError as error:
@@ -286,7 +285,3 @@ def _rests(row: Engine, screen: Screen) -> bool:
 def _in_trouble(entry: AgentEntry) -> bool:
     """Whether its screen shows an error of the model's API, which ends a turn without a hook event."""
     return entry.seen is not None and entry.seen.kind in TROUBLES
-
-
-def _row(entry: AgentEntry) -> Engine | None:
-    return ENGINES.get(str(entry.state.spec.get("engine")))
