@@ -1,7 +1,7 @@
 """How a launch of a CLI ended, and the process of each launch, so that it is recognized without its pane.
 
 A process is identified by pid, start time and boot together: pids are reused, and start times restart with each boot.
-Writes `engine/process.json`; the decisions are pure.
+Reads and writes `engine/process.json`; the decisions are pure.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def recorded(paths: Paths, agent_id: str) -> RecordedLaunch | None:
     if not paths.provenance.owns(content, "agent", agent_id, "process"):
         return None  # a file not written here names no process of ours
     numbers = [content.get(name) for name in ("pid", "start", "epoch")]
-    if not all(isinstance(number, int) and number > 0 for number in numbers):
+    if not all(type(number) is int and number > 0 for number in numbers):
         return None
     pid, start, epoch = numbers
     return RecordedLaunch(pid, start, str(content.get("boot_id", "")), epoch)

@@ -17,7 +17,7 @@ from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
 from orchestrator.journal.project_files import Paths, read_json
 from orchestrator.journal.segments import sealed_path
-from orchestrator.team.recovery import orphans
+from orchestrator.team.life import launch_exits
 from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, RepairedLogs, repaired_logs
 from orchestrator.team.recovery.broadcast_repair import repaired_lines
 from orchestrator.team.roster.agent_fold import folded
@@ -131,7 +131,7 @@ def outside_facts(paths: Paths, agent_id: str) -> OutsideFacts:
             epochs.append(content["epoch"])
         if kind == "meta":
             spec |= {name: content[name] for name in SPEC_KEYS if content.get(name) is not None}
-    process = orphans.recorded(paths, agent_id)
+    process = launch_exits.recorded(paths, agent_id)
     if process is not None:
         epochs.append(process.epoch)
     return OutsideFacts(published, spec, max(epochs))

@@ -8,14 +8,13 @@ even after their parent has ended. A pid alone proves nothing: pids are reused.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.clock import Clock
-from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import process_facts, processes
-from orchestrator.journal.project_files import Paths, read_json
+from orchestrator.journal.project_files import Paths
+from orchestrator.team.life import launch_exits
 
 
 class ProvenProcess(NamedTuple):
@@ -27,35 +26,11 @@ class ProvenProcess(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True)
-class RecordedProcess:
-    """What engine/process.json says."""
-
-    pid: int
-    start: int
-    boot_id: str
-    epoch: int
-
-
-def recorded(paths: Paths, agent_id: str) -> RecordedProcess | None:
-    """The process that the agent's files name; None when they name none, not in our form, or not written here."""
-    try:
-        content = read_json(paths.process(agent_id))
-        if not paths.provenance.owns(content, "agent", agent_id, "process"):
-            return None
-        pid, start, boot, epoch = (content[key] for key in ("pid", "start", "boot_id", "epoch"))
-    except (OrchestratorError, KeyError, TypeError):
-        return None
-    numbers = all(type(number) is int and number > 0 for number in (pid, start, epoch))
-    return RecordedProcess(pid, start, boot, epoch) if numbers and isinstance(boot, str) and boot else None
-
-
 def by_record(paths: Paths, agent_id: str) -> list[ProvenProcess]:
     """The agent's recorded process, if just that one still runs."""
-    process = recorded(paths, agent_id)
-    if process is None or process.boot_id != process_facts.boot_id():
-        return []
-    if not process_facts.alive(process.pid, process.start):
+    process = launch_exits.recorded(paths, agent_id)
+    # Where no boot is shown, a start time proves nothing.
+    if process is None or not process.boot_id or not process.alive():
         return []
     return [ProvenProcess(process.pid, process.start, agent_id, process.epoch)]
 
