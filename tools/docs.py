@@ -29,6 +29,7 @@ import typer
 from pydantic import BaseModel
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli.app import app
 from orchestrator.config.keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, records, state, supervision
@@ -522,7 +523,7 @@ def diagram(edges: dict[tuple[str, str], str], first: str, ends: frozenset[str],
 
 
 def task_life() -> str:
-    return diagram(state.TASK_EDGES, "queued", records.TERMINAL, "task (inbox)")
+    return diagram(state.TASK_EDGES, "queued", TERMINAL, "task (inbox)")
 
 
 def agent_life() -> str:

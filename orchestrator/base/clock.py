@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+FOR_EVER_S = 10 * 365 * 86_400.0
+"""A limit that no wait of ours reaches, for what takes a number."""
 MISSED_S = 1.0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli import output
 from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mcp import Client
 
 LIMIT_S = 300.0  # for the thirty jobs; they need some ten seconds on two cores
-TERMINAL = ("result", "error", "canceled")
 GLYPHS = {"result": "✓", "error": "✕", "canceled": "-"}
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import Environment
+from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.base.platform import process_facts
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
@@ -138,7 +139,7 @@ def _whatever_happens() -> contextlib.AbstractContextManager[None]:
 def _delete_agents(place: DemoProject) -> None:
     listed = _own(place, "agent", "list", "--all", "--json")
     rows = json.loads(listed.stdout or "{}").get("agents", [])
-    live = [row["agent_id"] for row in rows if row["status"] not in {"deleted", "failed"}]
+    live = [row["agent_id"] for row in rows if row["status"] not in FINAL_LIVES]
     deleting = [_start(place, "agent", "delete", agent_id) for agent_id in live]
     for process in deleting:
         process.wait(GONE_S)

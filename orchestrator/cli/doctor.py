@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,10 +21,10 @@ from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.tmux import server_address
 from orchestrator.trust import lock_word
 
 PYTHON = (3, 11)
-TMUX = (3, 2)
 FIX_S = 600.0
 OWN_ENV = {
     *project_location.AGENT_ENV,
@@ -150,8 +149,7 @@ def _tmux(_: Project) -> Iterator[DoctorFinding]:
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Environment("no_tmux", f"{program} does not run: {error}") from error
-    number = re.search(r"(\d+)\.(\d+)", shown)
-    if number and (int(number[1]), int(number[2])) < TMUX:
+    if not server_address.supported(shown):
         yield DoctorFinding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
         return
     where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: the team gets its own session"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.cli.doctor_finding import DoctorFinding
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 
-OVER = {"deleted", "failed"}
 SHOWN = 5
 
 
@@ -84,7 +84,7 @@ def _panes(place: Project) -> Iterator[DoctorFinding]:
     from orchestrator.tmux.server_address import TmuxSocket  # noqa: PLC0415
 
     runs = {run["run_id"]: run["tmux_socket"] for run in offline_view.runs(place.root)}
-    live = {row["agent_id"] for row in offline_view.agents(place.root) if row["status"] not in OVER}
+    live = {row["agent_id"] for row in offline_view.agents(place.root) if row["status"] not in FINAL_LIVES}
     for socket in sorted({str(path) for path in runs.values() if path and Path(path).exists()}):
         try:
             tagged = panes.list_tagged(TmuxSocket(path=socket))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli.daemon_client import DaemonClient
 from orchestrator.cli.demo_project import DemoProject, end
 from orchestrator.cli.doctor_finding import DoctorFinding
@@ -36,7 +37,6 @@ TASK_S = 120.0  # a model may think long about a first task
 PARK_S = 45.0
 PAGE_MS = 10_000
 LINES = 12
-TERMINAL = {"result", "error", "canceled"}
 # A short wait, so that agents park soon; no restarts.
 CONFIG = """\
 # written by orchestrator doctor --live

@@ -9,13 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
 from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
 from orchestrator.cli.options import AgentId, Json
-
-TERMINAL = ("result", "error", "canceled")
-ENDED = ("failed", "deleted")
 
 app = options.app("Queue, cancel and list an agent's tasks.")
 
@@ -157,4 +155,4 @@ def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quie
         # The records that end an agent's tasks may follow its own end: look once more.
         if gone and not page["events"]:
             raise Conflict("agent_ended", f"agent {agent_id} has ended without finishing {task_id}")
-        gone = source.agent(agent_id)["status"] in ENDED
+        gone = source.agent(agent_id)["status"] in FINAL_LIVES

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.core.state import Agent, Proof
 
 
@@ -23,7 +24,7 @@ class Presence(NamedTuple):
 def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     """The derived (status, reason); `unknown` is never shown as idle."""
     life = agent.life
-    if life in ("deleted", "failed"):
+    if life in FINAL_LIVES:
         return life, str((agent.failure or {}).get("reason", ""))
     if life == "stopped" or agent.stop_asked:
         return "stopping", "asked to stop"

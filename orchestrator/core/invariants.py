@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES, TERMINAL
+from orchestrator.base.final_states import TERMINAL
+from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 
 KINDS: dict[str, str] = {
     # what a line is

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-TERMINAL = frozenset({"result", "error", "canceled"})
-"""Exactly one of these ends a task (R-Q2)."""
+from orchestrator.base.final_states import TERMINAL
 
 UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
 """May be lost by a power cut: redelivery covers them. All others are durable before they are seen."""

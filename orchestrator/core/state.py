@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.core.records import TERMINAL
+from orchestrator.base.final_states import TERMINAL
 
 # (state of the task, outbox record) -> state. "queued" is entered by the inbox record `task`.
 TASK_EDGES: dict[tuple[str, str], str] = {

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from orchestrator.base.public_names import AGENT_TAG
 from orchestrator.trust import launched, state_dir
 from orchestrator.trust.provenance import Provenance
 
 WAIT_S = 60.0
 LOOK_EVERY_S = 0.01  # one read of a small file; tmux wait-for would cost a process per look
-TAG = "@orchestrator_agent"
 FROM_PANE = ("TMUX", "TMUX_PANE", "TERM", "COLORTERM")
 
 NOT_RELEASED = 75  # EX_TEMPFAIL: the daemon did not release the launch in time
@@ -122,7 +122,7 @@ def wait_for_release(root: Path, agent_id: str, epoch: int) -> None:
 def check_pane(agent_id: str) -> None:
     """Check that the pane has this agent's tag; raises ``Refusal``."""
     pane = os.environ.get("TMUX_PANE", "")
-    query = ["tmux", "show-options", "-pqv", "-t", pane, TAG]
+    query = ["tmux", "show-options", "-pqv", "-t", pane, AGENT_TAG]
     tag = subprocess.run(query, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout.strip()
     if not pane or tag != agent_id:
         raise Refusal(REFUSED, f"pane {pane or '(none)'} has the tag {tag!r}, not {agent_id!r}")

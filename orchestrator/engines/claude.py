@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
 from orchestrator.engines.claude_setup import SETUP
 from orchestrator.engines.definition import (
@@ -22,7 +23,7 @@ from orchestrator.engines.definition import (
     RoleFolder,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
-from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
+from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
 RULES_FILE = "rules.md"
 MCP_FILE = "mcp.json"

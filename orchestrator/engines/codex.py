@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
 from orchestrator.engines.codex_setup import SETUP, config_file
 from orchestrator.engines.definition import (
@@ -23,8 +24,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
-from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
-from orchestrator.engines.user_setup import table
+from orchestrator.engines.user_setup import HOOK_LIMIT_S, table
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
 TOOL_LIMIT_S = 600.0

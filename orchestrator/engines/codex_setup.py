@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.engines.server_entry import HOOK_LIMIT_S
 from orchestrator.engines.user_setup import (
     CALL_LIMIT_S,
+    HOOK_LIMIT_S,
     NOTICE_LIMIT_S,
     ConfigReader,
     Env,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.engines.definition import (
     ChatRecord,
     Engine,
@@ -28,7 +29,7 @@ from orchestrator.engines.definition import (
 from orchestrator.engines.gemini_screen import PATTERNS, composer
 from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
-from orchestrator.engines.server_entry import AGENT_TOOLS, HOOK_LIMIT_S, SERVER
+from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
 HOME = "home"
 """The agent's `GEMINI_CLI_HOME` in its engine directory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.engines.server_entry import SERVER
+from orchestrator.base.public_names import SERVER
 from orchestrator.engines.user_setup import CALL_LIMIT_S, ConfigReader, Env, UserSetup, filled_file, set_variable
 
 PARK_LIMIT_S = 600

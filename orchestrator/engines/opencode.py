@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 from orchestrator.engines.opencode_setup import SETUP
-from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"

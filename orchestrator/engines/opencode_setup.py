@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.engines.user_setup import (
     CALL_LIMIT_S,
     ConfigReader,

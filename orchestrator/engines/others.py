@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from orchestrator.base.public_names import SERVER
 from orchestrator.core.prompts import render
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import ANY, chat_id
-from orchestrator.engines.server_entry import SERVER
 
 PROMPT_FILE = "prompt.md"
 MCP_FILE = "mcp.json"

@@ -16,6 +16,8 @@ Form = Literal["json", "toml"]
 
 CALL_LIMIT_S = 600
 """How long an entry of ours lets one tool call run: above every long poll of ours."""
+HOOK_LIMIT_S = 86_400
+"""How long a turn-end hook may run: longer than any park, which a CLI's own default would end silently."""
 NOTICE_LIMIT_S = 10
 """How long a hook may run that only reports to the daemon."""
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD, TOOLSETS
 from orchestrator.edge.project_location import PER_CONNECTION
-from orchestrator.engines.server_entry import AGENT_TOOLS, SERVER
 from orchestrator.engines.user_setup import CALL_LIMIT_S, UserSetup
 from orchestrator.setup import jsonc, toml_text
 

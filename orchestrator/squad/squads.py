@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, Signal, rfc3339, wait_until
+from orchestrator.base.clock import FOR_EVER_S, Clock, Signal, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import process_facts
 from orchestrator.config.keys import Config
@@ -41,7 +41,6 @@ log = structlog.get_logger()
 
 INTERRUPTED = "interrupted"
 CANCELED = "canceled"
-FOR_EVER_S = 10 * 365 * 86_400.0
 Tell = Callable[[str], None]
 
 

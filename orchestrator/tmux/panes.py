@@ -16,16 +16,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.base.errors import Environment
+from orchestrator.base.public_names import AGENT_TAG
 from orchestrator.tmux.command_words import literal, source, start_words
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
 
-AGENT = "@orchestrator_agent"
 RUN = "@orchestrator_run"
 EPOCH = "@orchestrator_epoch"
 # A condition for tmux; by comparison, because the bare option would be false for an agent named "0".
-TAGGED = f"#{{!=:#{{{AGENT}}},}}"
-UNTAGGED = f"#{{==:#{{{AGENT}}},}}"
+TAGGED = f"#{{!=:#{{{AGENT_TAG}}},}}"
+UNTAGGED = f"#{{==:#{{{AGENT_TAG}}},}}"
 
 # Free text comes last; a session's name cannot contain a colon, so the first colon ends it.
 INFO = (
@@ -35,7 +35,7 @@ INFO = (
 _INFO_LINE = re.compile(r"(%\d+) (@\d+) (\$\d+) (\d+) (\d+) (\d+) ([01]) t(\S*) ([^:]*):(.*)")
 _TAGGED_INFO = (
     "#{pid} #{pane_id} #{window_id} #{pane_pid} d#{pane_dead} s#{pane_dead_status} g#{pane_dead_signal} "
-    f"m#{{pane_in_mode}} #{{{AGENT}}} #{{{RUN}}} #{{{EPOCH}}} #{{pane_start_command}}"
+    f"m#{{pane_in_mode}} #{{{AGENT_TAG}}} #{{{RUN}}} #{{{EPOCH}}} #{{pane_start_command}}"
 )
 _TAGGED_LINE = re.compile(r"(\d+) (%\d+) (@\d+) (\d+) d(\d?) s(\d*) g(\S*) m(\d*) (\S+) (\S+) (\d+) (.*)", re.DOTALL)
 
@@ -96,7 +96,7 @@ class NewPane:
     @property
     def tags(self) -> dict[str, str]:
         """The pane options that tag the pane as the agent's."""
-        return {AGENT: self.agent_id, RUN: self.run_id, EPOCH: str(self.epoch)}
+        return {AGENT_TAG: self.agent_id, RUN: self.run_id, EPOCH: str(self.epoch)}
 
 
 def find_master(socket: TmuxSocket, pids: Sequence[int], tmux_pane: str | None, tty: str | None) -> PaneInfo | None:
@@ -146,7 +146,7 @@ def parse_info(line: str) -> PaneInfo | None:
 
 def tag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str, epoch: int) -> None:
     """Mark the pane as the agent's and make it stay when its process ends. Raises as `Tmux.run`."""
-    set_tags(socket, pane_id, {AGENT: agent_id, RUN: run_id, EPOCH: str(epoch)})
+    set_tags(socket, pane_id, {AGENT_TAG: agent_id, RUN: run_id, EPOCH: str(epoch)})
 
 
 def set_tags(socket: TmuxSocket, pane_id: str, tags: Mapping[str, str]) -> None:
@@ -157,7 +157,7 @@ def set_tags(socket: TmuxSocket, pane_id: str, tags: Mapping[str, str]) -> None:
 
 def untag(socket: TmuxSocket, pane_id: str, agent_id: str, run_id: str) -> None:
     """Remove our tag from the pane; it is the user's from then on. Raises as `Tmux.run`."""
-    options = (AGENT, RUN, EPOCH, "remain-on-exit")
+    options = (AGENT_TAG, RUN, EPOCH, "remain-on-exit")
     commands = [["set-option", "-pu", "-t", pane_id, name] for name in options]
     tmux(socket).guarded(pane_id, _ours(agent_id, run_id), *commands)
 
@@ -258,7 +258,7 @@ def respawn(socket: TmuxSocket, pane_id: str, new: NewPane) -> bool:
 
 
 def _ours(agent_id: str, run_id: str) -> str:
-    agent = f"#{{==:#{{{AGENT}}},{literal(agent_id)}}}"
+    agent = f"#{{==:#{{{AGENT_TAG}}},{literal(agent_id)}}}"
     run = f"#{{==:#{{{RUN}}},{literal(run_id)}}}"
     # The tag itself is part of it: an empty id must not match the panes that carry none.
     return f"#{{&&:{TAGGED},#{{&&:{agent},{run}}}}}"

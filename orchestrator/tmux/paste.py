@@ -9,8 +9,9 @@ from __future__ import annotations
 import secrets
 
 from orchestrator.base.errors import Environment
+from orchestrator.base.public_names import AGENT_TAG
 from orchestrator.tmux.command_words import literal
-from orchestrator.tmux.panes import AGENT, RUN, TAGGED
+from orchestrator.tmux.panes import RUN, TAGGED
 from orchestrator.tmux.screen_capture import PaneTag
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
@@ -48,6 +49,6 @@ def _paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, text: str, how: lis
 
 
 def _free(whose: PaneTag) -> str:
-    tag = f"#{{&&:#{{==:#{{{AGENT}}},{literal(whose.agent_id)}}},#{{==:#{{{RUN}}},{literal(whose.run_id)}}}}}"
+    tag = f"#{{&&:#{{==:#{{{AGENT_TAG}}},{literal(whose.agent_id)}}},#{{==:#{{{RUN}}},{literal(whose.run_id)}}}}}"
     calm = "#{&&:#{==:#{pane_dead},0},#{!=:#{selection_present},1}}"
     return f"#{{&&:#{{&&:{TAGGED},{tag}}},{calm}}}"

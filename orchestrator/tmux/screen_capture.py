@@ -7,16 +7,17 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from orchestrator.base.public_names import AGENT_TAG
 from orchestrator.core.screens import Screen
 from orchestrator.tmux.command_words import source
-from orchestrator.tmux.panes import AGENT, RUN, TAGGED
+from orchestrator.tmux.panes import RUN, TAGGED
 from orchestrator.tmux.server_address import TmuxSocket
 from orchestrator.tmux.servers import tmux
 
 # Free text comes last.
 _FACTS = (
     "#{pane_id} #{pane_dead} #{pane_in_mode} #{cursor_x} #{cursor_y} "
-    f"#{{{AGENT}}} #{{{RUN}}} t#{{pane_title}}"
+    f"#{{{AGENT_TAG}}} #{{{RUN}}} t#{{pane_title}}"
 )
 _HEAD = re.compile(r"(%\d+) (\d*) (\d*) (\d*) (\d*) (\S+) (\S+) t(.*)")
 _SGR = re.compile(r"\x1b\[([0-9;:]*)m")

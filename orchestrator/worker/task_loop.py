@@ -20,6 +20,7 @@ from typing import Any
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.trust.provenance import Provenance
 from orchestrator.worker.relay_client import CallRefused, RelayClient, WorkerEnded
 from orchestrator.worker.shell_command import (
@@ -209,7 +210,7 @@ class Worker:
         arguments: dict[str, Any] = {"agent_id": self._me.agent_id, "task_id": task_id, "type": kind}
         if payload is not None:
             arguments["payload"] = payload
-        if kind in {"result", "error", "canceled"}:
+        if kind in TERMINAL:
             arguments["done"] = True
         return await self._link.call("emit_event", arguments)
 

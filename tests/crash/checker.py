@@ -6,7 +6,7 @@ The tests know more than the files: a ledger of what agents really ran, and whet
 import json
 from collections import Counter
 
-from orchestrator.core import records
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.team.recovery.verification import verify
 from tests.fakes.relays import until
 
@@ -44,7 +44,7 @@ class Found:
                 self.inbox[directory.name] = read_log(directory, "inbox")
 
     def ends(self, agent_id, task_id):
-        return [r for r in self.outbox[agent_id] if r["type"] in records.TERMINAL and r.get("task_id") == task_id]
+        return [r for r in self.outbox[agent_id] if r["type"] in TERMINAL and r.get("task_id") == task_id]
 
     def task(self, task_id):
         """(agent, terminal event or None) of a task; it must exist once."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.core.records import TERMINAL
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.team.recovery.verification import verify
 from tests.crash.conftest import over
 from tests.crash.moves import around

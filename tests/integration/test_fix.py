@@ -7,8 +7,8 @@ import os
 import pytest
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import file_models, records
-from orchestrator.core.records import TERMINAL
 from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import damage_report
 from orchestrator.team.roster import delivery, offline_view

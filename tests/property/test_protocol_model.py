@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 )
 
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import decisions, state, supervision
-from orchestrator.core.records import TERMINAL, UNSYNCED
+from orchestrator.core.records import UNSYNCED
 from tests.support.pure_team import Desk, essence, refold
 
 reached = Counter()

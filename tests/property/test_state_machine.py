@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, snapshot, state, supervision
-from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import ScreenFinding
 from tests.support.pure_team import Desk, essence, refold
 

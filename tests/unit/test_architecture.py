@@ -91,6 +91,7 @@ EXCEPTIONS = {
     ("orchestrator.daemon.process", "journal"),
     ("orchestrator.project_trust.trust_store", "journal"),
     ("orchestrator.cli.doctor", "journal"),
+    ("orchestrator.cli.doctor", "tmux"),
     ("orchestrator.cli.doctor_leftovers", "tmux"),
     ("orchestrator.cli.doctor_live", "tmux"),
 }

@@ -10,6 +10,7 @@ from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.core.state import ENDED_LIVES
 from orchestrator.team.life import agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster import offline_view
@@ -61,7 +62,7 @@ async def restart(
 
     def look() -> bool | None:
         agent = entry.state
-        over = agent.life in ("failed", "stopped", "deleted") and entry.agent_id not in supervisor.tending
+        over = agent.life in ENDED_LIVES and entry.agent_id not in supervisor.tending
         return True if (agent.life == "ready" and not agent.restart_due) or over or agent.stop_asked else None
 
     await wait_until(look, entry.changed, clock.monotonic() + wait_s, clock)

@@ -15,6 +15,7 @@ from orchestrator.base.platform.processes import environ_of
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.core.state import ENDED_LIVES
 from orchestrator.engines import table
 from orchestrator.journal.project_files import confine
 from orchestrator.roles import catalogue
@@ -318,7 +319,7 @@ async def _answer(
 
     def look() -> bool | None:
         life = entry.state.life
-        return True if life == "ready" or life in ("failed", "stopped", "deleted") or entry.state.stop_asked else None
+        return True if life == "ready" or life in ENDED_LIVES or entry.state.stop_asked else None
 
     tell(f"{entry.agent_id}: starting {entry.state.spec['engine']} in pane {entry.pane_id}")
     await wait_until(look, entry.changed, deadline, clock)

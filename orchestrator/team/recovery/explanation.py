@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, TERMINAL
+from orchestrator.base.final_states import TERMINAL
+from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.team.roster import offline_view

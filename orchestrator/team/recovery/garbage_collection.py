@@ -20,6 +20,7 @@ import orjson
 from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment, OrchestratorError
+from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.base.platform import process_facts
 from orchestrator.journal.project_files import replace
 from orchestrator.journal.removal import measure, remove
@@ -136,7 +137,7 @@ def plan_processes(
         now = lives.get(process.agent_id)
         if now is None:
             continue
-        if now.life in ("deleted", "failed"):
+        if now.life in FINAL_LIVES:
             why = f"its agent is {now.life}"
         elif process.epoch < now.epoch:
             why = f"it belongs to launch {process.epoch} of its agent, which is at launch {now.epoch}"
@@ -253,7 +254,7 @@ class GarbageCollection:
         assert item.proven is not None
         roster, process = self._roster, item.proven
         now = self._lives().get(process.agent_id)
-        if now is None or not (now.life in ("deleted", "failed") or process.epoch < now.epoch):
+        if now is None or not (now.life in FINAL_LIVES or process.epoch < now.epoch):
             return
         await orphans.end(process, roster.config().kill_grace_s, roster.clock)
         failpoints.passed("gc:process-ended")

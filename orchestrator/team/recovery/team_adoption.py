@@ -22,6 +22,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
 from orchestrator.base.platform import process_facts, processes
 from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.state import ENDED_LIVES
 from orchestrator.edge.project_location import AGENT_ENV
 from orchestrator.journal.log_lines import intact, is_sealed, resealed
 from orchestrator.journal.log_rewrite import files_of, lines_of, rewrite
@@ -39,7 +40,6 @@ log = structlog.get_logger()
 
 LOGS = (("inbox", INBOX_TYPES), ("outbox", OUTBOX_TYPES))
 SHOWN_TASKS = 20
-ENDED = ("deleted", "failed", "stopped")
 UNKNOWN_WINDOW = {"tmux_name": None, "server_pid": 0, "server_start": 0, "window_id": "", "master_pane": "",
                   "master": None, "session": "", "detached": False, "changed": None}  # fmt: skip
 """What run.json says of a run whose window is not known: no window and no process must be taken for this run's."""
@@ -191,7 +191,7 @@ def _agent_row(paths: Paths, agent_id: str) -> dict[str, Any]:
         agent, last = folded(paths, agent_id)
     except OrchestratorError as error:
         return row | {"does": "nothing before it is repaired", "damaged": error.message}
-    lives = agent.life not in ENDED and not agent.stop_asked
+    lives = agent.life not in ENDED_LIVES and not agent.stop_asked
     spec = agent.spec
     tasks = [{"task_id": task.task_id, "state": task.state, "payload": task.payload}
              for task in agent.unfinished.values()]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.invariants import (
     NEEDS_ALL,
@@ -25,7 +26,6 @@ from orchestrator.core.invariants import (
     digest_faults,
     untold,
 )
-from orchestrator.core.records import TERMINAL
 from orchestrator.team.recovery.log_audit import COLLECTED, Evidence, directories
 
 LEFT_OUT = {

@@ -15,9 +15,10 @@ import structlog
 
 from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
-from orchestrator.core.records import TERMINAL, Draft
+from orchestrator.core.records import Draft
 from orchestrator.journal.log import Journal
 from orchestrator.journal.project_files import check_id, list_artifacts
 from orchestrator.team.roster.agent_entry import AgentEntry, WaitUnderWay

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
 from orchestrator.core.records import BROADCAST_TYPES, OUTBOX_TYPES
@@ -20,14 +21,13 @@ from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_vie
 from orchestrator.team.roster.broadcast import run_file
 from orchestrator.team.worktrees.inspection import look
 
-FINAL = ("deleted", "failed")
 NO_DAEMON = "no daemon runs: what the files say"
 FOREIGN = "not of this machine; orchestrator trust lists what would be started"
 
 
 def _status(agent: state.Agent, reason: str) -> tuple[str, str]:
     status = derived.status(agent, derived.Presence())
-    return status if status[0] in FINAL else ("unknown", reason)
+    return status if status[0] in FINAL_LIVES else ("unknown", reason)
 
 
 def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, bool]:

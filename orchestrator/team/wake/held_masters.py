@@ -16,8 +16,8 @@ import structlog
 
 from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.core.records import TERMINAL
 from orchestrator.core.screens import Screen
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES, engine_of_client

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import structlog
 
-from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import FOR_EVER_S, Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
@@ -33,7 +33,6 @@ LISTED_S = 20.0
 """Maximum seconds for which a CLI's first prompt is held until it has our tools."""
 AFTER_LISTED_S = 1.0
 """Seconds that a CLI needs after our answer to load the tools; on a busy machine 0.2 s were too few."""
-FOR_EVER_S = 10 * 365 * 86400.0
 """A plugin blocks nothing: its park has no time limit."""
 
 STILL_HOLDS = (

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import agent_status as derived
 from orchestrator.core import blocked, decisions, records, state, supervision
 from orchestrator.core.screens import ScreenFinding
@@ -30,7 +31,7 @@ def in_state(wanted):
         desk.wait()
     if wanted == "running":
         desk.emit("ack")
-    if wanted in records.TERMINAL:
+    if wanted in TERMINAL:
         desk.wait()
         desk.emit(wanted)
     return desk
@@ -48,7 +49,7 @@ def raw(desk, kind, **fields):
     }
 
 
-TASK_STATES = ("queued", "delivered", "running", *sorted(records.TERMINAL))
+TASK_STATES = ("queued", "delivered", "running", *sorted(TERMINAL))
 
 
 @pytest.mark.parametrize(("before", "kind"), list(itertools.product(TASK_STATES, sorted(state.TASK_RECORDS))))
@@ -63,7 +64,7 @@ def test_a_task_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
         assert essence(desk.agent) == seen
         return
     state.apply(desk.agent, "outbox", record)
-    if after in records.TERMINAL:
+    if after in TERMINAL:
         assert desk.agent.finished["t1"].outcome == after
         assert desk.agent.lease is None
     else:
@@ -271,7 +272,7 @@ def test_a_resent_event_is_answered_from_its_record(desk):
     assert len(desk.logs["outbox"]) == seq
 
 
-@pytest.mark.parametrize("kind", sorted(records.TERMINAL))
+@pytest.mark.parametrize("kind", sorted(TERMINAL))
 def test_a_terminal_event_of_the_queued_head_is_legal_for_its_delivery_was_lost(desk, kind):
     desk.enqueue("t1")
     desk.enqueue("t2")

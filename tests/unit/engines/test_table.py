@@ -13,12 +13,12 @@ from typing import get_args
 import pytest
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.public_names import AGENT_TOOLS
 from orchestrator.cli.setup import BUSY_S
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import Kind, Screen, explain, stands
 from orchestrator.engines import table
 from orchestrator.engines.definition import APPROVALS, HeadlessRun
-from orchestrator.engines.server_entry import AGENT_TOOLS
 from orchestrator.engines.table import ENGINES, SETUPS
 from orchestrator.setup import entries
 from orchestrator.team import agent_tools

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
 from orchestrator.core import invariants, records
@@ -424,7 +425,7 @@ def test_a_lost_record_may_be_the_hand_out_but_not_one_of_an_earlier_life(files)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", sorted(records.TERMINAL))
+@pytest.mark.parametrize("kind", sorted(TERMINAL))
 async def test_a_hand_out_that_the_power_took_is_recorded_with_the_end_and_nothing_is_violated(tmp_path, kind):
     """The disk has lost what was not synced, and the agent has not: it reports to the next daemon."""
     team = Team(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import records, supervision
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
@@ -144,7 +145,7 @@ async def test_ten_tasks_end_in_ten_terminal_events_in_order_and_never_overlap(t
         if record["type"] == "delivered":
             assert held in (None, record["task_id"])
             held = record["task_id"]
-        if record["type"] in records.TERMINAL:
+        if record["type"] in TERMINAL:
             assert held == record["task_id"]
             held = None
             ends.append(record["task_id"])
