@@ -68,7 +68,6 @@ PER_CONNECTION = (
     "MAX_COMPLETION_TOKENS",
     "REDACT_ARTIFACTS",
 )
-# What a relay may offer its CLI.
 # What tells a relay that it speaks for an agent; never passed on to the daemon's own environment.
 AGENT_ENV = ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_AGENT_EPOCH", "ORCHESTRATOR_AGENT_SECRET")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import mcp_types as types
 import structlog
@@ -13,13 +12,13 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.gsd.reader_process import Reader
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Client
 
 log = structlog.get_logger()
-T = TypeVar("T")
 
 VARIABLE = "GSD_PROJECT_ROOT"
 ANSWER_S = 60.0
@@ -41,7 +40,7 @@ class Questions:
         self._client = client
         self._session: ServerSession | None = None
         self._roots: asyncio.Task[tuple[str, ...]] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
 
     async def ask(
         self,
@@ -72,7 +71,7 @@ class Questions:
         """The client wants to hear when its project changes: have it read and watched, in the background."""
         self.watching = True
         self._session = session or self._session
-        self._begin(self._watch())
+        self._tasks.start(self._watch())
 
     def roots_changed(self) -> None:
         """The client has other roots now: it is asked again with the next question."""
@@ -81,8 +80,7 @@ class Questions:
     def close(self) -> None:
         """The connection is over."""
         self.watching = False
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     async def _watch(self) -> None:
         with contextlib.suppress(OrchestratorError):  # no project yet, or none that can be read: nothing to watch
@@ -94,14 +92,8 @@ class Questions:
         if session is None or capabilities is None or capabilities.roots is None:
             return ()
         if self._roots is None:
-            self._roots = self._begin(_ask_roots(session))
+            self._roots = self._tasks.start(_ask_roots(session))
         return await asyncio.shield(self._roots)  # several may wait for it, and one be canceled
-
-    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 class _Root(BaseModel):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.toolsets import SMARTSPAWN
@@ -54,7 +55,7 @@ class SpawnWiring:
         self._library = library
         self.listeners: list[Listener] = []
         self._parts: _LoadedParts | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
 
     @property
     def active(self) -> int:
@@ -76,12 +77,12 @@ class SpawnWiring:
 
     def begin(self) -> None:
         """Continue the runs of an earlier daemon, in the background."""
-        self._start(self._resume(dict(os.environ)))
+        self._tasks.start(self._resume(dict(os.environ)))
 
     def welcome(self, client: Client) -> None:
         """A connection has come: its home may hold runs, and its key may be the one they wait for."""
         if client.rights == "master" and SMARTSPAWN in client.toolsets:
-            self._start(self._resume_with(self._loaded(), client))
+            self._tasks.start(self._resume_with(self._loaded(), client))
 
     def part(self, client: Client) -> None:
         """A connection has ended."""
@@ -133,12 +134,7 @@ class SpawnWiring:
     def _run_ended(self, run_id: str) -> None:
         callers = self._loaded().callers
         callers.engines.forget(run_id)
-        self._start(callers.agents.forget(run_id))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(callers.agents.forget(run_id))
 
 
 def _has_work(env: Mapping[str, str]) -> bool:

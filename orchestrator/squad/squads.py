@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from orchestrator.base import failpoints
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import FOR_EVER_S, Clock, Signal, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import process_facts
@@ -87,7 +88,7 @@ class Squads:
         self._by_req: dict[str, str] = {}
         self._chats = MemberTurns()
         self._beginnings = ChatBeginnings(clock)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._closing = StopRequest()
 
     @property
@@ -135,7 +136,7 @@ class Squads:
                 for plan in plans
             ],
         )
-        self._begin(self._run(self._enter(file), plans, request))
+        self._tasks.start(self._run(self._enter(file), plans, request))
         return squad_id
 
     async def answer(self, squad_id: str, wait_s: float | None, tell: Tell) -> dict[str, Any]:
@@ -195,7 +196,7 @@ class Squads:
             squad = self._enter(file)
             squad.begun, squad.over = True, file.ended_at is not None
             if not squad.over:
-                self._begin(self._interrupt(squad))
+                self._tasks.start(self._interrupt(squad))
 
     async def close(self) -> None:
         """End all members and write down how; for the end of the daemon."""
@@ -225,11 +226,6 @@ class Squads:
         self._squads[file.squad_id] = squad
         self._by_req[file.req] = file.squad_id
         return squad
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _of(self, squad_id: str) -> Squad:
         squad = self._squads.get(squad_id)
@@ -342,7 +338,7 @@ class Squads:
         def started(pid: int, start: int | None) -> None:
             member.state, member.pid, member.start, member.boot_id = "running", pid, start, process_facts.boot_id()
             squad.changed.notify()
-            self._begin(self._recorded(squad))
+            self._tasks.start(self._recorded(squad))
             if show is not None and start is not None:
                 seen = WatchedProcess(
                     plan.member_id, plan.request.role_id, pid, start, (process_command.stdout, process_command.stderr)
@@ -351,7 +347,7 @@ class Squads:
 
         outcome = await member_process.run(process_command, self._clock, squad.stop, started)
         for task in hiding:
-            self._begin(hidden(task, self._clock, self._closing))
+            self._tasks.start(hidden(task, self._clock, self._closing))
         return outcome
 
     async def _written(self, squad: Squad) -> None:

@@ -5,13 +5,13 @@ Only this file connects squads with the team: the squads get the team's `MemberP
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.toolsets import SQUAD
 from orchestrator.edge import project_location
 from orchestrator.protocol.offers import AdminMethods, Offer
@@ -39,7 +39,7 @@ class SquadWiring:
         offer = squad_tools.SquadToolDeps(self.squads, self.library, roster.config, self._show, roster.withheld)
         self._tools = {mode: squad_tools.build(offer, mode) for mode in squad_tools.MODES}
         self._swept = time.monotonic()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
 
     @property
     def active(self) -> int:
@@ -60,24 +60,18 @@ class SquadWiring:
         """Take over what an earlier daemon left, and follow the files of roles."""
         await self.squads.recover()
         await self._member_panes.sweep(())
-        self._begin(self.library.watch(_say_broken))
+        self._tasks.start(self.library.watch(_say_broken))
 
     def look_around(self) -> None:
         """Now and then: forget what has been kept long enough."""
         if time.monotonic() - self._swept > SWEEP_S:
             self._swept = time.monotonic()
-            self._begin(self.squads.sweep())
+            self._tasks.start(self.squads.sweep())
 
     async def close(self) -> None:
         """End every member, for the daemon ends."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         await self.squads.close()
-
-    def _begin(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _show(self, client: Client) -> Show:
         """What shows members of this client's squads in panes of its window."""

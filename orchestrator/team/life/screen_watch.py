@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
@@ -72,7 +73,7 @@ class ScreenWatch:
         self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
         self._look: asyncio.Task[None] | None = None
-        self._work: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._closed = False
         self._looks = 0
         self.on_look: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -102,7 +103,7 @@ class ScreenWatch:
                 continue
             if self._overdue(entry, life):
                 life.judged = True
-                self._start(self._give_up(entry, life))
+                self._tasks.start(self._give_up(entry, life))
             elif self._wanted(entry, life):
                 looked_at.append(entry)
             else:
@@ -111,11 +112,11 @@ class ScreenWatch:
             self._arm()
             self._looks += 1
             if self._looks % STOPPED_EVERY == 0:
-                self._start(self._look_for_stopped())
+                self._tasks.start(self._look_for_stopped())
             if self._looks % PANES_EVERY == 0 and self.on_look is not None:
-                self._start(self.on_look())
+                self._tasks.start(self.on_look())
         if looked_at and (self._look is None or self._look.done()):
-            self._look = self._start(self._look_at(looked_at))
+            self._look = self._tasks.start(self._look_at(looked_at))
 
     async def _look_for_stopped(self) -> None:
         """Record agents with a suspended process once two looks agree, and record when it continues."""
@@ -143,18 +144,12 @@ class ScreenWatch:
             except OrchestratorError as error:
                 log.warning("a stopped process was not recorded", agent=entry.agent_id, **error.as_dict())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
-
     async def close(self) -> None:
         """Stop looking."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()
-        await call_off(self._work)
+        await call_off(self._tasks)
 
     # -- what is looked at --------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import asyncio
 
 import structlog
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.team.panes.team_panes import TeamPanes
@@ -34,7 +35,7 @@ class BorderLines:
         self._roster = roster
         self._shown: dict[str, str] = {}
         self._due: Timer | None = None
-        self._work: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def repaint(self, _entry: AgentEntry | None = None) -> None:
         """Update the border lines soon; many changes share one tmux call."""
@@ -43,9 +44,7 @@ class BorderLines:
 
     def _start(self) -> None:
         self._due = None
-        task = asyncio.get_running_loop().create_task(self._paint())
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        self._tasks.start(self._paint())
 
     async def _paint(self) -> None:
         for run in list(self._roster.runs.values()):
@@ -70,8 +69,7 @@ class BorderLines:
         """Stop updating."""
         if self._due is not None:
             self._due.cancel()
-        for task in self._work:
-            task.cancel()
+        self._tasks.cancel()
 
 
 def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:

@@ -19,6 +19,7 @@ import orjson
 import structlog
 
 from orchestrator.base import failpoints
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
@@ -63,7 +64,7 @@ class MemberPanes:
         self._team_panes = team_panes
         self._shown: dict[str, ShownMember] = {}
         self._changing = asyncio.Lock()  # one change at a time, as in tmux itself
-        self._work: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
 
     async def show(self, origin: ConnectionOrigin, title: str, mark: str, argv: list[str]) -> str | None:
         """Run ``argv`` in a pane of the caller's window and return its id; None if that is not possible.
@@ -86,10 +87,7 @@ class MemberPanes:
 
     async def _finished(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
         """The result of work that runs to its end even if its caller is canceled: tmux has already begun it."""
-        task = asyncio.get_running_loop().create_task(self._quietly(work, mark))
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._tasks.start(self._quietly(work, mark)))
 
     async def _quietly(self, work: Callable[[], Coroutine[Any, Any, T]], mark: str) -> T | None:
         try:

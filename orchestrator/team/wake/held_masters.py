@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
@@ -53,7 +54,7 @@ class HeldMasters:
         self._team_panes = team_panes
         self._leaders = leaders
         self._held: dict[str, _HeldMaster] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._closed = False
 
     async def close(self) -> None:
@@ -121,9 +122,7 @@ class HeldMasters:
             log.info("a master's turn has ended: held until its team has news", run=run.run_id)
             row = engine_of_client(leader.name)
             held = self._held[run.run_id] = _HeldMaster(run, channel, row)
-            held.task = asyncio.get_running_loop().create_task(self._hold(held))
-            self._tasks.add(held.task)
-            held.task.add_done_callback(self._tasks.discard)
+            held.task = self._tasks.start(self._hold(held))
 
     def _expects(self, run: TeamRun) -> bool:
         """Whether news may come: an agent is working, or its last end is not in the broadcast yet."""

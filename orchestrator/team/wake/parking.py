@@ -8,12 +8,13 @@ hook is judged before the next one is read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import structlog
 
+from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import FOR_EVER_S, Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import blocked
@@ -106,7 +107,7 @@ class Parking:
         self._rested = rested
         self._clock = roster.clock
         self._lives: dict[str, _ParkedLaunch] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._closed = False
 
     async def close(self) -> None:
@@ -184,7 +185,7 @@ class Parking:
 
     def _first(self, entry: AgentEntry, channel: HookChannel) -> None:
         if entry.state.life == "starting" and entry.listed_epoch < entry.state.epoch and not channel.keeps:
-            self._start(self._until_listed(entry, channel))
+            self._tasks.start(self._until_listed(entry, channel))
         else:
             channel.none()
 
@@ -245,7 +246,7 @@ class Parking:
         lease = entry.state.lease
         known = lease.task_id if lease is not None and lease.cancel_requested else None
         limit_s = FOR_EVER_S if channel.keeps else row.park_limit_s
-        life.holding = self._start(self._hold(entry, life, channel, limit_s, known))
+        life.holding = self._tasks.start(self._hold(entry, life, channel, limit_s, known))
 
     async def _hold(
         self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, limit_s: float, known: str | None
@@ -282,7 +283,7 @@ class Parking:
             reason = wake_message(entry.agent_id)
         channel.wake(reason)
         self._note(entry, rules.woken(entry.state, at=self._at(), reason=rules.BECAUSE[cause]))
-        self._start(self._heeded(entry, life, life.unheeded))
+        self._tasks.start(self._heeded(entry, life, life.unheeded))
 
     async def _heeded(self, entry: AgentEntry, life: _ParkedLaunch, wake: int) -> None:
         """Say that we do not know what its CLI does when nothing follows a wake: another way is taken then."""
@@ -354,12 +355,6 @@ class Parking:
         except OrchestratorError as error:
             # The disk is full: what a hook is answered does not hang on these records.
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def _at(self) -> str:
         return rfc3339(self._clock.now())

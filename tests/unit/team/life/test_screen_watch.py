@@ -377,7 +377,7 @@ async def test_a_version_nobody_tried_is_named(scene, monkeypatch):
     monkeypatch.setattr(readiness, "version_of", lambda program, env: "2.0.0")
     entry = await scene.agent(ready=False, screen=BUSY)
     await scene.looks(30)
-    await asyncio.gather(*scene.screen_watch._work)  # the question runs in a thread
+    await asyncio.gather(*scene.screen_watch._tasks)  # the question runs in a thread
     assert entry.state.life == "failed"
     assert scene.records()[-1]["cause"].endswith("shell-cli 2.0.0 is not a version we have tested (1.0.0)")
 
