@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
     from orchestrator.team.roster.team_plan import TeamStep
 
 START_WAIT_MS = 45_000
-TEAM_FILE = Path(".agents") / "team.toml"
 DONE = {
     "keep": "kept",
     "create": "created",
@@ -64,7 +63,7 @@ def up(
     from orchestrator.trust.allowed import digest, name_of  # noqa: PLC0415
 
     place = project_here()
-    path = Path(file).absolute() if file else place.root / TEAM_FILE
+    path = Path(file).absolute() if file else place.root / team_file.TEAM_FILE
     content = team_file.content_of(path)
     described = team_file.parse(path, content, place.root)
     report: dict[str, Any] = {"file": str(path), "dry_run": dry_run}

@@ -17,8 +17,6 @@ from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 from orchestrator.trust import lock_word
 
-CLEAN = "clean"
-
 
 def verify(
     answered: Annotated[
@@ -106,7 +104,7 @@ def ended_well(place: Project) -> bool:
     last = lock_word.token(place.root / ".agents" / "lock")
     for directory in project_location.run_dirs(place.root):
         with contextlib.suppress(OSError):
-            if last and (directory / CLEAN).read_text("ascii", "replace") == last:
+            if last and (directory / project_location.CLEAN).read_text("ascii", "replace") == last:
                 return True
     return False
 

@@ -13,7 +13,6 @@ import orjson
 import structlog
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.engines.table import ENGINES
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, drained
 from orchestrator.team.roster import delivery
@@ -48,7 +47,7 @@ async def serve(
         if entry is None:
             channel.release()
         else:
-            row = ENGINES.get(str(entry.state.spec.get("engine")))
+            row = entry.engine
             channel.keeps = row is not None and row.parks == "plugin"
             channel.depth = _depth(client, entry, keeps=channel.keeps)
     try:

@@ -64,7 +64,6 @@ BACKLOG = 512
 WORKERS = 8
 SAY_AGAIN_S = 60.0
 LOOK_AGAIN_S = 0.05
-CLEAN = "clean"
 FAILED_SYNC_STATUS = 74
 ELSEWHERE = "another daemon writes the project's files"
 
@@ -159,8 +158,8 @@ class Daemon:
         self.roster.close()
         self.syncer.close()
         if self.door.still_ours():  # else another daemon may have begun, and the word would be taken for its own
-            (self.door.directory / CLEAN).touch(mode=0o600)
-            (self.door.directory / CLEAN).write_text(ended)
+            (self.door.directory / project_location.CLEAN).touch(mode=0o600)
+            (self.door.directory / project_location.CLEAN).write_text(ended)
 
     def end(self, why: str) -> None:
         """Ask the daemon to end."""
@@ -173,8 +172,8 @@ class Daemon:
         The last daemon may have run elsewhere, so the mark here counts only with the token in `.agents/lock`.
         """
         try:
-            ended = (self.door.directory / CLEAN).read_text("ascii", "replace")
-            (self.door.directory / CLEAN).unlink()
+            ended = (self.door.directory / project_location.CLEAN).read_text("ascii", "replace")
+            (self.door.directory / project_location.CLEAN).unlink()
         except FileNotFoundError:
             return False
         return ended != "" and ended == lock_word.token(self.roster.paths.home / "lock")

@@ -34,6 +34,7 @@ LOG = "log"
 STOPPED = "stopped"  # stopped by hand: relays hold, until `daemon start`
 FAILED = "failed"  # JSON of the error that made the last start fail
 SHOWN = "shown.json"  # where squad members are shown: windows that must be put back one day
+CLEAN = "clean"  # the token of the last daemon that closed its logs properly
 STARTS = "starts"  # one byte per start of a daemon since one was ready
 
 # Environment variables that hold for one connection's squads, spawn runs and queries, whoever started the

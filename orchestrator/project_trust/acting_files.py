@@ -17,7 +17,6 @@ from orchestrator.squad import command_template, squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust.allowed import CONTENT_MAX, Allowed, name_of
 
-TEAM_FILE = ".agents/team.toml"
 FILES_SHOWN = 100
 BYTES_SHOWN = 1 << 20
 """As much is shown at once: the rest is asked for after that."""
@@ -84,7 +83,7 @@ def pending_files(
 
 def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator[ActingFile | UnusableFile]:
     yield from _acting_file(root, sources.PROJECT_FILE, "config")
-    for name in dict.fromkeys((TEAM_FILE, *teams)):
+    for name in dict.fromkeys((team_file.TEAM_FILE, *teams)):
         yield from _acting_file(root, name, "team")
     with contextlib.suppress(BadRequest):
         yield from (ActingFile(*role) for role in _roles(root))

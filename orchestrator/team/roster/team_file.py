@@ -22,6 +22,8 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
 from orchestrator.trust.allowed import Class
 
+TEAM_FILE = ".agents/team.toml"
+"""In the project; `orchestrator up` can be given another one."""
 MAX_AGENTS = 64
 """As many as one agents_create makes."""
 
