@@ -45,7 +45,7 @@ from orchestrator.protocol.tool_calls import Tool
 from orchestrator.protocol.traffic import MAX_OPEN
 from orchestrator.spawn import event_resource, run_picture
 from orchestrator.spawn import tools as spawn_tools
-from orchestrator.spawn.modes.names import SpawnModeName
+from orchestrator.spawn.modes.mode_names import SpawnModeName
 from orchestrator.squad import tools as squad_tools
 from orchestrator.team import agent_tools
 from orchestrator.team import tools as team_tools

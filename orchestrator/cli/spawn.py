@@ -15,7 +15,7 @@ from orchestrator.base.toolsets import SMARTSPAWN
 from orchestrator.cli import options, output, spawn_progress, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
-from orchestrator.spawn.modes.names import MODES
+from orchestrator.spawn.modes.mode_names import MODES
 
 WAIT_MS = 20_000
 """Milliseconds that one request of ``result --wait`` waits; repeated until the run has ended."""

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.protocol.tool_calls import Arguments, Untrusted
+from orchestrator.spawn.modes.mode_names import MODES, SpawnModeName
 from orchestrator.spawn.modes.mode_table import mode_of
-from orchestrator.spawn.modes.names import MODES, SpawnModeName
 from orchestrator.spawn.run_data import RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 

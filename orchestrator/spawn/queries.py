@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from orchestrator.spawn import ddl
-from orchestrator.spawn.modes.names import SpawnModeName
+from orchestrator.spawn.modes.mode_names import SpawnModeName
 from orchestrator.spawn.run_data import (
     ArtifactRow,
     ArtifactType,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.spawn.modes.names import SpawnModeName
+from orchestrator.spawn.modes.mode_names import SpawnModeName
 
 Budget = Literal["low", "medium", "high", "any"]
 MergeStyle = Literal["concise", "detailed", "decision"]

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orchestrator.spawn.modes.mode_names import SpawnModeName
 from orchestrator.spawn.modes.mode_table import mode_of
-from orchestrator.spawn.modes.names import SpawnModeName
 from orchestrator.spawn.modes.spawn_mode import UPSTREAM, NoCall, Outcome
 from orchestrator.spawn.run_data import MERGED, NODE_ENDED, Node, NodeRow, NodeStatus
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from orchestrator.spawn.modes.names import MODES
+from orchestrator.spawn.modes.mode_names import MODES
 from orchestrator.spawn.modes.spawn_mode import SpawnMode
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.spawn.modes.names import MODES
+from orchestrator.spawn.modes.mode_names import MODES
 from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
 from orchestrator.spawn.scheduler import RunEnd, RunView, decide, lane, merge_is_called
 

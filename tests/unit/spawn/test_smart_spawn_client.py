@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn import model_table, smart_spawn_client
-from orchestrator.spawn.modes.names import MODES
+from orchestrator.spawn.modes.mode_names import MODES
 from orchestrator.spawn.run_data import RequestedRole, RunRequest, RunSettings
 
 TABLE = model_table.shipped()
