@@ -32,8 +32,8 @@ def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
     Raises Environment ``key_unsafe`` if the file is not a regular file that only this user may access, if it holds no
     key, or if the home is in a repository or in ``project``; ``home_unusable`` if the home is not a directory.
     """
-    if given := brought(env):
-        return given
+    if key := brought(env):
+        return key
     path = home / FILE
     try:
         data = _private(path, KEY_MAX + 1)
@@ -51,8 +51,8 @@ def key_of(env: Mapping[str, str], home: Path, project: str = "") -> str:
 
 def brought(env: Mapping[str, str]) -> str:
     """The key of the connection's environment alone; empty if it has none. Raises ``key_unsafe`` as `key_of` does."""
-    given = env.get(VARIABLE, "").strip()
-    return _checked(given, VARIABLE) if given else ""
+    key = env.get(VARIABLE, "").strip()
+    return _checked(key, VARIABLE) if key else ""
 
 
 def fingerprint(home: Path, key: str) -> str:
@@ -89,8 +89,8 @@ def _private(path: Path, limit: int) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            file_stat = os.fstat(fd)
+            if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_uid != os.geteuid() or file_stat.st_mode & 0o077:
                 raise Environment("key_unsafe", f"{path} is not yours alone", f"chmod 600 {path}", file=str(path))
             return file.read(limit)
     except FileNotFoundError:

@@ -160,23 +160,23 @@ def unrecorded_answer(home: Path, run_id: str, node_id: str, seal: Seal | None) 
     if seal is None or not _is_sealed(data, seal):
         return None
     try:
-        found = json.loads(data, parse_float=Decimal)
+        answer = json.loads(data, parse_float=Decimal)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or (found.get("runId"), found.get("nodeId")) != (run_id, node_id):
+    if not isinstance(answer, dict) or (answer.get("runId"), answer.get("nodeId")) != (run_id, node_id):
         return None
-    tokens, cost = found.get("tokens"), found.get("costUsd")
+    tokens, cost = answer.get("tokens"), answer.get("costUsd")
     sound = (
-        all(isinstance(found.get(key), str) for key in ("output", "token", "model", "finishReason", "costSource"))
-        and type(found.get("attempt")) is int
+        all(isinstance(answer.get(key), str) for key in ("output", "token", "model", "finishReason", "costSource"))
+        and type(answer.get("attempt")) is int
         and isinstance(tokens, dict)
         and all(type(tokens.get(key)) is int for key in ("prompt", "completion"))
         and (cost is None or (type(cost) in (int, Decimal) and cost >= 0))
     )
     if not sound:
         return None
-    found["costUsd"] = None if cost is None else Decimal(cost)
-    return found | {"path": relative, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    answer["costUsd"] = None if cost is None else Decimal(cost)
+    return answer | {"path": relative, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _content(path: Path, limit: int = -1) -> bytes:
@@ -227,9 +227,9 @@ def masked(text: str) -> str:
 def redacted(text: str) -> str:
     """The text without secrets, and without what looks like an e-mail or IP address, a card's or phone's number."""
     text = _EMAIL.sub(REDACTED, masked(text))
-    text = _ADDRESS.sub(lambda found: REDACTED if _is_address(found[0]) else found[0], text)
-    text = _CARD.sub(lambda found: REDACTED if _is_card(found[0]) else found[0], text)
-    return _PHONE.sub(lambda found: REDACTED if sum(map(str.isdecimal, found[0])) >= PHONE_DIGITS else found[0], text)
+    text = _ADDRESS.sub(lambda match: REDACTED if _is_address(match[0]) else match[0], text)
+    text = _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
+    return _PHONE.sub(lambda match: REDACTED if sum(map(str.isdecimal, match[0])) >= PHONE_DIGITS else match[0], text)
 
 
 def _is_address(text: str) -> bool:

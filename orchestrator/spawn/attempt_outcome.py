@@ -84,18 +84,18 @@ def prepared(
 ) -> PreparedAttempt:
     """The prompt of a node, with the answers of the nodes it needs, and its reservation. Raises as `text_of`."""
     node = row.node
-    given = [
+    answers = [
         (need, rows[need].node.task, text_of(home, files, need))
         for need in node.needs
         if need in rows and rows[need].status == "completed"
     ]
     limit = run.settings.max_prompt_chars
     if node.kind == "merge":
-        prompt = node_prompts.merge_prompt(run.request, node, given, limit)
+        prompt = node_prompts.merge_prompt(run.request, node, answers, limit)
     elif node.kind == "evaluate":
-        prompt = node_prompts.evaluate_prompt(run.request, given[0][2], limit)
+        prompt = node_prompts.evaluate_prompt(run.request, answers[0][2], limit)
     else:
-        prompt = node_prompts.task_prompt(run.request, node, given, limit)
+        prompt = node_prompts.task_prompt(run.request, node, answers, limit)
     if caller_kind(node.model) != "model":
         return PreparedAttempt(prompt, Decimal(0), None)
     price = table.price(node.model)
@@ -110,8 +110,8 @@ def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, 
         return Decimal(0)
     answers = run.settings.max_completion_tokens * BYTES_PER_TOKEN * len(merge.needs)
     size = min(answers, run.settings.max_prompt_chars * BYTES_PER_TOKEN) + len(run.request.task.encode())
-    kept = costs.reserve(size, run.settings.max_completion_tokens, table.price(merge.model))
-    return kept if kept <= limit * KEPT_SHARE else Decimal(0)
+    reservation = costs.reserve(size, run.settings.max_completion_tokens, table.price(merge.model))
+    return reservation if reservation <= limit * KEPT_SHARE else Decimal(0)
 
 
 def text_of(home: Path, files: Files, node_id: str) -> str:
@@ -158,14 +158,14 @@ def _kept(run: RunRow, text: str) -> str:
     return artifacts.redacted(text) if run.settings.redact else text
 
 
-def recovered(row: NodeRow, attempt: AttemptRow, found: Mapping[str, Any], at: str) -> EndedAttempt:
+def recovered(row: NodeRow, attempt: AttemptRow, answer: Mapping[str, Any], at: str) -> EndedAttempt:
     """The end of an attempt whose answer reached the disk before its daemon died: as the file says it."""
     done = replace(
-        attempt, state="done", cost=found["costUsd"], cost_source=found["costSource"],
-        prompt_tokens=found["tokens"]["prompt"], completion_tokens=found["tokens"]["completion"], finished_at=at,
-        model=found["model"],
+        attempt, state="done", cost=answer["costUsd"], cost_source=answer["costSource"],
+        prompt_tokens=answer["tokens"]["prompt"], completion_tokens=answer["tokens"]["completion"], finished_at=at,
+        model=answer["model"],
     )  # fmt: skip
-    ended = replace(row, status="completed", error=None, finish_reason=found["finishReason"], answered_by=done.model)
+    ended = replace(row, status="completed", error=None, finish_reason=answer["finishReason"], answered_by=done.model)
     return EndedAttempt(done, ended, "info", f"{done.model} had answered before the daemon ended")
 
 
@@ -208,16 +208,16 @@ def _failed(
 ) -> EndedAttempt:
     tries = run.settings.retries + 1
     tried = row.retry_count + 1
-    said = f"{row.node.model}: {masked(fault.message)} ({fault.code}; attempt {tried} of {tries})"
+    message = f"{row.node.model}: {masked(fault.message)} ({fault.code}; attempt {tried} of {tries})"
     if fault.retry and tried < tries:
         pause = backoff_s(row.retry_count, random.random(), fault.retry_after_s)
         if pause < left_s:
             retry_at = rfc3339(now + timedelta(seconds=pause))
-            waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=said)
-            return EndedAttempt(done, waits, "warning", f"{said}; again in {pause:.1f} s")
-        said += f"; the pause of {pause:.0f} s exceeds the time that the run has left"
+            waits = replace(row, status="retry_pending", retry_at=retry_at, retry_count=tried, error=message)
+            return EndedAttempt(done, waits, "warning", f"{message}; again in {pause:.1f} s")
+        message += f"; the pause of {pause:.0f} s exceeds the time that the run has left"
     step = fault.next_step or NEXT.get(fault.code, "create the run again later, or choose another model")
-    return EndedAttempt(done, replace(row, status="failed", error=f"{said}; next: {step}"), "error", said)
+    return EndedAttempt(done, replace(row, status="failed", error=f"{message}; next: {step}"), "error", message)
 
 
 def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) -> GateVerdict | None:
@@ -228,11 +228,11 @@ def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) 
     if cheap.status != "completed":
         return GateVerdict(passed=False, why="the cheap model gave no answer")
     text = text_of(home, files, cheap.node.id)
-    found = evaluation.gate(run.request.task, text, cheap.finish_reason, run.request.role.format)
-    why = "; ".join(found.reasons) or "all rules hold"
+    by_rules = evaluation.gate(run.request.task, text, cheap.finish_reason, run.request.role.format)
+    why = "; ".join(by_rules.reasons) or "all rules hold"
     evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
-    if not found.passed or evaluator is None:
-        return GateVerdict(found.passed, why)
+    if not by_rules.passed or evaluator is None:
+        return GateVerdict(by_rules.passed, why)
     return _second_opinion(home, files, evaluator, why)
 
 

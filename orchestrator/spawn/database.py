@@ -229,8 +229,8 @@ class Database:
     def _connection(self) -> sqlite3.Connection:
         if self._con is not None:
             with contextlib.suppress(OSError):
-                found = self.path.stat()
-                if (found.st_dev, found.st_ino) == self._file:
+                file_stat = self.path.stat()
+                if (file_stat.st_dev, file_stat.st_ino) == self._file:
                     return self._con
             _ABANDONED.append(self._con)
             self._con = None
@@ -242,12 +242,12 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         # An existing file is not opened to look at it: closing it would drop the locks of SQLite in this process.
         try:
-            found = self.path.lstat()
+            file_stat = self.path.lstat()
         except FileNotFoundError:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            found = self.path.lstat()
+            file_stat = self.path.lstat()
         check_files(self.path)
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(file_stat.st_mode) & 0o077:
             self.path.chmod(0o600)
         con = sqlite3.connect(self.path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
         try:
@@ -270,7 +270,7 @@ class Database:
         except BaseException:
             con.close()
             raise
-        self._file = (found.st_dev, found.st_ino)
+        self._file = (file_stat.st_dev, file_stat.st_ino)
         self._opened += 1
         self._schema = -1
         self._wal_due = WAL_BYTES
@@ -361,14 +361,14 @@ def prepare_home(home: Path) -> None:
             raise
         raise Environment("home_unusable", error.message, file=str(home)) from error
     try:
-        found = home.stat()
-        if found.st_uid != os.geteuid():
+        home_stat = home.stat()
+        if home_stat.st_uid != os.geteuid():
             raise Environment("home_unusable", f"{home} belongs to another user", file=str(home))
-        if stat.S_IMODE(found.st_mode) & 0o022:
+        if stat.S_IMODE(home_stat.st_mode) & 0o022:
             raise Environment(
                 "home_unusable", f"{home} may be written by others", f"chmod 700 {home}", file=str(home)
             )
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(home_stat.st_mode) & 0o077:
             home.chmod(0o700)
     except OSError as error:
         raise Environment("home_unusable", f"{home}: {error.strerror}", file=str(home)) from error

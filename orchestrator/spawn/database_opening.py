@@ -16,8 +16,8 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import ddl
 
 NAME = "db.sqlite"
-BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside the database, as the ends of the files' names."""
+COMPANION_SUFFIXES = ("-wal", "-shm", "-journal")
+"""The ends of the names of the files that SQLite keeps next to the database."""
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 """A journal that ends with this names a further file, which SQLite reads and may remove."""
 
@@ -29,14 +29,14 @@ def check_files(path: Path) -> None:
     journal that names another file, because SQLite removes that file when it replays the journal. FileNotFoundError
     without a database.
     """
-    for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in COMPANION_SUFFIXES)):
         try:
-            found = file.lstat()
+            file_stat = file.lstat()
         except FileNotFoundError:
             if file is path:
                 raise
             continue
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_uid != os.geteuid():
             raise Environment("home_unusable", f"{file} is no regular file of yours", file=str(file))
     journal = path.with_name(f"{path.name}-journal")
     with contextlib.suppress(FileNotFoundError), journal.open("rb") as opened:

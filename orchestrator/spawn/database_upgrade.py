@@ -67,17 +67,17 @@ def back_up(con: sqlite3.Connection, path: Path, now: datetime) -> Path:
             if there.is_file() and not there.is_symlink() and _digest(there) == digest:
                 temporary.unlink()
                 return there
-        made = path.with_name(f"{stem}{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
-        if os.path.lexists(made):  # of another content: copies are never written over
-            raise Environment("io_failed", f"{made} is there already", "open it again", file=str(made))
-        temporary.rename(made)
+        backup = path.with_name(f"{stem}{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+        if os.path.lexists(backup):  # of another content: copies are never written over
+            raise Environment("io_failed", f"{backup} is there already", "open it again", file=str(backup))
+        temporary.rename(backup)
         _sync_dir(path.parent)
     except OSError as error:
         raise failure(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-    return made
+    return backup
 
 
 def _number(con: sqlite3.Connection) -> None:
@@ -90,20 +90,20 @@ def _number(con: sqlite3.Connection) -> None:
 
 
 def _place(con: sqlite3.Connection, table: str, column: str, rows: str, values: Sequence[Any] = ()) -> None:
-    found = con.execute(rows, values).fetchall()
+    row_ids = con.execute(rows, values).fetchall()
     con.executemany(
-        f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [(at, row[0]) for at, row in enumerate(found, 1)]
+        f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [(at, row[0]) for at, row in enumerate(row_ids, 1)]
     )
 
 
 def _end(con: sqlite3.Connection, at: str) -> None:
     """End what the original left unfinished, with an event each; in runs that ended, nodes it forgot end silently."""
     for (run_id,) in con.execute(f"SELECT id FROM runs WHERE status NOT IN {ENDED} ORDER BY number").fetchall():
-        left = con.execute(
+        open_nodes = con.execute(
             "SELECT id, status FROM nodes WHERE run_id = ? AND status IN ('queued', 'running') ORDER BY place",
             (run_id,),
         ).fetchall()
-        for node_key, status in left:
+        for node_key, status in open_nodes:
             ended = "failed" if status == "running" else "canceled"
             con.execute(
                 "UPDATE nodes SET status = ?, error = ?, finished_at = ? WHERE id = ?",

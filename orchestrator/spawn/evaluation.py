@@ -74,8 +74,8 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVer
 def evaluator_verdict(text: str) -> bool | None:
     """The evaluator's word, in the first line that has one: PASS, FAIL; None: unreadable, or both at once."""
     line = next((line for line in text.splitlines() if line.strip()), "")
-    said = {found[0].lower() for found in _VERDICT.findall(line)}
-    return None if len(said) != 1 else said == {"p"}
+    initials = {word[0].lower() for word in _VERDICT.findall(line)}
+    return None if len(initials) != 1 else initials == {"p"}
 
 
 def dissent(text: str, answers: int = 2) -> tuple[str, str]:
@@ -85,28 +85,28 @@ def dissent(text: str, answers: int = 2) -> tuple[str, str]:
     """
     lines = text.splitlines()
     fenced = False
-    found: tuple[int, int, str] | None = None
+    section: tuple[int, int, str] | None = None
     for at, line in enumerate(lines):
         fenced ^= line.lstrip().startswith("```")
         if not fenced and (match := _DISSENT.match(line.lower())):
-            found = at, len(match[1]) or 6, line[match.start(2) :] if match[2] else ""
-    if found is None:
+            section = at, len(match[1]) or 6, line[match.start(2) :] if match[2] else ""
+    if section is None:
         noted = f"{text.rstrip()}\n\n## Dissent\n\n{_UNSAID}\n" if answers >= 2 else text
         return noted, ""
-    at, level, same_line = found
+    at, level, same_line = section
     body = [same_line]
     for line in lines[at + 1 :]:
         if (heading := re.match(r" {0,3}(#{1,6})\s", line)) and len(heading[1]) <= level:
             break
         body.append(line)
-    said = "\n".join(body).strip()
-    return text, "" if _NONE.fullmatch(said.strip(_DRESS)) or not said.strip(_DRESS) else said
+    content = "\n".join(body).strip()
+    return text, "" if _NONE.fullmatch(content.strip(_DRESS)) or not content.strip(_DRESS) else content
 
 
 def _sections(task: str, form: str) -> list[str]:
-    names = [found[1].strip(_DRESS) for found in _HEADING.finditer(form)]
+    names = [match[1].strip(_DRESS) for match in _HEADING.finditer(form)]
     for source in (task, form):
-        for found in _LISTED.finditer(source):
-            listed = (found[1] or found[2]).split(". ")[0]
+        for match in _LISTED.finditer(source):
+            listed = (match[1] or match[2]).split(". ")[0]
             names += [name.strip(_DRESS) for name in _SEPARATOR.split(listed)]
     return [name for name in dict.fromkeys(names) if name and len(name) <= 60][:20]

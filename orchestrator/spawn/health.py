@@ -50,8 +50,8 @@ async def look(
             reasons[name] = why
 
     async def key() -> str:
-        found = await asyncio.to_thread(api_key.key_of, env, path, project)
-        return "" if found else "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
+        usable_key = await asyncio.to_thread(api_key.key_of, env, path, project)
+        return "" if usable_key else "OPENROUTER_API_KEY is not set, and the home has no openrouter.key"
 
     async def api() -> str:
         reached, why = await smart_spawn_client.reachable(chosen, client)

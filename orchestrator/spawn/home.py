@@ -118,11 +118,11 @@ class SpawnHome:
             body = await self._deps.api.models(base_url)
             if isinstance(body, Fault):
                 log.warning("no list of models", server=base_url, reason=body.message)
-                found, keep_s = known[1] if known is not None else shipped(), TABLE_AGAIN_S
+                table, keep_s = known[1] if known is not None else shipped(), TABLE_AGAIN_S
             else:
-                found, keep_s = shipped().refreshed(body), TABLE_KEPT_S
-            self._tables[base_url] = (self._clock.monotonic() + keep_s, found)
-            return found
+                table, keep_s = shipped().refreshed(body), TABLE_KEPT_S
+            self._tables[base_url] = (self._clock.monotonic() + keep_s, table)
+            return table
 
     async def _plan(self, request: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:
         return await smart_spawn_client.make_plan(request, settings, table, self._deps.http())
@@ -158,8 +158,8 @@ class SpawnHome:
         if task is None:
             task = self._making[key] = asyncio.get_running_loop().create_task(make())
             task.add_done_callback(lambda done: self._made(key, done))
-        found: T = await asyncio.shield(task)
-        return found
+        result: T = await asyncio.shield(task)
+        return result
 
     def _made(self, key: tuple[str, int], done: asyncio.Task[Any]) -> None:
         del self._making[key]

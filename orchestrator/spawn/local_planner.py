@@ -104,13 +104,13 @@ def split(task: str, limit: int = PLAN_PARTS) -> Split:
     """The parts of a task by the rules above, at most ``limit``; the last part contains the rest."""
     text = task.strip()
     # A stand-in of the same length, so that what is found in it can be cut out of the text.
-    plain = _CODE.sub(lambda found: "x" * len(found[0]), text)
+    plain = _CODE.sub(lambda match: "x" * len(match[0]), text)
     for spans, ordered in (
         (_items(_NUMBER, plain), True),
         (_items(_BULLET, plain), False),
         (_between(_orders(plain), plain), True),
-        (_between([found.span() for found in re.finditer(";", plain)], plain), False),
-        (_between([found.span() for found in _PARAGRAPH.finditer(plain)], plain), False),
+        (_between([match.span() for match in re.finditer(";", plain)], plain), False),
+        (_between([match.span() for match in _PARAGRAPH.finditer(plain)], plain), False),
     ):
         parts = [part for begin, end in spans if re.search(r"\w", part := _clean(text[begin:end]))]
         if len(parts) >= 2:
@@ -119,13 +119,13 @@ def split(task: str, limit: int = PLAN_PARTS) -> Split:
     return Split(())
 
 
-def dependencies(found: Split) -> list[tuple[int, ...]]:
+def dependencies(task_split: Split) -> list[tuple[int, ...]]:
     """For each part, the places of the parts it waits for; without those that others wait for already (A4)."""
-    count = len(found.parts)
-    if found.ordered:
+    count = len(task_split.parts)
+    if task_split.ordered:
         return [(at - 1,) if at else () for at in range(count)]
-    phases = [phase(part) for part in found.parts]
-    things = [{at for at, kind in enumerate(_THING) if kind.search(part)} for part in found.parts]
+    phases = [phase(part) for part in task_split.parts]
+    things = [{at for at, kind in enumerate(_THING) if kind.search(part)} for part in task_split.parts]
     present = sorted(set(phases))
     before = {number: present[at - 1] for at, number in enumerate(present) if at}
     wanted = [
@@ -142,7 +142,7 @@ def dependencies(found: Split) -> list[tuple[int, ...]]:
 
 def phase(text: str) -> int:
     """0 design, 1 set up, 2 build, 3 connect, 4 test, 5 release: most keywords win, then the first in the text."""
-    hits = [[found.start() for found in kind.finditer(text)] for kind in _PHASE]
+    hits = [[match.start() for match in kind.finditer(text)] for kind in _PHASE]
     best = max(range(len(hits)), key=lambda at: (len(hits[at]), -hits[at][0] if hits[at] else 0))
     return best if hits[best] else _USUAL_PHASE
 
@@ -152,7 +152,7 @@ def category(text: str) -> Category:
     best: Category = "general"
     most = 0
     for name, words in _CATEGORY.items():
-        count = len({found.lower() for found in words.findall(text)})
+        count = len({keyword.lower() for keyword in words.findall(text)})
         if count > most:
             best, most = name, count
     return best
@@ -173,20 +173,20 @@ def answer_count(request: RunRequest) -> int:
 
 
 def _items(mark: re.Pattern[str], plain: str) -> list[tuple[int, int]]:
-    found = list(mark.finditer(plain))
-    if not found:
+    marks = list(mark.finditer(plain))
+    if not marks:
         return []
-    least = min(len(item[1].expandtabs(4)) for item in found)
-    found = [item for item in found if len(item[1].expandtabs(4)) <= least + 1]
-    ends = [*(item.start() for item in found[1:]), len(plain)]
-    return [(item.end(), end) for item, end in zip(found, ends, strict=True)]
+    least = min(len(item[1].expandtabs(4)) for item in marks)
+    marks = [item for item in marks if len(item[1].expandtabs(4)) <= least + 1]
+    ends = [*(item.start() for item in marks[1:]), len(plain)]
+    return [(item.end(), end) for item, end in zip(marks, ends, strict=True)]
 
 
 def _orders(plain: str) -> list[tuple[int, int]]:
     return [
-        found.span()
-        for found in _ORDER.finditer(plain)
-        if not _NO_ORDER.search(plain, max(0, found.start() - _SENTENCE), found.start())
+        match.span()
+        for match in _ORDER.finditer(plain)
+        if not _NO_ORDER.search(plain, max(0, match.start() - _SENTENCE), match.start())
     ]
 
 

@@ -154,22 +154,22 @@ class ModelTable:
         shipped rows, else it is ``UNKNOWN``. Rows that are no models are passed over; none left: the table stays.
         """
         rows = body.get("data") if isinstance(body, Mapping) else None
-        found = [model for row in (rows if isinstance(rows, list) else ()) if (model := self._read(row)) is not None]
-        return ModelTable(found, self._known) if found else self
+        models = [model for row in (rows if isinstance(rows, list) else ()) if (model := self._read(row)) is not None]
+        return ModelTable(models, self._known) if models else self
 
     def price(self, model_id: str) -> Price:
         """What a model costs; its ``source`` says who says so. Not listed: ``:free`` nothing, others UNKNOWN."""
         name = normalised(model_id)
-        found = self.models.get(name) or self._known.get(name)
-        if found is not None:
-            return found.price
+        model = self.models.get(name) or self._known.get(name)
+        if model is not None:
+            return model.price
         return Price(Decimal(0), Decimal(0)) if name.endswith(":free") else UNKNOWN
 
     def score(self, model_id: str) -> float:
         """How good a model is, 100 the best, 0 not known."""
         name = normalised(model_id)
-        found = self.models.get(name) or self._known.get(name)
-        return found.score if found is not None else 0.0
+        model = self.models.get(name) or self._known.get(name)
+        return model.score if model is not None else 0.0
 
     def pick(self, category: Category, budget: Budget, allowed: ModelFilter, exclude: Collection[str] = ()) -> Pick:
         """The best model for a piece of work. BadRequest ``model_not_allowed`` if none may be asked.
@@ -212,9 +212,9 @@ class ModelTable:
         suited = [model for model in open_to if model.categories & {category, "general"}] or open_to
         for tier in (budget, *_NEAREST[budget]):
             low, high = TIERS[tier]
-            found = [model for model in suited if low <= model.price.prompt * MILLION <= high]
-            if found:
-                return sorted(found, key=lambda model: self._rank(model, category)), tier
+            tier_models = [model for model in suited if low <= model.price.prompt * MILLION <= high]
+            if tier_models:
+                return sorted(tier_models, key=lambda model: self._rank(model, category)), tier
         named = [Model(name, self.price(name), 0, frozenset(), 0.0) for name in allowed.named]
         return named, budget
 
@@ -252,16 +252,16 @@ def _row(line: str) -> Model:
 def _kinds(row: Mapping[str, Any], key: str, otherwise: str) -> set[str]:
     """The kinds of input or output of a model; ``vision`` needs images as input."""
     shape = row.get("architecture")
-    found = shape.get(key) if isinstance(shape, Mapping) else None
-    if not isinstance(found, list):
+    kinds = shape.get(key) if isinstance(shape, Mapping) else None
+    if not isinstance(kinds, list):
         return {otherwise}
-    return {"vision" if kind == "image" else kind for kind in found if isinstance(kind, str)}
+    return {"vision" if kind == "image" else kind for kind in kinds if isinstance(kind, str)}
 
 
 def _price(pricing: Any, otherwise: Price) -> Price:
-    given = pricing if isinstance(pricing, Mapping) else {}
-    prompt, completion = _dollars(given.get("prompt")), _dollars(given.get("completion"))
-    request = _dollars(given.get("request", "0"))
+    prices = pricing if isinstance(pricing, Mapping) else {}
+    prompt, completion = _dollars(prices.get("prompt")), _dollars(prices.get("completion"))
+    request = _dollars(prices.get("request", "0"))
     if prompt is None or completion is None or request is None:
         return Price(
             otherwise.prompt if prompt is None else prompt,
@@ -278,9 +278,9 @@ def _dollars(value: Any) -> Decimal | None:
     if len(value) > 40 if isinstance(value, str) else not 0 <= value <= 10:
         return None
     try:
-        found = Decimal(str(value))
+        amount = Decimal(str(value))
     except InvalidOperation:
         return None
-    if not found.is_finite() or not 0 <= found <= 10:
+    if not amount.is_finite() or not 0 <= amount <= 10:
         return None
-    return found if found >= _LEAST else Decimal(0)
+    return amount if amount >= _LEAST else Decimal(0)

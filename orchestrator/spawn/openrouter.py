@@ -139,11 +139,11 @@ class ModelApi:
         if not done.good:
             return self._refusal(done, "")
         try:
-            found = json.loads(done.body)
+            body = json.loads(done.body)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("data"), list):
-            return found
+            body = None
+        if isinstance(body, dict) and isinstance(body.get("data"), list):
+            return body
         return Fault("nonsense", "the server's list of models cannot be read", retry=False)
 
     async def close(self) -> None:
@@ -153,9 +153,9 @@ class ModelApi:
             await client.aclose()
 
     def _refusal(self, done: _Exchange, key: str) -> Fault:
-        found = read_body(done.status, done.headers, bytes(done.body), self._clock.now().timestamp(), key)
-        assert isinstance(found, Fault)
-        return found
+        fault = read_body(done.status, done.headers, bytes(done.body), self._clock.now().timestamp(), key)
+        assert isinstance(fault, Fault)
+        return fault
 
     async def _exchange(
         self,

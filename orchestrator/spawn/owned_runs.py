@@ -47,11 +47,11 @@ def answers(con: sqlite3.Connection, run_id: str, seals: Seals) -> list[Artifact
     return [file for file in queries.artifacts(con, run_id) if seals.file_fits(con, run_id, file)]
 
 
-def with_foreign_mark(con: sqlite3.Connection, seals: Seals, found: RunRow | None) -> RunRow | None:
+def with_foreign_mark(con: sqlite3.Connection, seals: Seals, row: RunRow | None) -> RunRow | None:
     """The run, with ``foreign`` set if it has not ended and is not of this machine."""
-    if found is None or found.status in RUN_ENDED or seals.run_is_own(con, found.id):
-        return found
-    return replace(found, foreign=True)
+    if row is None or row.status in RUN_ENDED or seals.run_is_own(con, row.id):
+        return row
+    return replace(row, foreign=True)
 
 
 def create(con: sqlite3.Connection, seals: Seals, row: RunRow, at: str) -> RunRow:
@@ -99,7 +99,7 @@ def end_attempt(
 
 def cancel(con: sqlite3.Connection, seals: Seals, run_id: str, at: str) -> str:
     """As `transitions.cancel`; Environment ``foreign_data`` for an unfinished run of another machine."""
-    found = with_foreign_mark(con, seals, queries.run(con, run_id))
-    if found is not None and found.foreign:
+    row = with_foreign_mark(con, seals, queries.run(con, run_id))
+    if row is not None and row.foreign:
         raise Environment("foreign_data", f"the run {run_id[:80]!r} was not made on this machine")
     return transitions.cancel(con, run_id, at)

@@ -69,13 +69,13 @@ _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d+)?)Z")
 
 def instant(at: object) -> float | None:
     """An RFC 3339 UTC time in seconds since a common start; None if it is not one."""
-    found = _INSTANT.fullmatch(str(at))
-    if found is None:
+    match = _INSTANT.fullmatch(str(at))
+    if match is None:
         return None
-    year, month, day, hour, minute = (int(found[n]) for n in range(1, 6))
+    year, month, day, hour, minute = (int(match[n]) for n in range(1, 6))
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)  # the leap day is the last of its year
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day
-    return days * 86400.0 + hour * 3600 + minute * 60 + float(found[6])
+    return days * 86400.0 + hour * 3600 + minute * 60 + float(match[6])
 
 
 def spans_of(picture: Facts) -> dict[str, Span]:
@@ -83,12 +83,12 @@ def spans_of(picture: Facts) -> dict[str, Span]:
     run, nodes = picture["run"], picture["nodes"]
     known = [instant(fact.get(key)) for fact in (run, *nodes) for key in ("updated_at", "started_at", "finished_at")]
     last = max((at for at in known if at is not None), default=0.0)
-    found = {}
+    spans = {}
     for node in nodes:
         began, ended = instant(node.get("started_at")), instant(node.get("finished_at"))
         if began is not None:
-            found[node["node_id"]] = (began, max(began, last if ended is None else ended))
-    return found
+            spans[node["node_id"]] = (began, max(began, last if ended is None else ended))
+    return spans
 
 
 def critical_path(nodes: Sequence[Facts], spans: Mapping[str, Span]) -> list[str]:

@@ -108,8 +108,8 @@ def unfinished(con: sqlite3.Connection) -> list[RunRow]:
 
     One without a number was made by an original tool that still works in this home, which executes it itself.
     """
-    found = con.execute(f"SELECT * FROM runs WHERE status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")
-    return [as_run(row) for row in found]
+    rows = con.execute(f"SELECT * FROM runs WHERE status IN {ddl.OPEN} AND number IS NOT NULL ORDER BY number")
+    return [as_run(row) for row in rows]
 
 
 def nodes(con: sqlite3.Connection, run_id: str) -> list[NodeRow]:
@@ -123,7 +123,7 @@ def nodes(con: sqlite3.Connection, run_id: str) -> list[NodeRow]:
 def attempts(con: sqlite3.Connection, run_id: str, node_id: str | None = None) -> list[AttemptRow]:
     """Every attempt at the run's nodes, or at one of them, in the order they were begun."""
     which, values = ("", [run_id]) if node_id is None else (" AND node_id = ?", [run_id, node_id])
-    found = con.execute(f"SELECT * FROM attempts WHERE run_id = ?{which} ORDER BY rowid", values)
+    rows = con.execute(f"SELECT * FROM attempts WHERE run_id = ?{which} ORDER BY rowid", values)
     return [
         AttemptRow(
             node_id=_str(row["node_id"]),
@@ -140,7 +140,7 @@ def attempts(con: sqlite3.Connection, run_id: str, node_id: str | None = None) -
             finished_at=_time(row["finished_at"]),
             error=_text(row["error"]),
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -149,26 +149,26 @@ def events(
 ) -> list[Event]:
     """Events after ``since_seq``, oldest first: the first ``limit``, or with ``tail`` the last ``limit``."""
     order, most = ("DESC", min(tail, limit)) if tail is not None else ("ASC", limit)
-    found = con.execute(
+    rows = con.execute(
         f"SELECT * FROM events WHERE run_id = ? AND seq > ? ORDER BY seq {order} LIMIT ?",
         (run_id, since_seq, max(0, most)),
     ).fetchall()
-    return [_event(run_id, row) for row in (reversed(found) if tail is not None else found)]
+    return [_event(run_id, row) for row in (reversed(rows) if tail is not None else rows)]
 
 
 def last_event(con: sqlite3.Connection, run_id: str) -> Event | None:
     """What happened last with the run."""
-    found = events(con, run_id, tail=1)
-    return found[0] if found else None
+    newest = events(con, run_id, tail=1)
+    return newest[0] if newest else None
 
 
 def artifacts(con: sqlite3.Connection, run_id: str) -> list[ArtifactRow]:
     """The run's artifacts, one of each node and type, in the order they were made; of several the newest."""
-    found: dict[tuple[str, str], ArtifactRow] = {}
+    files: dict[tuple[str, str], ArtifactRow] = {}
     for row in con.execute("SELECT * FROM artifacts WHERE run_id = ? ORDER BY created_at, rowid", (run_id,)):
         file = _artifact(run_id, row)
-        found[file.node_id, file.type] = file
-    return list(found.values())
+        files[file.node_id, file.type] = file
+    return list(files.values())
 
 
 def artifact(con: sqlite3.Connection, run_id: str, node_id: str) -> ArtifactRow | None:
@@ -233,11 +233,11 @@ def _request_of(row: sqlite3.Row) -> RunRequest:
         "budget": _word(Budget, row["budget"], "medium"),
         "context": _str(row["context"]),
     }
-    given = {key: value for key, value in _object(row["params_json"]).items() if value is not None}
-    if "collectiveCount" in given:
-        given.setdefault("count", given["collectiveCount"])
+    parameters = {key: value for key, value in _object(row["params_json"]).items() if value is not None}
+    if "collectiveCount" in parameters:
+        parameters.setdefault("count", parameters["collectiveCount"])
     try:
-        return RunRequest.model_validate(columns | given | columns)
+        return RunRequest.model_validate(columns | parameters | columns)
     except ValidationError:
         return RunRequest.model_validate(columns)
 
@@ -321,8 +321,8 @@ def _int(value: object) -> int:
 
 
 def _float(value: object) -> float:
-    found = float(value) if isinstance(value, int | float) else 0.0
-    return found if math.isfinite(found) else 0.0
+    number = float(value) if isinstance(value, int | float) else 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 def _time(value: object) -> str | None:
@@ -341,13 +341,13 @@ def _json(text: object) -> Any:
 
 
 def _object(text: object) -> Mapping[str, Any]:
-    found = _json(text)
-    return found if isinstance(found, dict) else {}
+    content = _json(text)
+    return content if isinstance(content, dict) else {}
 
 
 def _money(text: object) -> Decimal | None:
     try:
-        found = None if text is None else Decimal(_str(text))
+        amount = None if text is None else Decimal(_str(text))
     except InvalidOperation:
         return None
-    return found if found is None or (found.is_finite() and abs(found) < MONEY_MAX) else None
+    return amount if amount is None or (amount.is_finite() and abs(amount) < MONEY_MAX) else None

@@ -54,9 +54,9 @@ def masked(text: str, key: str = "") -> str:
     if key:
         text = text.replace(key, "…")
 
-    def short(found: re.Match[str]) -> str:
-        kept = found["bearer"] or found["header"]
-        return f"{kept}…" if kept else f"{found[0][:3]}…"
+    def short(match: re.Match[str]) -> str:
+        prefix = match["bearer"] or match["header"]
+        return f"{prefix}…" if prefix else f"{match[0][:3]}…"
 
     return _SECRET.sub(short, text)
 
@@ -98,11 +98,11 @@ def read_body(status: int, headers: Mapping[str, str], body: bytes, now: float, 
     error = data.get("error") if isinstance(data, dict) else None
     clean = isinstance(error, dict | str) and bool(error)
     if not clean:
-        said = body[:READ_CHARS].decode("utf-8", "replace")
-        error = {"message": f"the server answered with status {status}: {said}" if said.strip() else ""}
-    found = _fault(error, headers, now, key, status=status)
+        excerpt = body[:READ_CHARS].decode("utf-8", "replace")
+        error = {"message": f"the server answered with status {status}: {excerpt}" if excerpt.strip() else ""}
+    fault = _fault(error, headers, now, key, status=status)
     refused = status < 500 and status != 408
-    return replace(found, reached=not (refused or clean))
+    return replace(fault, reached=not (refused or clean))
 
 
 class Stream:
@@ -191,28 +191,28 @@ class Stream:
         if data.strip() == "[DONE]":
             self.complete = True
             return
-        found = _parsed(data)
-        if not isinstance(found, dict):
+        chunk = _parsed(data)
+        if not isinstance(chunk, dict):
             self._broken = self._broken or f"an event of the stream is not JSON: {data[:READ_CHARS]}"
             return
-        self._take(found, "delta")
+        self._take(chunk, "delta")
 
     def _whole(self, body: bytes) -> None:
         text = body.decode("utf-8", "replace")
-        found = _parsed(text)
-        if not isinstance(found, dict) or not ({"choices", "error"} & found.keys()):
+        answer = _parsed(text)
+        if not isinstance(answer, dict) or not ({"choices", "error"} & answer.keys()):
             self._broken = f"this is not the answer of a model API: {text[:READ_CHARS]}"
             return
-        self._take(found, "message")
+        self._take(answer, "message")
         self.complete = True
 
-    def _take(self, found: Mapping[str, Any], place: str) -> None:
+    def _take(self, answer: Mapping[str, Any], place: str) -> None:
         """One chunk, or the whole body: its error, its text, its end, its usage."""
-        if isinstance(found.get("usage"), dict):
-            self._usage = found["usage"]
-        self._model = self._word(found.get("model")) or self._model
-        self._wrong(found.get("error"))
-        choices = found.get("choices")
+        if isinstance(answer.get("usage"), dict):
+            self._usage = answer["usage"]
+        self._model = self._word(answer.get("model")) or self._model
+        self._wrong(answer.get("error"))
+        choices = answer.get("choices")
         if choices is not None and not isinstance(choices, list):
             self._broken = self._broken or "its choices are no list"
         for choice in choices if isinstance(choices, list) else ():
@@ -222,24 +222,24 @@ class Stream:
                 self._choice(choice, place)
 
     def _choice(self, choice: Mapping[str, Any], place: str) -> None:
-        said = choice.get(place)
-        said = said if isinstance(said, dict) else choice.get("message")
-        if isinstance(said, dict):
-            text = _text(said.get("content"))
+        part = choice.get(place)
+        part = part if isinstance(part, dict) else choice.get("message")
+        if isinstance(part, dict):
+            text = _text(part.get("content"))
             if text is None:
                 self._broken = self._broken or "its content is neither text nor parts of text"
             elif text:
                 self._text.append(text)
-            if isinstance(said.get("refusal"), str):
-                self._refusal += said["refusal"]
+            if isinstance(part.get("refusal"), str):
+                self._refusal += part["refusal"]
         self._finish = self._word(choice.get("finish_reason")) or self._finish
         self._wrong(choice.get("error"))
         if self._finish == "error":
             self._wrong({"message": "the model's provider failed"})
 
-    def _word(self, said: object) -> str:
+    def _word(self, name: object) -> str:
         """A name from the server, short enough to be stored and without the key; "" if it is not a name."""
-        text = _clean(said[:READ_CHARS]) if isinstance(said, str) else ""
+        text = _clean(name[:READ_CHARS]) if isinstance(name, str) else ""
         return (text.replace(self._key, "…") if self._key else text)[:WORD_CHARS]
 
     def _wrong(self, error: object) -> None:
@@ -281,12 +281,14 @@ def _events(data: list[str]) -> Iterator[str]:
 
 def _fault(error: Any, headers: Mapping[str, str], now: float, key: str, status: int = 0) -> Fault:
     """An error object of the API; with the HTTP status, if that says more than 200."""
-    found: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
-    metadata = found.get("metadata")
+    error_object: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
+    metadata = error_object.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    code = status or _status(found.get("code", found.get("type")))
+    code = status or _status(error_object.get("code", error_object.get("type")))
     after = _retry_after(code, headers, metadata, now)
-    words = [word for word in (found.get("message"), metadata.get("provider_name"), metadata.get("raw")) if word]
+    words = [
+        word for word in (error_object.get("message"), metadata.get("provider_name"), metadata.get("raw")) if word
+    ]
     text = ": ".join(word for word in words if isinstance(word, str)) or f"the server answered with status {code}"
     return Fault(str(code), message(text, key), retries(code, after), after)
 
@@ -306,8 +308,8 @@ def _retry_after(status: int, headers: Mapping[str, str], metadata: Mapping[str,
     """In how many seconds the server wants to be asked again, wherever it said so (A7); None: it did not."""
     more = metadata.get("headers")
     more = more if isinstance(more, dict) else {}
-    for said in (_header(headers, "retry-after"), metadata.get("retry_after_seconds"), _header(more, "retry-after")):
-        seconds = _seconds(said, now)
+    for delay in (_header(headers, "retry-after"), metadata.get("retry_after_seconds"), _header(more, "retry-after")):
+        seconds = _seconds(delay, now)
         if seconds is not None:
             return seconds
     if status == 429:
@@ -318,22 +320,22 @@ def _retry_after(status: int, headers: Mapping[str, str], metadata: Mapping[str,
     return None
 
 
-def _seconds(said: object, now: float) -> float | None:
-    seconds = _number(said)
-    if seconds is None and isinstance(said, str):
+def _seconds(delay: object, now: float) -> float | None:
+    seconds = _number(delay)
+    if seconds is None and isinstance(delay, str):
         try:
-            parts = parsedate_tz(said)
+            parts = parsedate_tz(delay)
             seconds = None if parts is None else mktime_tz(parts) - now
         except (ValueError, OverflowError):
             return None
     return None if seconds is None else max(0.0, seconds)
 
 
-def _number(said: object) -> float | None:
-    if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     try:
-        number = float(said)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
@@ -345,11 +347,11 @@ def _header(headers: Mapping[str, Any], name: str) -> Any:
 
 def _cost(usage: Mapping[str, Any]) -> Decimal | None:
     """``usage.cost`` in dollars, held high to 30 places, where it can be one: finite, not negative, below 10,000."""
-    said = usage.get("cost")
-    if isinstance(said, bool) or not isinstance(said, int | float | Decimal | str):
+    amount = usage.get("cost")
+    if isinstance(amount, bool) or not isinstance(amount, int | float | Decimal | str):
         return None
     try:
-        cost = Decimal(str(said))
+        cost = Decimal(str(amount))
     except (InvalidOperation, ValueError):
         return None
     if not cost.is_finite() or not 0 <= cost < SANE_USD:
@@ -360,8 +362,8 @@ def _cost(usage: Mapping[str, Any]) -> Decimal | None:
 
 def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
     def count(name: str) -> int | None:
-        said = usage.get(name)
-        return said if type(said) is int and 0 <= said < SANE_TOKENS else None
+        number = usage.get(name)
+        return number if type(number) is int and 0 <= number < SANE_TOKENS else None
 
     return count("prompt_tokens"), count("completion_tokens")
 

@@ -19,10 +19,10 @@ _FENCE = "SELECT number, started_at, active, waiting, cancel_requested, planned,
 
 def fenced_run(con: sqlite3.Connection, run_id: str, token: int) -> sqlite3.Row | None:
     """What steps want to know of the run, if it has not ended and the token is its last one; else None."""
-    found: sqlite3.Row | None = con.execute(
+    row: sqlite3.Row | None = con.execute(
         f"{_FENCE} WHERE id = ? AND token = ? AND status IN {OPEN}", (run_id, token)
     ).fetchone()
-    return found
+    return row
 
 
 def end_run(con: sqlite3.Connection, run_id: str, status: RunStatus, error: str | None, at: str) -> None:

@@ -88,5 +88,5 @@ def _row(con: sqlite3.Connection, run_id: str) -> dict[str, Any]:
         "nodes": sum(row.status not in NODE_ENDED for row in nodes),
         "asks": asked_by_nodes,
         "digest": _digest(con, run_id),
-        **{kind: found for kind, found in names.items() if found},
+        **{kind: callers for kind, callers in names.items() if callers},
     }

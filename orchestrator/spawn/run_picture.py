@@ -224,8 +224,8 @@ def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[
         f'<rect class="box{known}" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{tall}" rx="7"/>',
     ]
     if critical:
-        around = f'x="{x - 3:g}" y="{y - 3:g}" width="{BOX_W + 6}" height="{tall + 6}" rx="9"'
-        lines.append(f'<rect class="critical" fill="none" {around}/>')
+        frame = f'x="{x - 3:g}" y="{y - 3:g}" width="{BOX_W + 6}" height="{tall + 6}" rx="9"'
+        lines.append(f'<rect class="critical" fill="none" {frame}/>')
     kinds = ("name", "faint", *[""] * len(rows))
     lines += [_text(x + 10, y + TEXT_H * (n + 1), row, 29, kinds[n]) for n, row in enumerate(rows)]
     return [*lines, "</g>"]
@@ -284,13 +284,13 @@ def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence
 
 def _bars(node: Facts, span: Span) -> list[tuple[float, float, str]]:
     """The attempts of a node, or the node as one where they are not known."""
-    found = []
+    attempt_bars = []
     for attempt in node.get("attempts_list") or ():
         began, ended = instant(attempt.get("started_at")), instant(attempt.get("finished_at"))
         state = str(attempt.get("state", ""))
         if began is not None:
-            found.append((began, max(began, span[1] if ended is None else ended), ATTEMPTS.get(state, state)))
-    bars = found or [(*span, str(node.get("status")))]
+            attempt_bars.append((began, max(began, span[1] if ended is None else ended), ATTEMPTS.get(state, state)))
+    bars = attempt_bars or [(*span, str(node.get("status")))]
     return [(began, ended, status if status in COLOURS else "queued") for began, ended, status in bars]
 
 

@@ -57,28 +57,28 @@ def admit(request: RunRequest, settings: RunSettings) -> None:
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
 
 
-def made(request: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> RunPlan:
+def made(request: RunRequest, settings: RunSettings, table: ModelTable, answer: PlannerAnswer) -> RunPlan:
     """The plan of a run: the steps in the form of its mode, with a model for each node (B4.14-18).
 
     The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
     of the plan, else the first worker (C36). BadRequest as `admit`, and ``model_not_allowed`` if no model is left.
     """
     admit(request, settings)
-    return _Making(request, settings, table, found).plan()
+    return _Making(request, settings, table, answer).plan()
 
 
 class _Making:
     """One plan being made, as a mode's `Planning`; gathers its notes."""
 
-    def __init__(self, request: RunRequest, settings: RunSettings, table: ModelTable, found: PlannerAnswer) -> None:
-        self.request, self.settings, self.table, self.found = request, settings, table, found
+    def __init__(self, request: RunRequest, settings: RunSettings, table: ModelTable, answer: PlannerAnswer) -> None:
+        self.request, self.settings, self.table, self.answer = request, settings, table, answer
         self.allowed = _lists(settings)
-        self.system = node_prompts.system(request, found.system)
-        self.notes = list(found.notes)
+        self.system = node_prompts.system(request, answer.system)
+        self.notes = list(answer.notes)
 
     def plan(self) -> RunPlan:
-        nodes = mode_of(self.request.mode).nodes(self, _joined(self.found.steps, self.notes))
-        return checked(nodes, self.found.source, self.notes)
+        nodes = mode_of(self.request.mode).nodes(self, _joined(self.answer.steps, self.notes))
+        return checked(nodes, self.answer.source, self.notes)
 
     def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step, as `Planning.workers` says."""
@@ -151,7 +151,7 @@ class _Making:
         if step.model:
             why = "may not be asked" if is_model(normalised(step.model)) else "is no model's id"
             self.notes.append(f"{step.id[:60]}: {step.model[:80]!r} {why}; {pick.model} does it")
-        elif self.found.source != "local":
+        elif self.answer.source != "local":
             self.notes.append(f"{step.id[:60]}: the planner named no model; {pick.model} does it")
         if pick.note and pick.note not in self.notes:
             self.notes.append(pick.note)
@@ -217,15 +217,15 @@ def checked(nodes: Sequence[Node], source: PlannerName, notes: Iterable[str] = (
 def _needs(node: Node, names: dict[str, list[str]], changes: list[str]) -> tuple[str, ...]:
     needs: list[str] = []
     for need in node.needs:
-        found = names.get(need, [])
-        if not found:
+        ids = names.get(need, [])
+        if not ids:
             changes.append(f"{node.id}: needs {need[:60]!r}, which is no node")
         elif node.kind == "merge":
-            needs += found
-        elif found[0] == node.id:
+            needs += ids
+        elif ids[0] == node.id:
             changes.append(f"{node.id}: needs itself")
         else:
-            needs.append(found[0])
+            needs.append(ids[0])
     return tuple(dict.fromkeys(needs))
 
 

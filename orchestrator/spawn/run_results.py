@@ -27,10 +27,10 @@ EVENTS_MAX = 10_000
 
 async def run_of(home: SpawnHome, run_id: str) -> RunRow:
     """The run of that id, marked if it is foreign; BadRequest ``unknown_spawn_run``."""
-    found = await home.db.read(_marked, home, run_id)
-    if found is None:
+    run = await home.db.read(_marked, home, run_id)
+    if run is None:
         raise BadRequest("unknown_spawn_run", f"no spawn run is called {run_id[:80]!r}")
-    return found
+    return run
 
 
 def _marked(con: sqlite3.Connection, home: SpawnHome, run_id: str) -> RunRow | None:
@@ -196,10 +196,10 @@ async def _raw(home: SpawnHome, file: ArtifactRow) -> dict[str, Any]:
 def _output(text: str) -> str:
     """The answer in a node's document; one that is no JSON, as it is."""
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
-    return str(found.get("output", "")) if isinstance(found, dict) else text
+    return str(document.get("output", "")) if isinstance(document, dict) else text
 
 
 def _so_far(run: RunRow, state: Mapping[str, Any]) -> str:

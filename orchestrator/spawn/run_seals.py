@@ -52,18 +52,18 @@ class HomeIdentity:
             mark = _mark(directory)
             if self._known is not None and self._known[0] == mark:
                 return self._known[1]
-            found = identity.recognize(directory)
-            self._known = None if found is None else (mark, found)
-            return found
+            directory_identity = identity.recognize(directory)
+            self._known = None if directory_identity is None else (mark, directory_identity)
+            return directory_identity
 
     def establish(self) -> DirectoryIdentity:
         """As `recognize`, with a new identity if there is none; the caller holds the home's lock.
 
         Environment ``state_dir_unsafe``, ``io_failed`` or ``disk_full`` if it cannot be stored.
         """
-        found = self.recognize()
-        if found is not None:
-            return found
+        directory_identity = self.recognize()
+        if directory_identity is not None:
+            return directory_identity
         directory = Path(os.path.realpath(self._home))
         try:
             return identity.establish(directory)
@@ -166,11 +166,11 @@ def digest_of(con: sqlite3.Connection, run_id: str) -> bytes:
 
 
 def _nodes(con: sqlite3.Connection, run_id: str) -> list[object]:
-    found = con.execute(
+    rows = con.execute(
         f"SELECT {', '.join(_NODE)} FROM nodes WHERE run_id = ? ORDER BY place, rowid",  # noqa: S608 (our own words)
         (run_id,),
     )
-    return [list(row) for row in found]
+    return [list(row) for row in rows]
 
 
 def _mac(con: sqlite3.Connection, run_id: str, what: str) -> object:

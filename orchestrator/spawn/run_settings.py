@@ -33,8 +33,8 @@ def read(env: Mapping[str, str]) -> RunSettings:
     usual = RunSettings()
 
     def value(name: str, check: Callable[[str, str], T], otherwise: T) -> T:
-        given = env.get(name, "").strip()
-        return check(name, given) if given else otherwise
+        text = env.get(name, "").strip()
+        return check(name, text) if text else otherwise
 
     return RunSettings(
         base_url=value("OPENROUTER_BASE_URL", _url, usual.base_url),
@@ -54,74 +54,74 @@ def read(env: Mapping[str, str]) -> RunSettings:
 
 
 def _whole(most: int) -> Callable[[str, str], int]:
-    def check(name: str, given: str) -> int:
-        if not given.isascii() or not given.isdecimal() or len(given) > 12 or not 1 <= int(given) <= most:
-            raise bad(name, given, f"1 .. {most}")
-        return int(given)
+    def check(name: str, text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or len(text) > 12 or not 1 <= int(text) <= most:
+            raise bad(name, text, f"1 .. {most}")
+        return int(text)
 
     return check
 
 
-def _seconds(name: str, given: str) -> float:
-    found = float(given) if _NUMBER.fullmatch(given) else math.nan
-    if not 0 < found <= SECONDS_MAX:
-        raise bad(name, given, f"seconds above 0, at most {SECONDS_MAX:.0f}")
-    return found
+def _seconds(name: str, text: str) -> float:
+    seconds = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if not 0 < seconds <= SECONDS_MAX:
+        raise bad(name, text, f"seconds above 0, at most {SECONDS_MAX:.0f}")
+    return seconds
 
 
-def _dollars(name: str, given: str) -> Decimal:
+def _dollars(name: str, text: str) -> Decimal:
     try:
-        found = Decimal(given) if _NUMBER.fullmatch(given) else Decimal(0)
+        amount = Decimal(text) if _NUMBER.fullmatch(text) else Decimal(0)
     except InvalidOperation:
-        found = Decimal(0)
-    if not 0 < found <= USD_MAX:
-        raise bad(name, given, f"dollars above 0, at most {USD_MAX}")
-    return found
+        amount = Decimal(0)
+    if not 0 < amount <= USD_MAX:
+        raise bad(name, text, f"dollars above 0, at most {USD_MAX}")
+    return amount
 
 
-def _globs(name: str, given: str) -> tuple[str, ...]:
-    found = tuple(glob for glob in re.split(r"[\s,]+", given) if glob)
-    if not found or not all(glob.isprintable() for glob in found):
-        raise bad(name, given, "globs of model ids, by commas or blanks apart")
-    return found
+def _globs(name: str, text: str) -> tuple[str, ...]:
+    globs = tuple(glob for glob in re.split(r"[\s,]+", text) if glob)
+    if not globs or not all(glob.isprintable() for glob in globs):
+        raise bad(name, text, "globs of model ids, by commas or blanks apart")
+    return globs
 
 
-def _model(name: str, given: str) -> str:
-    if not given.isprintable() or len(given.split()) != 1:
-        raise bad(name, given, "one model's id")
-    return given
+def _model(name: str, text: str) -> str:
+    if not text.isprintable() or len(text.split()) != 1:
+        raise bad(name, text, "one model's id")
+    return text
 
 
-def _yes(name: str, given: str) -> bool:
-    word = given.lower()
+def _yes(name: str, text: str) -> bool:
+    word = text.lower()
     if word not in YES | NO:
-        raise bad(name, given, "true or false")
+        raise bad(name, text, "true or false")
     return word in YES
 
 
-def _url_or_off(name: str, given: str) -> str:
-    return "" if given.lower() == "off" else _url(name, given)
+def _url_or_off(name: str, text: str) -> str:
+    return "" if text.lower() == "off" else _url(name, text)
 
 
-def _url(name: str, given: str) -> str:
+def _url(name: str, text: str) -> str:
     """The URL without a slash at its end: https, or http to this machine; no name or password in it.
 
     A refused URL is not shown, because it may contain a password.
     """
     wanted = "an https:// URL without credentials, or an http:// one to this machine"
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(text)
         host, _port = parts.hostname or "", parts.port
     except ValueError:
         raise bad(name, "no URL", wanted) from None
-    plain = given.isprintable() and given.isascii() and not any(mark in given for mark in " \\")
+    plain = text.isprintable() and text.isascii() and not any(mark in text for mark in " \\")
     if not plain or parts.scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
-        raise bad(name, "not such a URL" if "@" in given else given, wanted)
+        raise bad(name, "not such a URL" if "@" in text else text, wanted)
     if "@" in parts.netloc:
         raise bad(name, "a URL with credentials", wanted)
     if parts.scheme == "http" and not _here(host):
-        raise bad(name, given, wanted)
-    return given.rstrip("/")
+        raise bad(name, text, wanted)
+    return text.rstrip("/")
 
 
 def _here(host: str) -> bool:

@@ -120,16 +120,16 @@ class SpawnRuns:
 
     async def _home(self, path: Path) -> SpawnHome:
         async with self._opening.setdefault(path, asyncio.Lock()):
-            found = self._homes.get(path)
-            if found is None:
-                found = SpawnHome(path, self._deps)
+            home = self._homes.get(path)
+            if home is None:
+                home = SpawnHome(path, self._deps)
                 try:
-                    await found.open()
+                    await home.open()
                 except BaseException:
-                    await asyncio.to_thread(found.db.close)
+                    await asyncio.to_thread(home.db.close)
                     raise
-                self._homes[path] = found
-            return found
+                self._homes[path] = home
+            return home
 
     async def _home_of(self, env: Mapping[str, str]) -> SpawnHome:
         home = await self._home(home_location.home_of(env))
@@ -251,8 +251,8 @@ class SpawnRuns:
     async def listed(self, env: Mapping[str, str], status: RunStatus | None, limit: int | None) -> dict[str, Any]:
         """The runs of the home, the newest first."""
         home = await self._home_of(env)
-        found = await home.db.read(_listed, home, status, limit or LISTED)
-        return {"runs": [views.listed(run) for run in found]}
+        runs = await home.db.read(_listed, home, status, limit or LISTED)
+        return {"runs": [views.listed(run) for run in runs]}
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""
@@ -275,10 +275,10 @@ class SpawnRuns:
         """
         home = await self._home_of(env)
         await run_results.run_of(home, run_id)
-        found: list[Event] = await home.db.read(
+        events: list[Event] = await home.db.read(
             queries.events, run_id, since_seq, tail, run_results.EVENTS_MAX if tail else LISTED_MAX
         )
-        return [views.event(event) for event in found]
+        return [views.event(event) for event in events]
 
     # -- trust ------------------------------------------------------------------------------------------------------
 
@@ -315,5 +315,5 @@ def _canceled(con: sqlite3.Connection, home: SpawnHome, run_id: str, at: str) ->
 
 def _listed(con: sqlite3.Connection, home: SpawnHome, status: RunStatus | None, limit: int) -> list[RunRow]:
     seals = home.seals()
-    found = (owned_runs.with_foreign_mark(con, seals, run) for run in queries.runs(con, status, limit))
-    return [run for run in found if run is not None]
+    rows = (owned_runs.with_foreign_mark(con, seals, run) for run in queries.runs(con, status, limit))
+    return [run for run in rows if run is not None]

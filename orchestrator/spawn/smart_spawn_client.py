@@ -47,18 +47,18 @@ async def make_plan(
     `run_plan.admit`, and ``model_not_allowed`` if no model is left.
     """
     run_plan.admit(request, settings)
-    found, notes = None, []
+    answer, notes = None, []
     if settings.planner_url:
         try:
             async with asyncio.timeout(ALL_S):
-                found = await _Api(request, settings, client).planned()
+                answer = await _Api(request, settings, client).planned()
         except TimeoutError:
             notes = [f"the Smart Spawn API was too slow ({ALL_S:.0f} s in all): planned here"]
         except _UnusableReply as why:
             notes = [f"the Smart Spawn API gave no usable plan ({why}); the local planner was used"]
 
     def made() -> RunPlan:
-        return run_plan.made(request, settings, table, found or run_plan.local(request, notes))
+        return run_plan.made(request, settings, table, answer or run_plan.local(request, notes))
 
     return await asyncio.to_thread(made)  # a long task takes seconds
 
@@ -173,10 +173,10 @@ class _Api:
     async def _role(self) -> str:
         """The role as the API composes it, and the words of it that it does not know, as they are."""
         words = self.request.role
-        given = words.model_dump(exclude_defaults=True)
-        if self.request.role_body or not given:
+        fields = words.model_dump(exclude_defaults=True)
+        if self.request.role_body or not fields:
             return ""
-        body = await self._post("roles/compose", {"task": brief(self.request.task), **given})
+        body = await self._post("roles/compose", {"task": brief(self.request.task), **fields})
         written = body.get("fullPrompt")
         if not isinstance(body.get("hasRole"), bool) or not isinstance(written, str):
             raise _UnusableReply("/roles/compose: wrong types in the answer")

@@ -135,20 +135,20 @@ class EngineCaller:
         def own() -> MemberStart | None:
             return next((start for client, start in self._offers.items() if client.origin.conn == conn), None)
 
-        found = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
+        own_start = await wait_until(own, self._came, min(deadline, self._began + COMING_S), self._clock)
         others = [start for start in self._offers.values() if start is not None]
-        return found or (others[-1] if others else MemberStart(env=table.passed_on(os.environ, {})))
+        return own_start or (others[-1] if others else MemberStart(env=table.passed_on(os.environ, {})))
 
     async def _row(self, squad_id: str) -> dict[str, Any]:
         """The squad's one member, once it has ended."""
         try:
-            found = await self._squads.answer(squad_id, None, _untold)
+            answer = await self._squads.answer(squad_id, None, _ignore_progress)
         except asyncio.CancelledError:
             self._squads.cancel(squad_id)
             with contextlib.suppress(OrchestratorError):
-                await self._squads.answer(squad_id, None, _untold)
+                await self._squads.answer(squad_id, None, _ignore_progress)
             raise
-        row: dict[str, Any] = found["members"][0]
+        row: dict[str, Any] = answer["members"][0]
         return row
 
     def _request(self, ask: NodeCall, start: MemberStart) -> tuple[SquadRequest, str | None]:
@@ -165,8 +165,8 @@ class EngineCaller:
         read = squad_settings.read({**env, "STATE_MODE": ""}, root, config, start.client_name)
         role = Role(id=ROLE, name=ROLE, description="", body=system or NO_ROLE, source="", file="")
         inputs = PlanInputs(root, read, start.env, config.approval, config.trust)
-        made = squad_plan.make(inputs, MemberRequest(ROLE, prompt), role, ROLE, root)
-        return read, role, made.program
+        member_plan = squad_plan.make(inputs, MemberRequest(ROLE, prompt), role, ROLE, root)
+        return read, role, member_plan.program
 
 
 class AgentCaller:
@@ -288,5 +288,5 @@ def _read(row: dict[str, Any], ask: NodeCall, start: MemberStart) -> Reply | Fau
     return Reply(masked(stdout.strip("\r\n")), finish_reason="length" if cut else "stop", model=ask.model)
 
 
-def _untold(_progress: str) -> None:
+def _ignore_progress(_progress: str) -> None:
     """Ignores the progress of a squad: the run reports that of its nodes."""

@@ -173,25 +173,25 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-def _run_request(offer: SpawnToolDeps, client: Client, given: RunCreateArguments) -> RunRequest:
+def _run_request(offer: SpawnToolDeps, client: Client, arguments: RunCreateArguments) -> RunRequest:
     """The arguments as a run keeps them; a persona that is a role's id brings that role's text."""
-    engines, agents = _names(given.engine, "engine"), _names(given.agent, "agent")
+    engines, agents = _names(arguments.engine, "engine"), _names(arguments.agent, "agent")
     if engines and agents:
         raise BadRequest("bad_argument", "engine and agent are both given", "leave one of them out")
-    if not given.task.strip():
+    if not arguments.task.strip():
         raise BadRequest("bad_argument", "the task is empty")
-    role = given.role or SpawnRole()
+    role = arguments.role or SpawnRole()
     body = ""
     if role.persona:
-        found = offer.library.listing(directory_of(client.env)[0]).roles.get(role.persona)
-        body = found.body if found is not None else ""
-    merge = given.merge or Merge()
+        library_role = offer.library.listing(directory_of(client.env)[0]).roles.get(role.persona)
+        body = library_role.body if library_role is not None else ""
+    merge = arguments.merge or Merge()
     return RunRequest(
-        task=given.task,
-        mode=given.mode,
-        budget=given.budget or "medium",
-        context=given.context or "",
-        count=given.count or 3,
+        task=arguments.task,
+        mode=arguments.mode,
+        budget=arguments.budget or "medium",
+        context=arguments.context or "",
+        count=arguments.count or 3,
         role=RequestedRole(
             persona=role.persona or "",
             stack=tuple(role.stack or ()),

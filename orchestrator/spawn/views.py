@@ -38,7 +38,7 @@ def status(
         tried.setdefault(attempt.node_id, []).append(attempt)
     # Of a run that nobody executes the clocks stand, also those of nodes that were in flight.
     counted = now if run.active else datetime.fromisoformat(run.updated_at)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "run_id": run.id,
         "status": run.status,
         "mode": run.request.mode,
@@ -54,26 +54,26 @@ def status(
         row.node.wave for row in rows if row.status == "queued"
     ]
     if waves and not over:
-        found["current_wave"] = min(waves)
+        answer["current_wave"] = min(waves)
     if last is not None:
-        found["last_event"] = last.message if last.node_id is None else f"{last.node_id}: {last.message}"
-    left = eta(run, rows, now)
-    if left is not None:
-        found["eta_s"] = left
+        answer["last_event"] = last.message if last.node_id is None else f"{last.node_id}: {last.message}"
+    eta_s = eta(run, rows, now)
+    if eta_s is not None:
+        answer["eta_s"] = eta_s
     if run.waiting and not over:
-        found["waiting_for_key"] = run.request.caller_kind == "model"
+        answer["waiting_for_key"] = run.request.caller_kind == "model"
     if run.cancel_requested and not over:
-        found["canceling"] = True
+        answer["canceling"] = True
     if run.error or run.foreign:
-        found["failure"] = FOREIGN if run.foreign else run.error
+        answer["failure"] = FOREIGN if run.foreign else run.error
     if run.foreign:
-        found["foreign"] = True
-    return found
+        answer["foreign"] = True
+    return answer
 
 
 def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[str, Any]:
     """One node with its cost so far."""
-    found: dict[str, Any] = {
+    view: dict[str, Any] = {
         "node_id": row.node.id,
         "kind": row.node.kind,
         "wave": row.node.wave,
@@ -89,13 +89,13 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
     }
     for key in ("retry_at", "error", "started_at", "finished_at"):
         if getattr(row, key):
-            found[key] = getattr(row, key)
+            view[key] = getattr(row, key)
     if row.finish_reason in CUT_OFF:
-        found["truncated"] = True
+        view["truncated"] = True
     seconds = _seconds(row.started_at, row.finished_at or (None if row.status in NODE_ENDED else _text(now)))
     if seconds is not None:
-        found["seconds"] = round(seconds, 3)
-    return found
+        view["seconds"] = round(seconds, 3)
+    return view
 
 
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
@@ -124,9 +124,9 @@ def sources(attempts: Sequence[AttemptRow]) -> dict[str, int]:
 
 def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
     """What each model has cost."""
-    found: dict[str, list[AttemptRow]] = {}
+    by_model: dict[str, list[AttemptRow]] = {}
     for attempt in attempts:
-        found.setdefault(attempt.model, []).append(attempt)
+        by_model.setdefault(attempt.model, []).append(attempt)
     return [
         {
             "model": model,
@@ -136,7 +136,7 @@ def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
             "prompt_tokens": sum(attempt.prompt_tokens for attempt in of),
             "completion_tokens": sum(attempt.completion_tokens for attempt in of),
         }
-        for model, of in sorted(found.items())
+        for model, of in sorted(by_model.items())
     ]
 
 

@@ -11,7 +11,7 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, Planning, PlanStep, 
 from orchestrator.spawn.run_data import Node, RunRequest
 
 
-def steps(request: RunRequest, name: str, found: Split, needs: Sequence[Sequence[int]]) -> Steps:
+def steps(request: RunRequest, name: str, split: Split, needs: Sequence[Sequence[int]]) -> Steps:
     """A step ``<name>-<n>`` for each part; ``needs`` has for each part the places of those it waits for."""
     return tuple(
         PlanStep(
@@ -20,7 +20,7 @@ def steps(request: RunRequest, name: str, found: Split, needs: Sequence[Sequence
             tuple(f"{name}-{other + 1}" for other in needs[at]),
             budget=local_planner.adjusted_budget(part, request.budget),
         )
-        for at, part in enumerate(found.parts)
+        for at, part in enumerate(split.parts)
     )
 
 
@@ -32,9 +32,9 @@ def estimate(request: RunRequest, limit: int) -> int:
 
 async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
     """The steps of the API's split; else one step for the whole task."""
-    found = await split
-    if len(found) > 1:
-        return found
+    api_steps = await split
+    if len(api_steps) > 1:
+        return api_steps
     if api.request.callers:
         return (PlanStep("single", api.request.task),)
     return (await api.picked("single", api.request.budget),)

@@ -11,8 +11,8 @@ from orchestrator.spawn.run_data import Node, RunRequest
 
 
 def _steps(request: RunRequest) -> Steps:
-    found = local_planner.split(request.task, local_planner.PLAN_PARTS)
-    return parts.steps(request, "step", found, [()] * len(found.parts))
+    split = local_planner.split(request.task, local_planner.PLAN_PARTS)
+    return parts.steps(request, "step", split, [()] * len(split.parts))
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:

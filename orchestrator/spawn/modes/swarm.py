@@ -9,8 +9,8 @@ from orchestrator.spawn.run_data import RunRequest
 
 
 def _steps(request: RunRequest) -> Steps:
-    found = local_planner.split(request.task, local_planner.SWARM_PARTS)
-    return parts.steps(request, "swarm", found, local_planner.dependencies(found))
+    split = local_planner.split(request.task, local_planner.SWARM_PARTS)
+    return parts.steps(request, "swarm", split, local_planner.dependencies(split))
 
 
 MODE = SpawnMode(
