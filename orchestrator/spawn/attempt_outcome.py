@@ -20,6 +20,7 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt
 from orchestrator.spawn import artifacts, costs, evaluation, node_prompts
 from orchestrator.spawn.callers import caller_kind
+from orchestrator.spawn.evaluation import GateVerdict
 from orchestrator.spawn.model_table import ModelTable
 from orchestrator.spawn.replies import backoff_s, masked
 from orchestrator.spawn.run_data import (
@@ -64,14 +65,6 @@ class PreparedAttempt:
     prompt: str
     reserved: Decimal
     price: Price | None
-
-
-@dataclass(frozen=True)
-class GateVerdict:
-    """What the gate of a cascade says of the cheap answer."""
-
-    passed: bool
-    why: str
 
 
 def new_token() -> str:
@@ -226,22 +219,21 @@ def verdict(home: Path, run: RunRow, rows: Mapping[str, NodeRow], files: Files) 
     if cheap is None or cheap.status in ("queued", "running", "retry_pending"):
         return None
     if cheap.status != "completed":
-        return GateVerdict(passed=False, why="the cheap model gave no answer")
+        return GateVerdict(passed=False, reasons=("the cheap model gave no answer",))
     text = text_of(home, files, cheap.node.id)
     by_rules = evaluation.gate(run.request.task, text, cheap.finish_reason, run.request.role.format)
-    why = "; ".join(by_rules.reasons) or "all rules hold"
     evaluator = next((row for row in rows.values() if row.node.kind == "evaluate"), None)
     if not by_rules.passed or evaluator is None:
-        return GateVerdict(by_rules.passed, why)
-    return _second_opinion(home, files, evaluator, why)
+        return by_rules
+    return _second_opinion(home, files, evaluator, by_rules.reasons)
 
 
-def _second_opinion(home: Path, files: Files, evaluator: NodeRow, why: str) -> GateVerdict | None:
+def _second_opinion(home: Path, files: Files, evaluator: NodeRow, reasons: tuple[str, ...]) -> GateVerdict | None:
     if evaluator.status in ("queued", "running", "retry_pending"):
         return None
     if evaluator.status != "completed":
-        return GateVerdict(passed=True, why=f"{why}; the evaluator gave no answer")
-    said = evaluation.evaluator_verdict(text_of(home, files, evaluator.node.id))
-    if said is None:
-        return GateVerdict(passed=True, why=f"{why}; the evaluator's answer is neither PASS nor FAIL")
-    return GateVerdict(said, f"{why}; the evaluator says {'PASS' if said else 'FAIL'}")
+        return GateVerdict(passed=True, reasons=(*reasons, "the evaluator gave no answer"))
+    passed = evaluation.evaluator_verdict(text_of(home, files, evaluator.node.id))
+    if passed is None:
+        return GateVerdict(passed=True, reasons=(*reasons, "the evaluator's answer is neither PASS nor FAIL"))
+    return GateVerdict(passed, (*reasons, f"the evaluator says {'PASS' if passed else 'FAIL'}"))

@@ -35,14 +35,14 @@ _UNSAID = "The model that merged the answers did not say where they disagree."
 
 
 @dataclass(frozen=True)
-class AnswerVerdict:
-    """Whether an answer is good enough, and each rule it does not meet."""
+class GateVerdict:
+    """Whether the cheap answer of a cascade is good enough, and why."""
 
     passed: bool
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...]
 
 
-def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVerdict:
+def gate(task: str, reply_text: str, finish_reason: str, form: str) -> GateVerdict:
     """Whether the cheap answer of a cascade passes, by rules that always give the same verdict (C36).
 
     * It has text, and ended by itself: finish reason ``stop``.
@@ -53,7 +53,7 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVer
     """
     text = reply_text.strip().replace("\u2019", "'")
     if not text:
-        return AnswerVerdict(passed=False, reasons=("the answer is empty",))
+        return GateVerdict(passed=False, reasons=("the answer is empty",))
     reasons = []
     if finish_reason != "stop":
         reasons.append(f"the answer ended with {finish_reason[:40] or 'no reason'}, not with stop")
@@ -68,7 +68,7 @@ def gate(task: str, reply_text: str, finish_reason: str, form: str) -> AnswerVer
         for name in _sections(task, form)
         if not any(line.startswith(name.casefold()) for line in begins)
     ]
-    return AnswerVerdict(passed=not reasons, reasons=tuple(reasons))
+    return GateVerdict(passed=not reasons, reasons=tuple(reasons) or ("all rules hold",))
 
 
 def evaluator_verdict(text: str) -> bool | None:

@@ -200,7 +200,8 @@ class RunExecution:
             )
             if verdict is not None:
                 self._passed = verdict.passed
-                await work.record.note("info", f"gate: {'passed' if verdict.passed else 'not passed'}; {verdict.why}")
+                outcome = "passed" if verdict.passed else "not passed"
+                await work.record.note("info", "; ".join((f"gate: {outcome}", *verdict.reasons)))
 
     async def _end_nodes(self, turns: tuple[NodeTurn, ...]) -> None:
         work = self._state

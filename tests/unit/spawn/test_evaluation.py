@@ -4,12 +4,13 @@ import pytest
 
 from orchestrator.spawn import evaluation
 
+PASSED = evaluation.GateVerdict(passed=True, reasons=("all rules hold",))
 GOOD = "It is so because of that. " * 25
 TASK = "Explain why it is so, in all detail that one may want to know. " * 3
 
 
 def test_a_long_answer_that_ended_by_itself_passes():
-    assert evaluation.gate(TASK, GOOD, "stop", "") == evaluation.AnswerVerdict(passed=True)
+    assert evaluation.gate(TASK, GOOD, "stop", "") == PASSED
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_an_answer_that_will_not_do_is_told_why(task, text, finish, form, word):
     ],
 )
 def test_an_answer_that_will_do_passes(task, text, form):
-    assert evaluation.gate(task, text, "stop", form) == evaluation.AnswerVerdict(passed=True)
+    assert evaluation.gate(task, text, "stop", form) == PASSED
 
 
 @pytest.mark.parametrize(
