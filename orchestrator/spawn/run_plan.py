@@ -43,8 +43,8 @@ def estimated_steps(request: RunRequest) -> int:
     return mode_of(request.mode).estimate(request)
 
 
-def admit(request: RunRequest, settings: RunSettings) -> None:
-    """Refuse a model that the run or a setting of its mode names and that may not be asked.
+def check_named_models(request: RunRequest, settings: RunSettings) -> None:
+    """Check that each model that the run or a setting of its mode names may be asked.
 
     BadRequest ``model_not_allowed``: the lists forbid it; ``bad_argument``: it is no model's id.
     """
@@ -57,17 +57,19 @@ def admit(request: RunRequest, settings: RunSettings) -> None:
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
 
 
-def made(request: RunRequest, settings: RunSettings, table: ModelTable, answer: PlannerAnswer) -> RunPlan:
+def plan_of(request: RunRequest, settings: RunSettings, table: ModelTable, answer: PlannerAnswer) -> RunPlan:
     """The plan of a run: the steps in the form of its mode, with a model for each node (B4.14-18).
 
     The merge node, if any, is ``merged``, the last, and needs all answers; its model is merge.model, else the best
-    of the plan, else the first worker (C36). BadRequest as `admit`, and ``model_not_allowed`` if no model is left.
+    of the plan, else the first worker (C36).
+
+    BadRequest as `check_named_models`, and ``model_not_allowed`` if no model is left.
     """
-    admit(request, settings)
-    return _Making(request, settings, table, answer).plan()
+    check_named_models(request, settings)
+    return _Planning(request, settings, table, answer).plan()
 
 
-class _Making:
+class _Planning:
     """One plan being made, as a mode's `Planning`; gathers its notes."""
 
     def __init__(self, request: RunRequest, settings: RunSettings, table: ModelTable, answer: PlannerAnswer) -> None:
@@ -78,7 +80,7 @@ class _Making:
 
     def plan(self) -> RunPlan:
         nodes = mode_of(self.request.mode).nodes(self, _joined(self.answer.steps, self.notes))
-        return checked(nodes, self.answer.source, self.notes)
+        return runnable_plan(nodes, self.answer.source, self.notes)
 
     def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step, as `Planning.workers` says."""
@@ -179,7 +181,7 @@ def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def checked(nodes: Sequence[Node], source: PlannerName, notes: Iterable[str] = ()) -> RunPlan:
+def runnable_plan(nodes: Sequence[Node], source: PlannerName, notes: Iterable[str] = ()) -> RunPlan:
     """The nodes as a plan that can be run: ids made safe, needs known, waves counted, the merge node last.
 
     A need that is not a node, or is the node itself, is dropped; the first of two equal ids keeps it, and only a

@@ -162,7 +162,7 @@ class SpawnRuns:
                     if not creation.env.get(variable, "").strip()
                 }
             )
-        run_plan.admit(request, chosen)
+        run_plan.check_named_models(request, chosen)
         server = origin(chosen.base_url)
         path = home_location.home_of(creation.env)
         key = ""

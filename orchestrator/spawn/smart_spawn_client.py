@@ -44,9 +44,9 @@ async def make_plan(
 
     Each call may take 5 s, all together 15 s. Every failure of the API (no answer, an error, invalid or empty data)
     leads to the local planner; malformed parts of an answer are repaired, and the API stays the source. BadRequest as
-    `run_plan.admit`, and ``model_not_allowed`` if no model is left.
+    `run_plan.check_named_models`, and ``model_not_allowed`` if no model is left.
     """
-    run_plan.admit(request, settings)
+    run_plan.check_named_models(request, settings)
     answer, notes = None, []
     if settings.planner_url:
         try:
@@ -57,10 +57,10 @@ async def make_plan(
         except _UnusableReply as why:
             notes = [f"the Smart Spawn API gave no usable plan ({why}); the local planner was used"]
 
-    def made() -> RunPlan:
-        return run_plan.made(request, settings, table, answer or run_plan.local(request, notes))
+    def plan() -> RunPlan:
+        return run_plan.plan_of(request, settings, table, answer or run_plan.local(request, notes))
 
-    return await asyncio.to_thread(made)  # a long task takes seconds
+    return await asyncio.to_thread(plan)  # a long task takes seconds
 
 
 async def reachable(settings: RunSettings, client: httpx2.AsyncClient | None) -> tuple[bool, str]:

@@ -19,7 +19,7 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def make(mode, task="design it; build it; test it", steps=None, source="smart-spawn-api", settings=None, **asked):
     one = RunRequest(task=task, mode=mode, **asked)
     found = run_plan.local(one) if steps is None else PlannerAnswer(source, tuple(steps))
-    return run_plan.made(one, settings or RunSettings(), TABLE, found)
+    return run_plan.plan_of(one, settings or RunSettings(), TABLE, found)
 
 
 def shape(made):
@@ -180,13 +180,15 @@ def test_a_good_id_stays_as_it_is():
 
 
 def test_needs_that_are_no_node_or_the_node_itself_are_dropped_and_that_is_said():
-    made = run_plan.checked([node("a", "a", "ghost"), node("b", "a", "a")], "local")
+    made = run_plan.runnable_plan([node("a", "a", "ghost"), node("b", "a", "a")], "local")
     assert shape(made) == [("a", "task", 0, ()), ("b", "task", 1, ("a",))]
     assert ["itself" in made.notes[0], "ghost" in made.notes[1]] == [True, True]
 
 
 def test_the_second_of_two_equal_ids_is_renamed_and_merged_all_the_same_and_that_is_said():
-    made = run_plan.checked([node("a"), node("a"), node("b", "a"), node("merged", "a", "b", kind="merge")], "local")
+    made = run_plan.runnable_plan(
+        [node("a"), node("a"), node("b", "a"), node("merged", "a", "b", kind="merge")], "local"
+    )
     assert shape(made) == [
         ("a", "task", 0, ()),
         ("a-2", "task", 0, ()),
@@ -197,7 +199,7 @@ def test_the_second_of_two_equal_ids_is_renamed_and_merged_all_the_same_and_that
 
 
 def test_a_circle_becomes_a_chain_in_the_given_order_and_that_is_said():
-    made = run_plan.checked(
+    made = run_plan.runnable_plan(
         [node("a", "c"), node("b"), node("c", "a"), node("merged", "a", "b", "c", kind="merge")], "local"
     )
     assert shape(made) == [
@@ -210,7 +212,7 @@ def test_a_circle_becomes_a_chain_in_the_given_order_and_that_is_said():
 
 
 def test_a_node_stands_behind_those_it_needs_on_the_longest_way():
-    made = run_plan.checked([node("d", "a", "c"), node("c", "b"), node("b", "a"), node("a")], "local")
+    made = run_plan.runnable_plan([node("d", "a", "c"), node("c", "b"), node("b", "a"), node("a")], "local")
     assert [(one.id, one.wave) for one in made.nodes] == [("a", 0), ("b", 1), ("c", 2), ("d", 3)]
 
 
@@ -225,7 +227,7 @@ def test_what_a_plan_has_no_room_for_stands_in_its_last_step():
 
 
 def test_the_notes_are_few_and_short():
-    made = run_plan.checked([node("a", *(f"{at}{'x' * 999}" for at in range(99)))], "local", ["y" * 999])
+    made = run_plan.runnable_plan([node("a", *(f"{at}{'x' * 999}" for at in range(99)))], "local", ["y" * 999])
     assert len(made.notes) == run_plan.MAX_NOTES
     assert max(len(one) for one in made.notes) <= 300
     assert made.notes[-1] == "and 81 more"

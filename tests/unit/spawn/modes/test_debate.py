@@ -14,7 +14,7 @@ SECOND = ("debater-1-round-2", "debater-2-round-2", "debater-3-round-2")
 
 def planned(**asked):
     request = RunRequest(task="Tea or coffee?", mode="debate", **asked)
-    return request, run_plan.made(request, RunSettings(), model_table.shipped(), run_plan.local(request))
+    return request, run_plan.plan_of(request, RunSettings(), model_table.shipped(), run_plan.local(request))
 
 
 def play(stop_after=0, **outcomes):
