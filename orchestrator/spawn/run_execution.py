@@ -28,7 +28,7 @@ from orchestrator.spawn.replies import masked
 from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeEnd, NodeRow, RunOutcome, RunRow
 from orchestrator.spawn.run_seals import Seals
 from orchestrator.spawn.run_state import RunDeps, RunState
-from orchestrator.spawn.scheduler import NodeTurn, RunView
+from orchestrator.spawn.scheduler import RunView, UncalledNode
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class RunExecution:
             await self._check_gate()
             work.news = False
             decision = scheduler.decide(self._view())
-            await self._end_nodes(decision.turns)
+            await self._end_nodes(decision.uncalled)
             if decision.end is not None:
                 await self._finish(decision.end)
                 return
@@ -203,16 +203,16 @@ class RunExecution:
                 outcome = "passed" if verdict.passed else "not passed"
                 await work.record.note("info", "; ".join((f"gate: {outcome}", *verdict.reasons)))
 
-    async def _end_nodes(self, turns: tuple[NodeTurn, ...]) -> None:
+    async def _end_nodes(self, uncalled: tuple[UncalledNode, ...]) -> None:
         work = self._state
-        for to, why in dict.fromkeys((turn.to, turn.why) for turn in turns):
-            those = [turn.node_id for turn in turns if (turn.to, turn.why) == (to, why)]
-            end = NodeEnd(to, why, f"{to}: {why}", "error" if to == "failed" else "info")
-            await work.record.write(transitions.end_nodes, those, ("queued", "retry_pending"), end)
-            for node_id in those:
-                work.rows[node_id] = replace(work.rows[node_id], status=to, error=why, retry_at=None)
-        if turns:
-            failpoints.passed("spawn:turned")
+        for status, why in dict.fromkeys((node.status, node.why) for node in uncalled):
+            node_ids = [node.node_id for node in uncalled if (node.status, node.why) == (status, why)]
+            end = NodeEnd(status, why, f"{status}: {why}", "error" if status == "failed" else "info")
+            await work.record.write(transitions.end_nodes, node_ids, ("queued", "retry_pending"), end)
+            for node_id in node_ids:
+                work.rows[node_id] = replace(work.rows[node_id], status=status, error=why, retry_at=None)
+        if uncalled:
+            failpoints.passed("spawn:uncalled")
 
     async def _finish(self, end: scheduler.RunEnd) -> None:
         work = self._state

@@ -38,11 +38,11 @@ class RunView:
 
 
 @dataclass(frozen=True)
-class NodeTurn:
-    """A node that ends without a call: to which state, and why."""
+class UncalledNode:
+    """A node that ends without a call: in which state, and why."""
 
     node_id: str
-    to: NodeStatus
+    status: NodeStatus
     why: str
 
 
@@ -58,27 +58,27 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class NextSteps:
-    """What to do now: ``turns`` first, then ``start`` in that order; ``end`` when all is done."""
+    """What to do now: end the ``uncalled`` nodes first, then ``start`` in that order; ``end`` when all is done."""
 
-    turns: tuple[NodeTurn, ...] = ()
+    uncalled: tuple[UncalledNode, ...] = ()
     start: tuple[str, ...] = ()
     end: RunEnd | None = None
 
 
 @dataclass
 class _States:
-    """The nodes' states during one decision: a turn counts for the nodes after it."""
+    """The nodes' states during one decision: the end of a node counts for the nodes after it."""
 
     rows: Mapping[str, NodeRow]
     now: dict[str, NodeStatus] = field(default_factory=dict)
-    turns: list[NodeTurn] = field(default_factory=list)
+    uncalled: list[UncalledNode] = field(default_factory=list)
 
     def of(self, node_id: str) -> NodeStatus:
         return self.now.get(node_id) or self.rows[node_id].status
 
-    def turn(self, node_id: str, to: NodeStatus, why: str) -> None:
-        self.now[node_id] = to
-        self.turns.append(NodeTurn(node_id, to, why))
+    def end_uncalled(self, node_id: str, status: NodeStatus, why: str) -> None:
+        self.now[node_id] = status
+        self.uncalled.append(UncalledNode(node_id, status, why))
 
     def outcome(self) -> Outcome:
         return [(row.node, self.of(node_id)) for node_id, row in self.rows.items()]
@@ -96,20 +96,20 @@ def decide(view: RunView) -> NextSteps:
         if states.of(node.id) not in ("queued", "retry_pending"):
             continue
         if view.stop and not _may_still_merge(view, node):
-            to: NodeStatus = "skipped" if view.stop == "budget" else "canceled"
-            states.turn(node.id, to, view.stop)
+            status: NodeStatus = "skipped" if view.stop == "budget" else "canceled"
+            states.end_uncalled(node.id, status, view.stop)
             continue
         if any(states.of(need) not in NODE_ENDED for need in node.needs):
             continue
         spared = _spared(view, node, states)
         if spared is not None:
-            states.turn(node.id, *spared)
+            states.end_uncalled(node.id, *spared)
         elif row.status == "queued" or node.id in view.due:
             ready.append(node.id)
     start = _within(view, ready, states)
     open_ = [node_id for node_id in states.rows if states.of(node_id) not in NODE_ENDED]
     end = None if open_ else _end(view, states)
-    return NextSteps(tuple(states.turns), start, end)
+    return NextSteps(tuple(states.uncalled), start, end)
 
 
 def lane(node: Node) -> str:
@@ -136,14 +136,14 @@ def _spared(view: RunView, node: Node, states: _States) -> NoCall | None:
 
 
 def _merge_spared(view: RunView, node: Node, states: _States) -> NoCall | None:
-    given = [need for need in node.needs if states.of(need) == "completed"]
+    answer_ids = [need for need in node.needs if states.of(need) == "completed"]
     broken = [need for need in node.needs if states.of(need) in ("failed", "canceled")]
     if mode_of(view.mode).whole and broken:
         return "failed", f"{UPSTREAM}: {', '.join(broken[:5])}"
-    if not given:
+    if not answer_ids:
         return "failed", f"{UPSTREAM}: no answer to merge"
-    if len(given) == 1:
-        return "skipped", f"{given[0]} gave the only answer"
+    if len(answer_ids) == 1:
+        return "skipped", f"{answer_ids[0]} gave the only answer"
     return None
 
 
@@ -166,23 +166,23 @@ def _within(view: RunView, ready: list[str], states: _States) -> tuple[str, ...]
 
 def _end(view: RunView, states: _States) -> RunEnd:
     tasks = [node_id for node_id, row in states.rows.items() if row.node.kind == "task"]
-    given = tuple(node_id for node_id in tasks if states.of(node_id) == "completed")
+    answer_ids = tuple(node_id for node_id in tasks if states.of(node_id) == "completed")
     failed = [node_id for node_id in tasks if states.of(node_id) == "failed"]
     merged = MERGED in states.rows and states.of(MERGED) == "completed"
     sources = () if merged else mode_of(view.mode).sources(states.outcome())
-    counted = f"{len(given)} of {len(tasks)} nodes answered"
+    counted = f"{len(answer_ids)} of {len(tasks)} nodes answered"
     if view.stop == "canceled":
-        return RunEnd("canceled", f"canceled; {counted}", from_nodes=given)
+        return RunEnd("canceled", f"canceled; {counted}", from_nodes=answer_ids)
     if view.stop == "timeout":
-        return RunEnd("failed", f"partial: the run's time is over; {counted}", "the run's time is over", given)
-    if not given:
+        return RunEnd("failed", f"partial: the run's time is over; {counted}", "the run's time is over", answer_ids)
+    if not answer_ids:
         return RunEnd("failed", counted, _why(states, failed) or view.stop or "no node answered")
     if mode_of(view.mode).whole and failed:
-        return RunEnd("failed", f"partial: {counted}", _why(states, failed), given)
+        return RunEnd("failed", f"partial: {counted}", _why(states, failed), answer_ids)
     if view.stop == "budget":
         return RunEnd("completed", f"{PARTIAL}; {counted}", from_nodes=sources)
     if MERGED in states.rows and states.of(MERGED) == "failed":
-        return RunEnd("failed", f"partial: the merge failed; {counted}", _why(states, [MERGED]), given)
+        return RunEnd("failed", f"partial: the merge failed; {counted}", _why(states, [MERGED]), answer_ids)
     return RunEnd("completed", mode_of(view.mode).summary(states.outcome(), counted), from_nodes=sources)
 
 

@@ -114,11 +114,11 @@ class EngineCaller:
         late = StopRequest()
         timer = self._clock.timer(deadline - self._clock.monotonic(), lambda: late.ask("late"))
         try:
-            request, turn = await asyncio.to_thread(self._request, ask, start)
-            async with self._turns.of(turn, late):
+            request, program = await asyncio.to_thread(self._request, ask, start)
+            async with self._turns.of(program, late):
                 left_s = deadline - self._clock.monotonic()
                 if late.why or left_s <= 0:
-                    message = f"its turn did not come within {ask.timeout_s:g} s: {turn} runs one at a time"
+                    message = f"its turn did not come within {ask.timeout_s:g} s: {program} runs one at a time"
                     return Fault("timeout", message, retry=True, reached=False)
                 request.settings = replace(request.settings, timeout_s=left_s)
                 row = await self._row(await self._squads.start(request))

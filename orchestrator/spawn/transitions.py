@@ -335,13 +335,13 @@ def end_nodes(
     """End those of the nodes that are in one of these states, with an event each; how many there were."""
     if fenced_run(con, run_id, token) is None:
         return 0
-    turned = 0
+    ended = 0
     which = f"id = ? AND status IN ({', '.join('?' * len(states))})"
     sql = f"UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? WHERE {which}"
     for node_id in node_ids:
         if con.execute(sql, (end.status, end.error, at, node_key(run_id, node_id), *states)).rowcount:
-            turned += add_event(con, run_id, node_id, end.level, end.message, at)
-    return turned
+            ended += add_event(con, run_id, node_id, end.level, end.message, at)
+    return ended
 
 
 def finish(con: sqlite3.Connection, run_id: str, token: int, outcome: RunOutcome, at: str) -> bool:

@@ -12,7 +12,7 @@ from tests.support.spawn_stage import ENDED, KEY
 
 STEPS = (
     "spawn:begun", "spawn:loaded", "spawn:planned", "spawn:laid", "spawn:claimed", "spawn:answered", "spawn:stored",
-    "spawn:settled", "spawn:turned", "spawn:merged", "spawn:finished",
+    "spawn:settled", "spawn:uncalled", "spawn:merged", "spawn:finished",
 )  # fmt: skip
 MODES = {
     "single": "Say what tea is.",
@@ -132,7 +132,7 @@ def test_killed_at_any_step_a_run_ends_as_if_nothing_had_happened(nursery, fake,
     case = Case(nursery, fake, tmp_path, mode)
     deaths, run = played(case, step, 1)
     assert run["status"] == "completed"
-    reached = {"spawn:turned": mode == "cascade"}
+    reached = {"spawn:uncalled": mode == "cascade"}
     assert deaths == reached.get(step, True)
     calls = [call.digest for call in fake.calls()]
     again = len(calls) - len(set(calls))

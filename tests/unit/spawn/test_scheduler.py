@@ -57,9 +57,9 @@ class Run:
 
     def step(self):
         decision = decide(self.view())
-        for turn in decision.turns:
-            assert self.rows[turn.node_id].status in {"queued", "retry_pending"}
-            self.rows[turn.node_id] = replace(self.rows[turn.node_id], status=turn.to, error=turn.why)
+        for node in decision.uncalled:
+            assert self.rows[node.node_id].status in {"queued", "retry_pending"}
+            self.rows[node.node_id] = replace(self.rows[node.node_id], status=node.status, error=node.why)
         for node_id in decision.start:
             assert self.rows[node_id].status in {"queued", "retry_pending"}
             self.rows[node_id] = replace(self.rows[node_id], status="running")
@@ -163,10 +163,10 @@ def test_the_end_of_a_run_says_how_many_answered_and_why_it_failed(name):
     assert run.play(**outcomes) == end
 
 
-def test_a_node_that_never_began_is_turned_for_the_reason_of_the_stop():
+def test_a_node_that_never_began_ends_for_the_reason_of_the_stop():
     run = Run("collective", COLLECTIVE)
     run.stop = "timeout"
-    assert [(turn.node_id, turn.to, turn.why) for turn in run.step().turns] == [
+    assert [(node.node_id, node.status, node.why) for node in run.step().uncalled] == [
         (one, "canceled", "timeout") for one in ("a", "b", "c", "merged")
     ]
 
@@ -176,8 +176,8 @@ def test_a_canceled_part_spares_the_merge_of_a_plan():
     run.settle("a")
     run.settle("b", "canceled")
     run.settle("c", "canceled")
-    [turn] = run.step().turns
-    assert (turn.node_id, turn.to, turn.why) == ("merged", "failed", "upstream failed: b, c")
+    [node] = run.step().uncalled
+    assert (node.node_id, node.status, node.why) == ("merged", "failed", "upstream failed: b, c")
 
 
 def test_several_agents_keep_their_lanes_apart():

@@ -27,8 +27,8 @@ def play(stop_after=0, **outcomes):
     while True:
         stop = "budget" if stop_after and len(started) >= stop_after else ""
         steps = decide(RunView("debate", tuple(rows.values()), 8, stop=stop))
-        for turn in steps.turns:
-            rows[turn.node_id] = replace(rows[turn.node_id], status=turn.to, error=turn.why)
+        for node in steps.uncalled:
+            rows[node.node_id] = replace(rows[node.node_id], status=node.status, error=node.why)
         if steps.end is not None:
             return steps.end, started, rows
         assert steps.start, rows
