@@ -78,7 +78,7 @@ def test_a_spawn_home_of_form_2_reads_as_before(tmp_path):
 
     async def read(db):
         runs = sorted(await db.read(queries.runs), key=lambda run: run.number)
-        assert [(run.asked.mode, run.status) for run in runs] == [
+        assert [(run.request.mode, run.status) for run in runs] == [
             (mode, "completed") for mode in ("single", "collective", "plan", "cascade", "swarm")
         ]
         nodes = [await db.read(queries.nodes, run.id) for run in runs]
