@@ -79,7 +79,7 @@ class Door:
         os.close(self._lock_fd)
 
 
-def adopt(lock_fd: int, socket_fd: int, root: Path) -> Door:
+def take_over(lock_fd: int, socket_fd: int, root: Path) -> Door:
     """The door handed down by whoever started this daemon for the project at ``root``.
 
     ``Conflict`` daemon_running when lock or socket are not (any more) the project's, ``BadRequest`` bad_argument

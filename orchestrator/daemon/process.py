@@ -415,7 +415,7 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
     The descriptors are those of the relay that starts it; without them it takes lock and socket itself.
     """
     if lock_fd is not None and socket_fd is not None:
-        opened = door.adopt(lock_fd, socket_fd, root)
+        opened = door.take_over(lock_fd, socket_fd, root)
     else:
         opened = door.start_as_foreground(root)
     try:

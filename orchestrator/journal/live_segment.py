@@ -29,7 +29,7 @@ MEDDLED = "another program wrote to the log while it was in use"
 class LiveSegment:
     """An open live file; ``first`` is the seq its first record has or will have.
 
-    ``path`` is its current name: a sealed file's while a rotation is half done. ``spoiled`` is the reason why
+    ``path`` is its current name: a full file's while a rotation is half done. ``spoiled`` is the reason why
     nothing may be appended any longer: the file does not contain what was written.
     """
 
@@ -125,8 +125,8 @@ class LiveSegment:
     # ---- rotation
 
     def seal(self, live: Path) -> None:
-        """Rename it from ``live`` to the name of a sealed file; raises ``OSError`` with its name unchanged."""
-        name = segments.sealed_path(live, self.first)
+        """Rename it from ``live`` to the name of a full file; raises ``OSError`` with its name unchanged."""
+        name = segments.full_path(live, self.first)
         if self.path == name:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -136,7 +136,7 @@ class LiveSegment:
         self.path = name
 
     def followed_by(self, live: Path, first: int) -> LiveSegment:
-        """A new file with the name ``live`` that follows this sealed one, which is closed.
+        """A new file with the name ``live`` that follows this full one, which is closed.
 
         Raises ``OSError`` if it cannot be made; this file then has its old name again, or is continued under its new
         one.

@@ -56,7 +56,7 @@ class Journal:
         self.signal = Signal()
         self.repaired: TornTail | None = opened_log.repaired
         self._live = opened_log.live
-        self._sealed = opened_log.sealed
+        self._full = opened_log.full
         self._syncer = syncer
         self._io = io
         self._types = types
@@ -100,7 +100,7 @@ class Journal:
 
         ``clean``: the last writer closed the log properly; otherwise its tail is written again and synced, because
         the page cache may show data whose sync failed. A torn tail is cut off and kept in ``<name>.torn``. A live
-        file of ``segment_bytes`` is sealed before the next append (0 or None: never).
+        file of ``segment_bytes`` is renamed before the next append (0 or None: never).
 
         With ``start``, the ``mark()`` of an earlier journal, only the records after it are verified and passed on.
         With ``rest`` a log that ends there is not opened before it is used. With a ``seal`` each line is written with
@@ -245,12 +245,12 @@ class Journal:
     @contextmanager
     def _readable(self) -> Iterator[OpenLog]:
         live, shown = self._live, self._shown
-        # A file is sealed only when all of it is visible: visible records end in the live file, or just before it.
+        # A file is renamed only when all of it is visible: visible records end in the live file, or just before it.
         end = shown.offset if shown.segment == live.first else 0
         try:
             with live.awake() as fd:
                 last = LogFile(self._io, fd, live.path, self._types, live.first, end, self._seal)
-                yield OpenLog(self.path, self._sealed, last)
+                yield OpenLog(self.path, self._full, last)
         except OSError as error:
             raise failure(self.path, error) from error
 
@@ -297,7 +297,7 @@ class Journal:
 
     @property
     def _unsynced_bytes(self) -> int:
-        # A file is sealed only when all of it is synced: what is not is in the live file.
+        # A file is renamed only when all of it is synced: what is not is in the live file.
         return self._offset - (self._synced.offset if self._synced.segment == self._live.first else 0)
 
     def _show(self) -> None:
@@ -341,7 +341,7 @@ class Journal:
             self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
             if self._lost is None:
                 self._live = old.followed_by(self.path, self._written.seq + 1)
-                self._sealed.append(old.first)
+                self._full.append(old.first)
                 self._rotate_at = self._segment_bytes
                 self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
         except OSError:

@@ -1,6 +1,6 @@
 """Opens a log for its writer: finds its files, verifies its records, repairs the end that a crash left.
 
-May cut a torn tail off the live file (kept in ``<name>.torn``), write the end of it again, and give the last sealed
+May cut a torn tail off the live file (kept in ``<name>.torn``), write the end of it again, and give the last full
 file the live name back when a rotation was interrupted; otherwise only reads.
 """
 
@@ -36,10 +36,10 @@ class TornTail(NamedTuple):
 
 
 class OpenedLog(NamedTuple):
-    """An opened log: its live file, the first seqs of its sealed files, its end, and what was cut off."""
+    """An opened log: its live file, the first seqs of its full files, its end, and what was cut off."""
 
     live: LiveSegment
-    sealed: list[int]
+    full: list[int]
     end: Position
     repaired: TornTail | None
 
@@ -61,12 +61,12 @@ def open_log(
     fd = -1
     start = start if start.seq else START
     try:
-        sealed = segments.sealed(path, io)
-        if rest and (resting := _at_rest(io, path, sealed, start)) is not None:
-            return OpenedLog(resting, sealed, start, None)
-        fd, created = _live(io, path, sealed, create=create, start=start)
+        full = segments.full_firsts(path, io)
+        if rest and (resting := _at_rest(io, path, full, start)) is not None:
+            return OpenedLog(resting, full, start, None)
+        fd, created = _live(io, path, full, create=create, start=start)
         last = LogFile(io, fd, path, types, 0, io.fstat(fd).st_size, seal)
-        return _load(io, fd, OpenLog(path, sealed, last), start,
+        return _load(io, fd, OpenLog(path, full, last), start,
                      clean=clean or created, created=created, syncs=syncs, on_record=on_record)  # fmt: skip
     except BaseException as error:
         if fd >= 0:
@@ -76,13 +76,13 @@ def open_log(
         raise
 
 
-def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Position) -> LiveSegment | None:
+def _at_rest(io: SysIO, path: Path, full: list[int], mark: Position) -> LiveSegment | None:
     """The live file, not opened, if the log ends where the mark says."""
     try:
         now = io.stat(path)
     except FileNotFoundError:
         return None
-    last = max(sealed, default=0)
+    last = max(full, default=0)
     is_live = mark.segment > last if last else mark.segment == 1
     if not (is_live and stat.S_ISREG(now.st_mode) and now.st_size == mark.offset):
         return None
@@ -90,18 +90,18 @@ def _at_rest(io: SysIO, path: Path, sealed: list[int], mark: Position) -> LiveSe
     return LiveSegment(io, path, -1, mark.segment, mark.offset, entry_synced=False, inode=now.st_ino)
 
 
-def _live(io: SysIO, path: Path, sealed: list[int], *, create: bool, start: Position) -> tuple[int, bool]:
+def _live(io: SysIO, path: Path, full: list[int], *, create: bool, start: Position) -> tuple[int, bool]:
     """The descriptor of the live file, and whether it was made."""
     try:
         return io.open(path, FLAGS), False
     except FileNotFoundError:
-        if sealed:
+        if full:
             # A crash between the two steps of a rotation: it is undone, and done again when the time comes.
-            last = segments.sealed_path(path, sealed[-1])
+            last = segments.full_path(path, full[-1])
             if not io.stat(last).st_size:
-                raise segments.torn(last, 1, sealed[-1]) from None
+                raise segments.torn(last, 1, full[-1]) from None
             io.rename(last, path)
-            sealed.pop()
+            full.pop()
             return io.open(path, FLAGS), False
         if start.seq:
             raise WrongPosition(path, start, cut=True) from None
@@ -123,7 +123,7 @@ def _load(
 ) -> OpenedLog:
     path, size = log.path, log.last.end
     check(log, start)
-    newest = max(log.sealed, default=0)
+    newest = max(log.full, default=0)
     in_live = start.segment > newest
     nothing_new = bool(start.seq) and in_live and start.offset == size
     end = size if nothing_new else _end_of_lines(io, fd, size, clean=clean)
@@ -143,11 +143,11 @@ def _load(
     live = LiveSegment(io, path, fd, first, end, entry_synced=not created and not nothing_new)
     if end:
         place = Position(seq, first, end, crc)
-    elif log.sealed:
-        place = Position(seq, newest, io.stat(segments.sealed_path(path, newest)).st_size, crc)
+    elif log.full:
+        place = Position(seq, newest, io.stat(segments.full_path(path, newest)).st_size, crc)
     else:
         place = START
-    return OpenedLog(live, list(log.sealed), place, repaired)
+    return OpenedLog(live, list(log.full), place, repaired)
 
 
 def _end_of_lines(io: SysIO, fd: int, size: int, *, clean: bool) -> int:

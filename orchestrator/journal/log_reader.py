@@ -36,19 +36,19 @@ NAMES_CHANGE = 5  # how often names are looked up again, that a rotation changes
 
 
 class OpenLog(NamedTuple):
-    """A log to read from: the first seqs of its ``sealed`` files, and the open one that follows them.
+    """A log to read from: the first seqs of its ``full`` files, and the open one that follows them.
 
     ``path`` is the name of the live file, which ``last`` is or was.
     """
 
     path: Path
-    sealed: Sequence[int]
+    full: Sequence[int]
     last: LogFile
 
 
 @contextmanager
 def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
-    """The file of the log that begins with seq ``first``: one of ``sealed``, or the last.
+    """The file of the log that begins with seq ``first``: one of ``full``, or the last.
 
     Raises ``Corrupt`` when it is gone, ``OSError``.
     """
@@ -56,7 +56,7 @@ def opened(log: OpenLog, first: int) -> Iterator[LogFile]:
     if first == last.first:
         yield last
         return
-    io, name = last.io, segments.sealed_path(log.path, first)
+    io, name = last.io, segments.full_path(log.path, first)
     try:
         fd = io.open(name, READ)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLo
     """
     if file.end and file.io.pread(file.fd, 1, file.end - 1) != b"\n":
         raise segments.torn(file.path, next_seq - file.first + 1, next_seq)
-    if index == len(log.sealed) and log.last.path == log.path:
+    if index == len(log.full) and log.last.path == log.path:
         # What the live file begins with is not in its name: its first line is judged.
         last = log.last._replace(first=next_seq)
         if last.end and seq_at(last.io, last.fd, 0) != next_seq:
@@ -87,14 +87,14 @@ def _next_file(log: OpenLog, index: int, file: LogFile, next_seq: int) -> OpenLo
 
 
 def _first_of(log: OpenLog, index: int) -> int:
-    return log.sealed[index] if index < len(log.sealed) else log.last.first
+    return log.full[index] if index < len(log.full) else log.last.first
 
 
 def _index_of(log: OpenLog, seq: int) -> int:
     """Which file of the log, in order, holds the record with that seq, if there is one."""
     if seq >= log.last.first:
-        return len(log.sealed)
-    index = bisect_right(log.sealed, seq) - 1
+        return len(log.full)
+    index = bisect_right(log.full, seq) - 1
     if index < 0:
         first = _first_of(log, 0)
         raise segments.misplaced(_path_of(log, first), first, 1)
@@ -102,7 +102,7 @@ def _index_of(log: OpenLog, seq: int) -> int:
 
 
 def _path_of(log: OpenLog, first: int) -> Path:
-    return log.last.path if first == log.last.first else segments.sealed_path(log.path, first)
+    return log.last.path if first == log.last.first else segments.full_path(log.path, first)
 
 
 def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Record]:
@@ -123,7 +123,7 @@ def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Recor
             records += file.decode(lines, at + 1)
             max_bytes -= sum(map(len, lines)) + len(lines)
             index += 1
-            if full or index > len(log.sealed):
+            if full or index > len(log.full):
                 return records
             log = _next_file(log, index, file, next_seq)
 
@@ -135,7 +135,7 @@ def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Re
     """
     max_records, max_bytes = limits
     records: list[Record] = []
-    for index in range(len(log.sealed), -1, -1):
+    for index in range(len(log.full), -1, -1):
         first = _first_of(log, index)
         wanted = min(max_records - len(records), end_seq)
         if wanted <= 0:
@@ -165,7 +165,7 @@ def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -
                 yield from file.decode(lines, seq + 1)
                 seq += len(lines)
             index, offset = index + 1, 0
-            if index > len(log.sealed):
+            if index > len(log.full):
                 return
             log = _next_file(log, index, file, seq + 1)
 
@@ -186,16 +186,16 @@ def _looked_at(path: Path, types: frozenset[str], io: SysIO, seal: Seal | None =
 
 
 def _newest(path: Path, io: SysIO) -> tuple[int, Path, list[int]]:
-    """The last file of the log, opened (-1: there is none), its name, and the first seqs of the sealed files."""
+    """The last file of the log, opened (-1: there is none), its name, and the first seqs of the full files."""
     for _ in range(NAMES_CHANGE):
-        # The live file before the listing: every file before it was sealed when it was made, so none is missed.
+        # The live file before the listing: every file before it was renamed when it was made, so none is missed.
         fd, name = _open_if_there(path, io), path
         try:
-            firsts = segments.sealed(path, io)
+            firsts = segments.full_firsts(path, io)
             if fd < 0 and firsts:
-                name = segments.sealed_path(path, firsts[-1])
+                name = segments.full_path(path, firsts[-1])
                 fd = _open_if_there(name, io)
-            # Without a live file, the last sealed one may have got that name back before it was listed.
+            # Without a live file, the last full one may have got that name back before it was listed.
             settled = (name == path and fd >= 0) or not _is_there(path, io)
         except BaseException:
             _close(fd, io)
@@ -233,9 +233,9 @@ def _first_of_live(path: Path, fd: int, end: int, firsts: list[int], io: SysIO) 
     first = seq_at(io, fd, 0) if end else None
     if first is not None and first > firsts[-1]:
         return first
-    if first in firsts and _is_named(fd, segments.sealed_path(path, first), io):
-        return first  # sealed since it was opened
-    before = io.open(segments.sealed_path(path, firsts[-1]), READ)
+    if first in firsts and _is_named(fd, segments.full_path(path, first), io):
+        return first  # renamed since it was opened
+    before = io.open(segments.full_path(path, firsts[-1]), READ)
     try:
         return (last_seq(io, before, io.fstat(before).st_size) or firsts[-1]) + 1
     finally:

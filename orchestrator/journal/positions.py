@@ -46,10 +46,10 @@ def check(log: OpenLog, mark: Position) -> None:
     if mark.seq == 0:
         return
     fits = False
-    if mark.segment in log.sealed:
+    if mark.segment in log.full:
         with opened(log._replace(last=log.last._replace(first=0)), mark.segment) as file:
             fits = _stands(file, mark)
-    elif mark.segment > max(log.sealed, default=0) and seq_at(log.last.io, log.last.fd, 0) == mark.segment:
+    elif mark.segment > max(log.full, default=0) and seq_at(log.last.io, log.last.fd, 0) == mark.segment:
         fits = _stands(log.last._replace(first=mark.segment), mark)
     if not fits:
         raise WrongPosition(log.path, mark, cut=_ends_before(log, mark.seq))
@@ -70,7 +70,7 @@ def _stands(file: LogFile, mark: Position) -> bool:
 
 def _ends_before(log: OpenLog, seq: int) -> bool:
     last = last_seq(log.last.io, log.last.fd, log.last.end)
-    if last == 0 and log.sealed:
-        with opened(log._replace(last=log.last._replace(first=0)), log.sealed[-1]) as file:
+    if last == 0 and log.full:
+        with opened(log._replace(last=log.last._replace(first=0)), log.full[-1]) as file:
             last = last_seq(file.io, file.fd, file.end)
     return last is not None and last < seq

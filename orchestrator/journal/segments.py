@@ -1,6 +1,6 @@
-"""The files of one log: the live one, which is written, and the sealed ones before it, named by their first seq.
+"""The files of one log: the live one, which is written, and the full ones before it, named by their first seq.
 
-``outbox.jsonl`` is live, ``outbox.000000000001.jsonl`` sealed: sorted by name they are the log in order. Touches
+``outbox.jsonl`` is live, ``outbox.000000000001.jsonl`` full: sorted by name they are the log in order. Touches
 nothing but the listing of the log's directory.
 """
 
@@ -14,13 +14,13 @@ from orchestrator.journal.syscalls import REAL, SysIO
 DIGITS = 12
 
 
-def sealed_path(path: Path, first: int) -> Path:
-    """The name that the live file at ``path`` gets when it is sealed; ``first`` is the seq of its first record."""
+def full_path(path: Path, first: int) -> Path:
+    """The name that the live file at ``path`` gets when it is full; ``first`` is the seq of its first record."""
     return path.with_name(f"{path.stem}.{first:0{DIGITS}d}{path.suffix}")
 
 
-def sealed(path: Path, io: SysIO = REAL) -> list[int]:
-    """The first seqs of the log's sealed files, ascending; raises ``OSError`` when the directory cannot be listed."""
+def full_firsts(path: Path, io: SysIO = REAL) -> list[int]:
+    """The first seqs of the log's full files, ascending; raises ``OSError`` when the directory cannot be listed."""
     try:
         names = io.listdir(path.parent)
     except FileNotFoundError:
@@ -38,12 +38,12 @@ def log_files(path: Path, io: SysIO = REAL) -> list[Path]:
     """All files that hold records of the log, in order; the live one, if it is there, is the last."""
     # The live one first: a rotation in between then shows the log's file under one name at least.
     live = [path] if path.exists() else []
-    return [sealed_path(path, first) for first in sealed(path, io)] + live
+    return [full_path(path, first) for first in full_firsts(path, io)] + live
 
 
 def log_exists(path: Path, io: SysIO = REAL) -> bool:
     """Whether there is such a log; its live file alone may be missing after a crash."""
-    return path.exists() or bool(sealed(path, io))
+    return path.exists() or bool(full_firsts(path, io))
 
 
 def misplaced(path: Path, first: int, expected: int) -> Corrupt:
@@ -53,12 +53,12 @@ def misplaced(path: Path, first: int, expected: int) -> Corrupt:
 
 
 def torn(path: Path, line: int, seq: int) -> Corrupt:
-    """The error for a sealed file that does not end with a whole line."""
+    """The error for a full file that does not end with a whole line."""
     cause = "the file no longer ends with a whole line; it was cut off or damaged"
     return Corrupt("corrupt_log", f"{path}, line {line}: {cause}", file=str(path), line=line, seq=seq, cause=cause)
 
 
 def gone(path: Path, first: int) -> Corrupt:
-    """The error for a sealed file that has disappeared."""
+    """The error for a full file that has disappeared."""
     cause = "the file was removed while the log was in use"
     return Corrupt("corrupt_log", f"{path}, line 1: {cause}", file=str(path), line=1, seq=first, cause=cause)

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import read_all
-from orchestrator.journal.segments import log_exists, sealed
+from orchestrator.journal.segments import full_firsts, log_exists
 from orchestrator.journal.syncer import Syncer
 from tests.support.faulty_disk import TYPES
 
@@ -73,8 +73,8 @@ def test_a_storm_of_kills_loses_no_acknowledged_record_and_readers_never_see_hal
     named = [(r["life"], r["writer"], r["n"]) for r in found if r["type"] == "task"]
     assert len(set(named)) == len(named), "a record is there twice"
     assert reads >= lives
-    assert len(sealed(path)) > lives or not segment_bytes
+    assert len(full_firsts(path)) > lives or not segment_bytes
     print(
         f"{len(acknowledged)} acknowledged, {len(found)} found, {torn} torn tails, {reads} reads of {lines_read} lines, "
-        f"{len(sealed(path))} sealed files, {between} kills between two names"
+        f"{len(full_firsts(path))} full files, {between} kills between two names"
     )

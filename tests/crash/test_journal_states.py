@@ -21,7 +21,7 @@ from orchestrator.base.errors import Corrupt
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.positions import START, Position
-from orchestrator.journal.segments import sealed, sealed_path
+from orchestrator.journal.segments import full_firsts, full_path
 from orchestrator.journal.syncer import Syncer
 from tests.support.faulty_disk import EIO, ENOSPC, TYPES, HeldSyncer, Op, RecordingIO, UnsyncedIO, record
 
@@ -211,7 +211,7 @@ def check(directory, state, stored, segment_bytes=None):
 
 
 def order(name):
-    """The files of the log in order: the sealed ones by name, then the live one."""
+    """The files of the log in order: the full ones by name, then the live one."""
     return name == "log", name
 
 
@@ -259,7 +259,7 @@ def test_no_cut_while_files_are_sealed_loses_what_was_acknowledged(tmp_path, see
     rng = random.Random(seed)
     life = Life(tmp_path / "log", segment_bytes=SEGMENT)
     play(life, rng, 12)
-    assert sealed(tmp_path / "log"), "nothing was sealed: the test shows nothing"
+    assert full_firsts(tmp_path / "log"), "no file was full: the test shows nothing"
     _, opened, between = check_all(tmp_path / "state", life, rng)
     assert opened > 20
     assert between > 1, "no cut came between the two names"
@@ -301,12 +301,12 @@ def test_no_cut_after_a_rotation_that_was_refused_loses_anything(tmp_path, seed,
 def test_a_cut_while_a_half_done_rotation_is_undone_loses_nothing(tmp_path, seed):
     rng = random.Random(700 + seed)
     first = Life(tmp_path / "log", segment_bytes=SEGMENT)
-    while not sealed(tmp_path / "log"):
+    while not full_firsts(tmp_path / "log"):
         first.append(1, sync=True)
         first.sync()
     owed = first.log.last_seq - 1
     (tmp_path / "log").unlink()
-    name = sealed_path(tmp_path / "log", 1)
+    name = full_path(tmp_path / "log", 1)
     first.log.close()
     life = Life(tmp_path / "log", segment_bytes=SEGMENT, opens=False)
     life.io.names = {name.name: 0}
@@ -327,12 +327,12 @@ def test_a_cut_while_a_half_done_rotation_is_undone_loses_nothing(tmp_path, seed
 
 
 def test_the_enumeration_would_see_a_missing_sync_between_the_two_names(tmp_path):
-    # The control: a rotation that gives the live name away before the sealed one is durable.
+    # The control: a rotation that gives the live name away before the full one is durable.
     life = Life(tmp_path / "log", segment_bytes=SEGMENT)
     life.append(1, sync=True)
     life.sync()
     life.io.fsync = lambda fd: None
-    while not sealed(tmp_path / "log"):
+    while not full_firsts(tmp_path / "log"):
         life.append(1, sync=True)
         life.sync()
     with pytest.raises(AssertionError, match="acknowledged record is gone"):

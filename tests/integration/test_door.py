@@ -47,7 +47,7 @@ def test_the_door_of_a_relay_is_taken_over_and_no_child_inherits_it(root):
     lock, listener = handed_down(root)
     for fd in (lock, listener):
         os.set_inheritable(fd, True)
-    one = door.adopt(lock, listener, root)
+    one = door.take_over(lock, listener, root)
     assert not os.get_inheritable(lock)
     assert not one.listener.get_inheritable()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
@@ -69,7 +69,7 @@ def test_a_door_that_is_not_the_projects_any_more_is_not_adopted(root):
     (project_location.run_dir(root) / "lock").unlink()
     (project_location.run_dir(root) / "lock").touch()
     with pytest.raises(Conflict) as refused:
-        door.adopt(lock, listener, root)
+        door.take_over(lock, listener, root)
     assert refused.value.code == "daemon_running"
     os.close(lock)
 
@@ -77,7 +77,7 @@ def test_a_door_that_is_not_the_projects_any_more_is_not_adopted(root):
 def test_a_lock_another_daemon_holds_is_not_adopted(root, opened):
     lock, listener = os.open(opened.directory / "lock", os.O_RDWR), os.dup(opened.listener.fileno())
     with pytest.raises(Conflict):
-        door.adopt(lock, listener, root)
+        door.take_over(lock, listener, root)
     os.close(lock)
     os.close(listener)
 
@@ -87,7 +87,7 @@ def test_a_socket_of_another_project_is_not_adopted(root, tmp_path):
     (tmp_path / "other").mkdir()
     other_lock, other = handed_down(tmp_path / "other")
     with pytest.raises(Conflict):
-        door.adopt(lock, other, root)
+        door.take_over(lock, other, root)
     for fd in (lock, other_lock, listener):
         os.close(fd)
 
@@ -96,7 +96,7 @@ def test_descriptors_that_are_no_door_are_refused(root):
     reading, writing = os.pipe()
     for lock, listener in ((reading, writing), (99999, 99998)):
         with pytest.raises(BadRequest):
-            door.adopt(lock, listener, root)
+            door.take_over(lock, listener, root)
     os.close(reading)
     os.close(writing)
 
@@ -127,7 +127,7 @@ def test_an_unsafe_run_directory_is_an_error_of_the_operator(root, monkeypatch):
     project_location.run_dir(root).chmod(0o777)
     (root / "other").mkdir()
     monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(root / "other"))
-    for attempt in (lambda: door.start_as_foreground(root), lambda: door.adopt(0, 1, root)):
+    for attempt in (lambda: door.start_as_foreground(root), lambda: door.take_over(0, 1, root)):
         with pytest.raises(Environment) as refused:
             attempt()
         assert refused.value.code == "run_dir_unsafe"

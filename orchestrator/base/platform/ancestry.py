@@ -64,28 +64,28 @@ def lines_of(pid: int) -> tuple[AncestorLine, ...]:
         if line is None:
             continue
         lines.append(line)
-        shown.update(one.pid for one in line.processes)
-        leaders = dict.fromkeys(one.session for one in line.processes if one.session)
-        todo += [one for one in leaders if one not in shown and one not in todo]
+        shown.update(process.pid for process in line.processes)
+        leaders = dict.fromkeys(process.session for process in line.processes if process.session)
+        todo += [leader for leader in leaders if leader not in shown and leader not in todo]
     return tuple(lines)
 
 
 def _line(pid: int, known: dict[int, Process | None]) -> AncestorLine | None:
     """The line of a process; None when it is gone. ``known`` are those that were read for another line."""
-    found: list[Process] = []
+    line: list[Process] = []
     at = pid
     while True:
-        one = known[at] if at in known else _read(at) if len(known) < DEPTH else None
-        known[at] = one
+        process = known[at] if at in known else _read(at) if len(known) < DEPTH else None
+        known[at] = process
         # The pid of a parent that ended meanwhile may be another's by now: a parent is older, and still the parent.
-        if one is None or (found and (one.start > found[-1].start or _parent(found[-1].pid) != at)):
-            return AncestorLine(tuple(found), "unknown") if found else None
-        found.append(one)
-        if one.parent == 0:
-            return AncestorLine(tuple(found), "outside")
-        if one.parent == INIT:
-            return AncestorLine(tuple(found), "init")
-        at = one.parent
+        if process is None or (line and (process.start > line[-1].start or _parent(line[-1].pid) != at)):
+            return AncestorLine(tuple(line), "unknown") if line else None
+        line.append(process)
+        if process.parent == 0:
+            return AncestorLine(tuple(line), "outside")
+        if process.parent == INIT:
+            return AncestorLine(tuple(line), "init")
+        at = process.parent
 
 
 def _read(pid: int) -> Process | None:
@@ -124,10 +124,10 @@ def _marks(pid: int) -> tuple[Agent | None, bool]:
         if error.errno in OF_OURS:
             raise
         raw = b""
-    found = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
+    marks = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
     for item in raw.split(b"\0"):
-        for name in found:
-            if item.startswith(name) and not found[name]:
-                found[name] = item[len(name) :]
-    project, agent_id = os.fsdecode(found[PROJECT]), os.fsdecode(found[AGENT])
-    return (project, agent_id) if agent_id else None, bool(found[MEMBER])
+        for name in marks:
+            if item.startswith(name) and not marks[name]:
+                marks[name] = item[len(name) :]
+    project, agent_id = os.fsdecode(marks[PROJECT]), os.fsdecode(marks[AGENT])
+    return (project, agent_id) if agent_id else None, bool(marks[MEMBER])

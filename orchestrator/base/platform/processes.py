@@ -50,8 +50,8 @@ def tree_of(pid: int) -> list[tuple[int, int]]:
         descendants = psutil.Process(pid).children(recursive=True)
     except UNREADABLE:
         descendants = []
-    found = [(member, start_time(member)) for member in (pid, *(process.pid for process in descendants))]
-    return [(member, began) for member, began in found if began is not None]
+    starts = [(member, start_time(member)) for member in (pid, *(process.pid for process in descendants))]
+    return [(member, began) for member, began in starts if began is not None]
 
 
 def signal_name(number: int) -> str:
@@ -121,8 +121,8 @@ def _wait_status(fd: int) -> int | None:
         fcntl.ioctl(fd, _GET_INFO, info, True)
     except OSError:
         return None
-    (told,) = struct.unpack_from("=Q", info, 0)
-    return int(struct.unpack_from("=i", info, _INFO_BYTES - 4)[0]) if told & _INFO_EXIT else None
+    (filled,) = struct.unpack_from("=Q", info, 0)
+    return int(struct.unpack_from("=i", info, _INFO_BYTES - 4)[0]) if filled & _INFO_EXIT else None
 
 
 def stopped_below(pids: Collection[int]) -> dict[int, int]:

@@ -227,7 +227,7 @@ class Supervisor:
         if alive and agent.life == "starting" and entry.agent_id not in run.file["agents"]:
             # The record is durable, but its pane was never made: a new launch, or a daemon died in between.
             argv = self.launch_argv(entry.agent_id, agent.epoch)
-            stub_pane = await self.team_panes.adopt_stub(run, entry, argv)
+            stub_pane = await self.team_panes.take_over_stub(run, entry, argv)
             if stub_pane is None and await self._written(entry):
                 await self.launch(run, [entry])
             return True
@@ -348,7 +348,7 @@ class Supervisor:
         pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
         if pane is None and entry.state.life == "starting" and await self.team_panes.same_server(run):
             # Split by a daemon that died before it could tag it: nothing else would close it.
-            await self.team_panes.adopt_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
+            await self.team_panes.take_over_stub(run, entry, self.launch_argv(entry.agent_id, entry.state.epoch))
             pane = (await self.team_panes.tagged(run)).get(entry.agent_id)
         if pane is None or pane.dead:
             launch = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)

@@ -110,7 +110,7 @@ class TeamPanes(RunWindows):
             raise
         return {pane.agent_id: pane for pane in tagged if pane.run_id == run.run_id}
 
-    async def adopt_stub(self, run: TeamRun, entry: AgentEntry, argv: Sequence[str]) -> str | None:
+    async def take_over_stub(self, run: TeamRun, entry: AgentEntry, argv: Sequence[str]) -> str | None:
         """Tag the pane that was split for this launch by a daemon that died before it could tag it."""
         socket = self.socket_of(run)
         info = await asyncio.to_thread(panes.find_stub, socket, argv)

@@ -16,7 +16,7 @@ from orchestrator.journal.log_lines import Record, intact, is_sealed, resealed
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
 from orchestrator.journal.project_files import Paths, read_json
-from orchestrator.journal.segments import sealed_path
+from orchestrator.journal.segments import full_path
 from orchestrator.team.life import launch_exits
 from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, RepairedLogs, repaired_logs
 from orchestrator.team.recovery.broadcast_repair import repaired_lines
@@ -208,7 +208,7 @@ def is_same(path: Path, lines: list[bytes]) -> bool:
     """Whether the log's files hold these lines and nothing else, each file under the name it must have."""
     seen = 0
     for file in files_of(path):
-        if file not in (path, sealed_path(path, seen + 1)):
+        if file not in (path, full_path(path, seen + 1)):
             return False
         file_lines = file.read_bytes().splitlines(keepends=True)
         if file_lines != lines[seen : seen + len(file_lines)]:

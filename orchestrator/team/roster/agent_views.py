@@ -13,7 +13,7 @@ from orchestrator.core import agent_status as derived
 from orchestrator.core import state
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
-from orchestrator.journal.segments import sealed
+from orchestrator.journal.segments import full_firsts
 from orchestrator.team.roster.agent_entry import AgentEntry
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def evidence_of(agent: state.Agent, shown: str, paths: Paths) -> list[dict[str, 
 def _file_of(log: Path, seq: int) -> str:
     """The log file that holds the record; the live file if that cannot be determined."""
     try:
-        return str(place(log, seq)[0] if sealed(log) else log)
+        return str(place(log, seq)[0] if full_firsts(log) else log)
     except (OSError, OrchestratorError):
         return str(log)
 

@@ -1,4 +1,4 @@
-"""A log of many files: when the live one is sealed, what happens if that fails, and that it reads as one log."""
+"""A log of many files: when the live one is full, what happens if that fails, and that it reads as one log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import page, place, read_all
-from orchestrator.journal.segments import log_exists, log_files, sealed, sealed_path
+from orchestrator.journal.segments import full_firsts, full_path, log_exists, log_files
 from orchestrator.journal.syncer import Syncer
 from tests.support.faulty_disk import EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 
@@ -89,9 +89,9 @@ def test_a_full_live_file_is_named_by_its_first_seq_and_all_files_by_name_are_th
     (tmp_path / "inbox.000000000001.jsonl").touch()
     log, _ = opened(path)
     add(log, 100)
-    assert sealed(path)[0] == 1
-    assert len(sealed(path)) > 4
-    assert sealed_path(path, 1).name == "outbox.000000000001.jsonl"
+    assert full_firsts(path)[0] == 1
+    assert len(full_firsts(path)) > 4
+    assert full_path(path, 1).name == "outbox.000000000001.jsonl"
     files = log_files(path)
     assert files[-1] == path
     joined = b"".join(file.read_bytes() for file in sorted(files))
@@ -101,7 +101,7 @@ def test_a_full_live_file_is_named_by_its_first_seq_and_all_files_by_name_are_th
     )
     add(other, 100)
     assert joined == (tmp_path / "one").read_bytes()
-    for file, first in zip(files, [*sealed(path), None], strict=True):
+    for file, first in zip(files, [*full_firsts(path), None], strict=True):
         size = file.stat().st_size
         assert size < SMALL + 200
         if first is not None:
@@ -142,10 +142,10 @@ def test_a_file_is_sealed_only_when_all_of_it_is_synced(tmp_path):
     while (tmp_path / "log").stat().st_size < SMALL:
         add(log, sync=False)
     add(log)
-    assert not sealed(tmp_path / "log")
+    assert not full_firsts(tmp_path / "log")
     syncer.run()
     add(log)
-    assert sealed(tmp_path / "log") == [1]
+    assert full_firsts(tmp_path / "log") == [1]
     assert log.visible_seq == log.last_seq - 1
 
 
@@ -165,11 +165,11 @@ async def test_the_live_file_never_exceeds_two_segments_though_no_sync_ever_ends
             first = asyncio.ensure_future(log.synced(1))
             await asyncio.sleep(0)
         assert (tmp_path / "log").stat().st_size <= 2 * SMALL + 130
-    assert len(sealed(tmp_path / "log")) >= 5
-    assert io.calls["fdatasync"] == len(sealed(tmp_path / "log")), "each was synced before it was sealed"
+    assert len(full_firsts(tmp_path / "log")) >= 5
+    assert io.calls["fdatasync"] == len(full_firsts(tmp_path / "log")), "each was synced before it was renamed"
     if first is not None:
         await asyncio.wait_for(first, 60)
-        assert seen == [n - 1 for n in sealed(tmp_path / "log")[1:]] + [log.visible_seq]
+        assert seen == [n - 1 for n in full_firsts(tmp_path / "log")[1:]] + [log.visible_seq]
     syncer.run()
     assert log.visible_seq == log.synced_seq == 200
     assert numbers(log.since(0, *ALL)[0]) == whole(tmp_path / "log") == list(range(1, 201))
@@ -190,7 +190,7 @@ async def test_under_group_commit_everything_acknowledged_is_in_order_in_the_fil
             assert (tmp_path / "log").stat().st_size <= 2 * SMALL + 130
 
     await asyncio.gather(*(one() for _ in range(20)))
-    assert len(sealed(tmp_path / "log")) > 8
+    assert len(full_firsts(tmp_path / "log")) > 8
     log.close()
     syncer.close()
     assert whole(tmp_path / "log") == list(range(1, 401))
@@ -200,7 +200,7 @@ def test_the_first_record_of_a_new_file_is_shown_only_when_file_and_name_are_dur
     io = FaultyIO()
     log, _ = opened(tmp_path / "log", io)
     add(log)
-    while not sealed(tmp_path / "log"):
+    while not full_firsts(tmp_path / "log"):
         before = io.calls["fdatasync"], io.calls["fsync"]
         add(log)
     # The old file again, its new name, the name of the new file; then the new file.
@@ -214,7 +214,7 @@ def test_in_a_new_file_too_never_more_is_unsynced_than_a_start_writes_again(tmp_
     log, _ = opened(tmp_path / "log", io, segment_bytes=1 << 20)
     log.append([record("ack", text="x" * (1 << 20))], sync=True)
     log.append([record("ack")], sync=False)
-    assert sealed(tmp_path / "log") == [1]
+    assert full_firsts(tmp_path / "log") == [1]
     before = io.calls["fdatasync"]
     for _ in range(20):
         log.append([record("ack", text="x" * 8000)], sync=False)
@@ -275,7 +275,7 @@ def test_a_rotation_that_is_refused_loses_nothing_and_is_tried_again(tmp_path, p
                 add(again, 20)
                 assert whole(tmp_path / "copy" / "log") == list(range(1, n + 21))
                 again.close()
-    assert len(sealed(path)) >= 2, "it was tried again"
+    assert len(full_firsts(path)) >= 2, "it was tried again"
     assert all(io.calls[call] >= n for call, n in plan), "the fault was met"
     assert descriptors(tmp_path) == [str(path)]
     log.close()
@@ -310,11 +310,11 @@ def test_a_rotation_that_cannot_be_done_is_not_tried_at_every_append(tmp_path):
     assert whole(tmp_path / "log") == list(range(1, 201))
 
 
-def test_a_file_in_the_way_of_the_sealed_name_is_not_overwritten(tmp_path):
+def test_a_file_in_the_way_of_the_full_name_is_not_overwritten(tmp_path):
     log, _ = opened(tmp_path / "log")
-    sealed_path(tmp_path / "log", 1).write_bytes(b"somebody's")
+    full_path(tmp_path / "log", 1).write_bytes(b"somebody's")
     add(log, 60)
-    assert sealed_path(tmp_path / "log", 1).read_bytes() == b"somebody's"
+    assert full_path(tmp_path / "log", 1).read_bytes() == b"somebody's"
     assert numbers(log.since(0, *ALL)[0]) == list(range(1, 61))
 
 
@@ -338,7 +338,7 @@ def test_a_failed_sync_within_a_rotation_is_final_and_told_once(tmp_path, call):
     path = tmp_path / "log"
     probe = FaultyIO()
     log, _ = opened(tmp_path / "probe", probe)
-    while not sealed(tmp_path / "probe"):
+    while not full_firsts(tmp_path / "probe"):
         before = probe.calls[call]
         add(log)
     count = log.last_seq - 1
@@ -377,7 +377,7 @@ def test_a_file_that_is_not_ours_any_more_is_not_sealed(tmp_path, meddle):
         with pytest.raises(Environment) as refused:
             add(log)
         assert refused.value.code == "io_failed"
-    assert sealed(path) == []
+    assert full_firsts(path) == []
 
 
 def test_a_full_log_that_was_changed_at_rest_is_refused_and_no_sync_fails(tmp_path):
@@ -389,7 +389,7 @@ def test_a_full_log_that_was_changed_at_rest_is_refused_and_no_sync_fails(tmp_pa
     os.truncate(path, 10)
     with pytest.raises(Environment):  # a failed sync would fail the test: it ends the daemon
         add(log)
-    assert sealed(path) == []
+    assert full_firsts(path) == []
 
 
 def test_a_full_log_at_rest_is_opened_again_and_sealed(tmp_path):
@@ -399,7 +399,7 @@ def test_a_full_log_at_rest_is_opened_again_and_sealed(tmp_path):
         add(log)
     assert log.rest()
     add(log)
-    assert sealed(path) == [1]
+    assert full_firsts(path) == [1]
     assert log.rest()
     assert numbers(log.tail(3, 1 << 20)) == list(range(log.last_seq - 2, log.last_seq + 1))
     assert descriptors(tmp_path) == []
@@ -454,7 +454,7 @@ def test_whichever_call_fails_what_was_shown_is_kept_and_nothing_is_there_twice(
     torn_log(tmp_path / "probe" / "log")
     probe = MakingIO()
     assert use(tmp_path / "probe" / "log", probe, []) == set(range(1, 51))
-    assert len(sealed(tmp_path / "probe" / "log")) == 3
+    assert len(full_firsts(tmp_path / "probe" / "log")) == 3
     for n in range(1, probe.calls[call] + 1):
         path = tmp_path / str(n) / "log"
         path.parent.mkdir()
@@ -482,16 +482,16 @@ def test_whichever_call_fails_what_was_shown_is_kept_and_nothing_is_there_twice(
 def test_without_a_live_file_the_log_goes_on_behind_the_sealed_ones(tmp_path, clean):
     path = tmp_path / "log"
     filled(path, 40)
-    last = sealed(path)[-1]
+    last = full_firsts(path)[-1]
     path.unlink()
     assert whole(path) == list(range(1, 1 + len(whole(path))))
     count = len(whole(path))
     log, found = opened(path, clean=clean, create=False)
     assert numbers(found) == list(range(1, count + 1))
-    assert last not in sealed(path), "a rotation that was not finished is undone"
+    assert last not in full_firsts(path), "a rotation that was not finished is undone"
     add(log, 40)
     assert whole(path) == list(range(1, count + 41))
-    assert last in sealed(path)
+    assert last in full_firsts(path)
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -502,7 +502,7 @@ def test_an_empty_live_file_is_the_end_of_a_rotation(tmp_path, clean):
     count = len(whole(path))
     log, found = opened(path, clean=clean)
     assert numbers(found) == list(range(1, count + 1))
-    assert log.mark().segment == sealed(path)[-1]
+    assert log.mark().segment == full_firsts(path)[-1]
     assert numbers(log.tail(3, 1 << 20)) == [count - 2, count - 1, count]
     assert log.since(count, *ALL) == ([], False)
     add(log, 40)
@@ -522,10 +522,10 @@ def test_a_torn_tail_stands_in_the_last_file_only(tmp_path, tail, clean):
     assert log.repaired == (path.stat().st_size, len(tail), tmp_path / "log.torn")
     log.close()
     # And where the last file lost the live name.
-    sealed_name = sealed_path(path, sealed(path)[-1])
+    full_name = full_path(path, full_firsts(path)[-1])
     path.unlink()
     count = len(whole(path))
-    with sealed_name.open("ab") as file:
+    with full_name.open("ab") as file:
         file.write(tail)
     assert whole(path) == list(range(1, count + 1))
     log, found = opened(path, clean=clean)
@@ -535,8 +535,8 @@ def test_a_torn_tail_stands_in_the_last_file_only(tmp_path, tail, clean):
 
 def damaged(path, how):
     """Damage a log of five sealed files; the file and line where it must be found."""
-    firsts = sealed(path)
-    files = [sealed_path(path, first) for first in firsts]
+    firsts = full_firsts(path)
+    files = [full_path(path, first) for first in firsts]
     lines = [file.read_bytes().count(b"\n") for file in files]
     if how == "first gone":
         files[0].unlink()
@@ -560,7 +560,7 @@ def damaged(path, how):
         os.truncate(files[2], 0)
         return files[3], 1
     if how == "renamed":
-        target = sealed_path(path, firsts[2] + 1)
+        target = full_path(path, firsts[2] + 1)
         files[2].rename(target)
         return target, 1
     if how == "swapped":
@@ -588,7 +588,7 @@ def damaged(path, how):
 def test_what_cannot_be_true_of_the_files_is_refused_with_file_and_line(tmp_path, how, clean):
     path = tmp_path / "log"
     filled(path, 90)
-    assert len(sealed(path)) == 5
+    assert len(full_firsts(path)) == 5
     file, line = damaged(path, how)
     before = {one: one.read_bytes() for one in tmp_path.iterdir()}
     for read in (lambda: opened(path, clean=clean), lambda: list(read_all(path, TYPES))):
@@ -614,10 +614,10 @@ def walk(path):
 def test_a_page_of_what_stood_in_a_missing_file_is_refused_and_not_empty(tmp_path):
     path = tmp_path / "log"
     filled(path, 80)
-    last = sealed(path)[-1]
+    last = full_firsts(path)[-1]
     live = 81 - path.read_bytes().count(b"\n")
     assert 81 - live < live - last, "what is there is shorter than what is missing"
-    sealed_path(path, last).unlink()
+    full_path(path, last).unlink()
     for seq in range(last - 2, live - 1):
         with pytest.raises(Corrupt):
             page(path, TYPES, seq, ALL)
@@ -627,7 +627,7 @@ def test_a_page_of_what_stood_in_a_missing_file_is_refused_and_not_empty(tmp_pat
 
 def test_a_sealed_file_that_is_all_there_is_and_empty_is_refused(tmp_path):
     path = tmp_path / "log"
-    sealed_path(path, 1).touch()
+    full_path(path, 1).touch()
     with pytest.raises(Corrupt):
         opened(path)
     assert not path.exists()
@@ -637,9 +637,9 @@ def test_sealed_files_removed_or_cut_while_in_use_are_refused_by_the_reader(tmp_
     path = tmp_path / "log"
     log, _ = opened(path)
     add(log, 90)
-    firsts = sealed(path)
-    os.truncate(sealed_path(path, firsts[1]), 0)
-    sealed_path(path, firsts[3]).unlink()
+    firsts = full_firsts(path)
+    os.truncate(full_path(path, firsts[1]), 0)
+    full_path(path, firsts[3]).unlink()
     for read in (
         lambda: log.since(0, *ALL),
         lambda: log.since(firsts[1], *ALL),
@@ -649,7 +649,7 @@ def test_sealed_files_removed_or_cut_while_in_use_are_refused_by_the_reader(tmp_
         with pytest.raises(Corrupt):
             read()
     assert numbers(log.since(firsts[4] - 1, *ALL)[0]) == list(range(firsts[4], 91))
-    sealed_path(path, firsts[3]).touch()
+    full_path(path, firsts[3]).touch()
     with pytest.raises(Corrupt):
         log.tail(firsts[4] - firsts[3] + 90 - firsts[4] + 1, 1 << 30)
     os.truncate(path, 0)
@@ -687,7 +687,7 @@ def test_a_reader_sees_the_log_as_it_was_whatever_is_rotated_meanwhile(tmp_path,
         io = MakingIO()
         log, _ = opened(path, io, segment_bytes=SMALL)
         add(log, before)
-        if other == "was killed between" and sealed(path):
+        if other == "was killed between" and full_firsts(path):
             path.unlink(missing_ok=True)
         there = len(whole(path))
 
@@ -721,7 +721,7 @@ def test_a_reader_sees_the_log_as_it_was_whatever_is_rotated_meanwhile(tmp_path,
 def test_a_reader_sees_the_whole_log_though_its_last_file_changes_its_name_and_changes_it_back(tmp_path, count):
     path = tmp_path / "log"
     filled(path, count)
-    name = sealed_path(path, count - path.read_bytes().count(b"\n") + 1)
+    name = full_path(path, count - path.read_bytes().count(b"\n") + 1)
     met = 0
     for there, back in itertools.combinations(range(1, 14), 2):
         for read in (
@@ -759,7 +759,7 @@ def test_the_cost_of_a_read_does_not_grow_with_the_number_of_files(tmp_path):
         log, _ = opened(path, io, durability="os", segment_bytes=64 << 10)
         for start in range(0, count, 100):
             log.append([record(n=start + n + 1, text="x" * 150) for n in range(100)], sync=False)
-        assert len(sealed(path)) > count / 1000
+        assert len(full_firsts(path)) > count / 1000
         for name, read in {
             "tail": lambda log=log: log.tail(50, 1 << 20),
             "since the start": lambda log=log: log.since(0, 50, 1 << 20)[0],
