@@ -102,7 +102,7 @@ class Journal:
         the page cache may show data whose sync failed. A torn tail is cut off and kept in ``<name>.torn``. A live
         file of ``segment_bytes`` is renamed before the next append (0 or None: never).
 
-        With ``start``, the ``mark()`` of an earlier journal, only the records after it are verified and passed on.
+        With ``start``, the `position` of an earlier journal, only the records after it are verified and passed on.
         With ``rest`` a log that ends there is not opened before it is used. With a ``seal`` each line is written with
         its MAC, and only lines that have it are read.
 
@@ -132,7 +132,7 @@ class Journal:
     @property
     def synced_seq(self) -> int:
         """Records up to this seq are on the disk (with ``durability="os"``: were written)."""
-        return self.mark().seq
+        return self.position().seq
 
     def in_place(self) -> bool:
         """Whether the log is still in its place; False after it was removed, moved or replaced."""
@@ -152,7 +152,7 @@ class Journal:
         """Where in the live file the next record goes."""
         return self._written.offset if self._written.segment == self._live.first else 0
 
-    def mark(self) -> Position:
+    def position(self) -> Position:
         """The position after record ``synced_seq``, for a later ``open``."""
         return self._synced if self._syncs else self._written
 
@@ -279,7 +279,7 @@ class Journal:
         idle = not (
             self._syncing or self._waiters or self._closed or self._lost or self._live.spoiled or self._live.untaken
         )
-        if idle and not self._live.rests and self.mark() == self._written:
+        if idle and not self._live.rests and self.position() == self._written:
             with suppress(OSError):
                 self._live.rest()
         return self.rests

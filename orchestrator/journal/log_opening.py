@@ -76,18 +76,18 @@ def open_log(
         raise
 
 
-def _at_rest(io: SysIO, path: Path, full: list[int], mark: Position) -> LiveSegment | None:
-    """The live file, not opened, if the log ends where the mark says."""
+def _at_rest(io: SysIO, path: Path, full: list[int], position: Position) -> LiveSegment | None:
+    """The live file, not opened, if the log ends where the position says."""
     try:
         now = io.stat(path)
     except FileNotFoundError:
         return None
     last = max(full, default=0)
-    is_live = mark.segment > last if last else mark.segment == 1
-    if not (is_live and stat.S_ISREG(now.st_mode) and now.st_size == mark.offset):
+    is_live = position.segment > last if last else position.segment == 1
+    if not (is_live and stat.S_ISREG(now.st_mode) and now.st_size == position.offset):
         return None
     # Whether its name is durable is not known here; its first sync makes sure.
-    return LiveSegment(io, path, -1, mark.segment, mark.offset, entry_synced=False, inode=now.st_ino)
+    return LiveSegment(io, path, -1, position.segment, position.offset, entry_synced=False, inode=now.st_ino)
 
 
 def _live(io: SysIO, path: Path, full: list[int], *, create: bool, start: Position) -> tuple[int, bool]:

@@ -33,39 +33,39 @@ START = Position(0, 1, 0, "")
 class WrongPosition(Exception):
     """The log does not have the record at the stored position; open it without. ``cut``: it ends before that."""
 
-    def __init__(self, path: Path, mark: Position, *, cut: bool) -> None:
-        super().__init__(f"{path}: record {mark.seq} is not at the stored position")
+    def __init__(self, path: Path, position: Position, *, cut: bool) -> None:
+        super().__init__(f"{path}: record {position.seq} is not at the stored position")
         self.cut = cut
 
 
-def check(log: OpenLog, mark: Position) -> None:
+def check(log: OpenLog, position: Position) -> None:
     """Raise ``WrongPosition`` unless the record before the position is there, complete; reads at most a few blocks.
 
     ``log.last`` is the live file with its size as ``end``; its ``first`` is not used. Raises ``OSError``.
     """
-    if mark.seq == 0:
+    if position.seq == 0:
         return
     fits = False
-    if mark.segment in log.full:
-        with opened(log._replace(last=log.last._replace(first=0)), mark.segment) as file:
-            fits = _stands(file, mark)
-    elif mark.segment > max(log.full, default=0) and seq_at(log.last.io, log.last.fd, 0) == mark.segment:
-        fits = _stands(log.last._replace(first=mark.segment), mark)
+    if position.segment in log.full:
+        with opened(log._replace(last=log.last._replace(first=0)), position.segment) as file:
+            fits = _stands(file, position)
+    elif position.segment > max(log.full, default=0) and seq_at(log.last.io, log.last.fd, 0) == position.segment:
+        fits = _stands(log.last._replace(first=position.segment), position)
     if not fits:
-        raise WrongPosition(log.path, mark, cut=_ends_before(log, mark.seq))
+        raise WrongPosition(log.path, position, cut=_ends_before(log, position.seq))
 
 
-def _stands(file: LogFile, mark: Position) -> bool:
-    if not 0 < mark.offset <= file.end or mark.seq < mark.segment:
+def _stands(file: LogFile, position: Position) -> bool:
+    if not 0 < position.offset <= file.end or position.seq < position.segment:
         return False
-    if file.io.pread(file.fd, 1, mark.offset - 1) != b"\n":
+    if file.io.pread(file.fd, 1, position.offset - 1) != b"\n":
         return False
-    before = OpenLog(file.path, [], file._replace(end=mark.offset))
+    before = OpenLog(file.path, [], file._replace(end=position.offset))
     try:
-        (record,) = last_records(before, mark.seq, (1, 0))
+        (record,) = last_records(before, position.seq, (1, 0))
     except Corrupt:
         return False
-    return bool(record["crc"] == mark.crc)
+    return bool(record["crc"] == position.crc)
 
 
 def _ends_before(log: OpenLog, seq: int) -> bool:

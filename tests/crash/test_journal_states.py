@@ -59,7 +59,7 @@ class Life:
     def note(self):
         # What callers were told (`synced`) and readers may have seen (`visible`), at this point of the recording.
         shown = max((seq for seq in self.must_sync if seq <= self.log.visible_seq), default=0)
-        self.io.ops.append(Op("note", note=(max(self.log.synced_seq, shown), self.log.mark())))
+        self.io.ops.append(Op("note", note=(max(self.log.synced_seq, shown), self.log.position())))
 
     def append(self, count, *, sync):
         for stamped in self.log.append([record(n=self.log.last_seq + n) for n in range(count)], sync=sync):

@@ -152,7 +152,7 @@ def split_log(directory, records, segment_bytes):
         path, syncer=Syncer(pytest.fail, threads=0), io=UnsyncedIO(), types=TYPES, segment_bytes=segment_bytes
     )
     stamped = [log.append([record], sync=True)[0] for record in records]
-    mark = log.mark()
+    mark = log.position()
     log.close()
     return {file.name: file.read_bytes() for file in log_files(path)}, stamped, mark
 

@@ -36,10 +36,10 @@ def opened(path, io=None, syncer=None, **more):
 def written(path, count, **more):
     """A log of that many records, closed, and the marks behind each of them."""
     log, _ = opened(path, **more)
-    marks = [log.mark()]
+    marks = [log.position()]
     for n in range(1, count + 1):
         log.append([record(n=n, text="x" * 40)], sync=True)
-        marks.append(log.mark())
+        marks.append(log.position())
     log.close()
     return marks
 
@@ -59,17 +59,17 @@ def descriptors(directory):
 def test_a_mark_is_the_synced_end_of_the_log(tmp_path):
     syncer = HeldSyncer()
     log, _ = opened(tmp_path / "log", syncer=syncer)
-    assert log.mark() == Position(0, 1, 0, "")
+    assert log.position() == Position(0, 1, 0, "")
     log.append([record()], sync=True)
-    assert log.mark().seq == 0, "it is written, not durable"
+    assert log.position().seq == 0, "it is written, not durable"
     syncer.run()
     (second,) = log.append([record()], sync=False)
-    first = log.mark()
+    first = log.position()
     assert (first.seq, first.segment) == (1, 1)
     syncer.run()
     log.append([record()], sync=True)
     syncer.run()
-    assert log.mark() == (3, 1, (tmp_path / "log").stat().st_size, log.tail(1, 1)[0]["crc"])
+    assert log.position() == (3, 1, (tmp_path / "log").stat().st_size, log.tail(1, 1)[0]["crc"])
     assert second["seq"] == 2
 
 
@@ -82,7 +82,7 @@ def test_from_any_mark_exactly_the_records_behind_it_are_passed_on(tmp_path, cle
     for mark in marks:
         log, found = opened(path, start=mark, clean=clean, segment_bytes=segment_bytes)
         assert numbers(found) == list(range(mark.seq + 1, 61))
-        assert log.mark() == marks[-1]
+        assert log.position() == marks[-1]
         assert log.last_seq == log.visible_seq == 60
         assert numbers(log.since(0, 100, 1 << 20)[0]) == list(range(1, 61))
         assert numbers(log.tail(100, 1 << 20)) == list(range(1, 61))
@@ -215,13 +215,13 @@ def test_a_log_at_rest_holds_no_descriptor_and_works_as_before(tmp_path, durabil
     assert log.rest()
     assert log.rests
     assert descriptors(tmp_path) == []
-    mark = log.mark()
+    mark = log.position()
     assert numbers(log.since(10, 3, 1 << 20)[0]) == [11, 12, 13]
     assert numbers(log.tail(2, 1 << 20)) == [29, 30]
     assert log.since(30, 9, 99) == ([], False)
     assert log.rests, "reading does not keep it awake"
     assert descriptors(tmp_path) == []
-    assert log.mark() == mark
+    assert log.position() == mark
     log.append([record(n=31)], sync=True)
     assert not log.rests
     assert log.visible_seq == 31
@@ -253,7 +253,7 @@ def test_a_log_changed_at_rest_takes_no_more_appends(tmp_path, meddle, how):
     path = tmp_path / "log"
     log, _ = opened(path)
     log.append([record(n=1), record(n=2)], sync=True)
-    mark = log.mark()
+    mark = log.position()
     if how == "open":
         log.close()
         log, _ = opened(path, start=mark, rest=True)

@@ -502,7 +502,7 @@ def test_an_empty_live_file_is_the_end_of_a_rotation(tmp_path, clean):
     count = len(whole(path))
     log, found = opened(path, clean=clean)
     assert numbers(found) == list(range(1, count + 1))
-    assert log.mark().segment == full_firsts(path)[-1]
+    assert log.position().segment == full_firsts(path)[-1]
     assert numbers(log.tail(3, 1 << 20)) == [count - 2, count - 1, count]
     assert log.since(count, *ALL) == ([], False)
     add(log, 40)

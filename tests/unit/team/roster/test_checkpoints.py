@@ -498,9 +498,9 @@ async def test_nothing_is_saved_that_is_not_durable(tmp_path):
     await enqueue(team, "t2")
     await wait(team, req="w2")  # `delivered` is written and not synced
     outbox = team.roster.agents["a1"].outbox
-    assert outbox.mark().seq < outbox.last_seq
+    assert outbox.position().seq < outbox.last_seq
     await team.roster.checkpoints.finish()
-    assert outbox.mark().seq == outbox.last_seq
+    assert outbox.position().seq == outbox.last_seq
     team.close()
 
 

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.errors import Corrupt
 from orchestrator.core.records import OUTBOX_TYPES
 from orchestrator.journal.log import Journal
-from orchestrator.journal.segments import log_files, sealed_path
+from orchestrator.journal.segments import full_path, log_files
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import offline_view
 from tests.support.team import Team
@@ -28,7 +28,7 @@ async def test_an_agent_whose_logs_have_no_live_file_is_an_agent(tmp_path):
     first.close()
     # What a crash leaves between the two names of a rotation.
     for log in (first.paths.outbox("a1"), first.paths.broadcast("run-1")):
-        log.rename(sealed_path(log, 1))
+        log.rename(full_path(log, 1))
     assert [row["agent_id"] for row in offline_view.agents(tmp_path)] == ["a1", "a2"]
     assert offline_view.events(tmp_path, "a1", 0, 100)["last_seq"] == len(before[0])
     assert offline_view.broadcast(tmp_path, "run-1", 0, 100)["events"]
@@ -62,4 +62,4 @@ async def test_a_record_that_cannot_follow_is_named_by_file_and_line_in_that_fil
     with pytest.raises(Corrupt) as alone:
         offline_view.agent(tmp_path, "a1")
     for error in (again.roster.corrupt["a1"], alone.value):
-        assert error.facts == {"file": str(sealed_path(path, 3)), "line": 1, "seq": 3}
+        assert error.facts == {"file": str(full_path(path, 3)), "line": 1, "seq": 3}
