@@ -297,7 +297,7 @@ def test_each_acting_key_of_a_team_file_is_shown_before_it_is_allowed(root, key,
     text = f'[agents.b]\nrole = "r"\n[{where}]\n{key} = {OF_AGENTS[key]}\n'
     if where == "agents.b":
         text = f'[agents.b]\nrole = "r"\n{key} = {OF_AGENTS[key]}\n'
-    put(root, acting_files.TEAM_FILE, text)
+    put(root, team_file.TEAM_FILE, text)
     [found] = acting_files.pending_files(root).files
     assert {"agents.b", f"{where}.{key}"} <= set(found.keys)
     allow(root)
@@ -343,7 +343,7 @@ def test_a_template_that_the_user_names_counts_by_itself_only_outside_of_the_pro
 
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
-FILES = (sources.PROJECT_FILE, acting_files.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
+FILES = (sources.PROJECT_FILE, team_file.TEAM_FILE, ".agents/roles/r.md", "templates/run-agent.template")
 HOSTILE = {
     "a pipe": os.mkfifo,
     "a directory": lambda path: path.mkdir(),
