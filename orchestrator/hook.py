@@ -46,7 +46,7 @@ RETRY_S = 30.0
 PACE_S = 1.0
 NOTHING = "{}"
 
-Facts = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def main() -> int:
@@ -69,7 +69,7 @@ def main() -> int:
 # -- what happened ----------------------------------------------------------------------------------------------
 
 
-def read_event(fd: int) -> Facts:
+def read_event(fd: int) -> JsonObject:
     """The event on ``fd``, read to its end; of one over 1 MiB only its flat facts of the first part."""
     buffer = b""
     until = time.monotonic() + STDIN_S
@@ -102,7 +102,7 @@ def flat(text: str, name: str) -> object:
         return None
 
 
-def event_line(facts: Facts) -> bytes:
+def event_line(facts: JsonObject) -> bytes:
     """What the daemon is told: name, session and the small facts."""
     data = {}
     for name in EVENT_FACTS:
@@ -205,7 +205,7 @@ def joined(base: str, text: str) -> str:
     return os.path.realpath(os.path.join(base, text.lstrip(" ").rstrip("\r\n")))
 
 
-def agent(root: str) -> Facts | None:
+def agent(root: str) -> JsonObject | None:
     """The agent we speak for; its secret from the environment, or from its launch file where the CLI strips it."""
     agent_id, epoch = os.environ.get(AGENT_ID, ""), os.environ.get(AGENT_EPOCH, "")
     if not agent_id or "/" in agent_id or not epoch.isdecimal():
@@ -237,7 +237,7 @@ def ancestors() -> list[int]:
     return pids
 
 
-def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None) -> bytes:
+def handshake_line(root: str, cwd: str, conn: str, boot: int, who: JsonObject | None) -> bytes:
     """The first line of every connection, in the shape of `daemon_connection.handshake_line`."""
     hello = {
         "proto": PROTO,
@@ -258,7 +258,7 @@ def handshake_line(root: str, cwd: str, conn: str, boot: int, who: Facts | None)
 # -- its word ---------------------------------------------------------------------------------------------------
 
 
-def answer(facts: Facts) -> str:
+def answer(facts: JsonObject) -> str:
     """Tell the daemon and wait for its word; what the CLI is to read."""
     cwd = facts.get("cwd")
     if not isinstance(cwd, str) or not os.path.isdir(cwd):
@@ -363,7 +363,7 @@ def exchange(sock: socket.socket, lines: bytes, parent: int) -> str | None:
                 return word
 
 
-def word_of(message: Facts) -> str | None:
+def word_of(message: JsonObject) -> str | None:
     """What a line of the daemon makes us print; None for one that only keeps us waiting."""
     greeting = message.get("hello")
     if isinstance(greeting, dict):

@@ -1,8 +1,8 @@
 """What blocks an agent: the records that report a cause once, and those that lift it. Pure.
 
 Each ``kind`` of cause is lifted by something else: the delivery rule's (no kind) by the terminal event
-(`decisions.emit`), those of the screen (`screens.Kind`) when the screen has changed, the orchestrator's own when the
-agent calls. A call lifts every cause but the delivery rule's.
+(`decisions.emit`), those of the screen (`screens.FindingKind`) when the screen has changed, the orchestrator's own
+when the agent calls. A call lifts every cause but the delivery rule's.
 """
 
 from __future__ import annotations

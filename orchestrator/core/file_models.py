@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from orchestrator.core.records import BROADCAST, INBOX, OUTBOX, At
 from orchestrator.core.records import Mac as RecordMac
 
-Mac = Annotated[RecordMac, Field(description="seal of the machine that wrote the file")]
+FileMac = Annotated[RecordMac, Field(description="seal of the machine that wrote the file")]
 
 
 class PathsOf(BaseModel):
@@ -141,7 +141,7 @@ class RunFile(BaseModel):
     agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
     ended_at: At | None = None
     """When the team run ended; null while it lives."""
-    mac: Mac = None
+    mac: FileMac = None
 
 
 class IdentityFile(BaseModel):
@@ -166,7 +166,7 @@ class CollectedFile(BaseModel):
     deleted_at: At | None = None
     ended_at: At | None = None
     finished: Annotated[dict[str, int], Field(description="how many tasks had which outcome")] = {}
-    mac: Mac = None
+    mac: FileMac = None
 
 
 class LaunchFile(BaseModel):
@@ -188,7 +188,7 @@ class LaunchFile(BaseModel):
         Field(description="the environment without the engine's and our own variables, for the next launch"),
     ] = {}
     session: Annotated[str | None, Field(description="session id preset for, or resumed by, this launch")] = None
-    mac: Mac = None
+    mac: FileMac = None
 
 
 class ProcessFile(BaseModel):
@@ -199,7 +199,7 @@ class ProcessFile(BaseModel):
     start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
     boot_id: str
     epoch: int
-    mac: Mac = None
+    mac: FileMac = None
 
 
 class MemberFile(BaseModel):
@@ -250,7 +250,7 @@ class SquadFile(BaseModel):
     ended_at: At | None = None
     """When its last member ended; null before."""
     read_at: Annotated[At | None, Field(description="when all its results were last answered")] = None
-    mac: Mac = None
+    mac: FileMac = None
 
 
 SCHEMAS: dict[str, TypeAdapter[Any]] = {

@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
-Kind = Literal[
+FindingKind = Literal[
     "permission", "trust", "login", "hooks", "rate_limit", "api_error", "loop", "context_full", "dialog", "no_tools",
     "interrupted",
 ]  # fmt: skip
 """Why an agent does not go on; one word per thing that somebody must do."""
 
-SCREEN_KINDS: frozenset[str] = frozenset(get_args(Kind))
+SCREEN_KINDS: frozenset[str] = frozenset(get_args(FindingKind))
 COUNTING = frozenset({"rate_limit", "api_error"})
 """Kinds whose words count down or up by themselves: said once, not at every tick."""
 
@@ -46,7 +46,7 @@ class ScreenPattern(NamedTuple):
     ``reason`` may contain ``{1}``, ``{2}``: groups of the match. ``until`` names the group with the time of its end.
     """
 
-    kind: Kind
+    kind: FindingKind
     regex: str
     reason: str
     where: Literal["screen", "title"] = "screen"
@@ -58,7 +58,7 @@ class ScreenPattern(NamedTuple):
 class ScreenFinding(NamedTuple):
     """What a screen explains."""
 
-    kind: Kind
+    kind: FindingKind
     reason: str
     until: str | None = None
 

@@ -115,7 +115,7 @@ def must_end(agent: Agent) -> str:
     return "timed_out" if agent.overrun == agent.epoch else ""
 
 
-class Budget(NamedTuple):
+class RestartBudget(NamedTuple):
     """What the restart policy allows now. Launches before ``window_began`` (RFC 3339) do not count."""
 
     window_began: str
@@ -134,7 +134,7 @@ def spent(agent: Agent, window_began: str) -> int:
     return sum(1 for at in agent.restarts if at >= window_began)
 
 
-def pause_s(agent: Agent, budget: Budget) -> float:
+def pause_s(agent: Agent, budget: RestartBudget) -> float:
     """Seconds from an exit to the next launch: 0 the first time, then doubling up to a minute."""
     before = spent(agent, budget.window_began)
     if agent.restart_due or not before:
@@ -146,7 +146,7 @@ def after_exit(
     agent: Agent,
     *,
     at: str,
-    budget: Budget,
+    budget: RestartBudget,
     nowhere: str = "",
     session: str | None = None,
     cause: str = "",

@@ -15,7 +15,7 @@ from orchestrator.core.state import Agent
 MAX_WAKES = 3
 """Wakes in a row that a CLI may leave unanswered by any call: a model that will not call must not spin for ever."""
 
-Word = Literal["wake", "park", "release"]
+HookWord = Literal["wake", "park", "release"]
 
 Cause = Literal["", "stop", "cancel", "task", "lease", "start"]
 """Why an agent must call: nothing, one of the three commands, a task it holds, or its first call."""
@@ -32,7 +32,7 @@ BECAUSE: dict[Cause, str] = {
 class TurnEndVerdict(NamedTuple):
     """The answer to a turn-end hook; ``cause`` is the reason if it is not `park`."""
 
-    word: Word
+    word: HookWord
     cause: Cause = ""
 
 

@@ -14,14 +14,13 @@ from typing import Any
 import anyio
 import mcp_types as types
 import structlog
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ConfigDict
 
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.daemon.resources import Resources
+from orchestrator.daemon.resources import Context, Resources
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.protocol.offers import OWN_IDENTITY, AdminMethods, Offer
@@ -31,7 +30,6 @@ from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 
 log = structlog.get_logger()
-Context = ServerRequestContext[Any, Any]
 
 INSTRUCTIONS = {
     "reader": (

@@ -81,7 +81,7 @@ MEMBER_ENV = "ORCHESTRATOR_MEMBER_ID"
 AGENT_SOCKET = re.compile(r"a[0-9a-f]{5}")  # in a run directory: no longer than SOCKET, whose path must fit
 SUN_PATH_MAX = 107  # bytes of a unix socket's path on Linux, without the NUL
 
-Kind = Literal["agents", "planning", "git", "cwd", "none"]
+ProjectKind = Literal["agents", "planning", "git", "cwd", "none"]
 
 
 class Project(NamedTuple):
@@ -91,7 +91,7 @@ class Project(NamedTuple):
     """
 
     root: Path
-    kind: Kind
+    kind: ProjectKind
 
 
 class RunDirUnsafe(Exception):
@@ -224,7 +224,7 @@ def agent_socket(agent_id: str) -> str:
     return f"a{hashlib.sha256(os.fsencode(agent_id)).hexdigest()[:5]}"
 
 
-_MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+_MARKS: tuple[tuple[ProjectKind, tuple[str, ...]], ...] = (
     # Other tools have an .agents/ too.
     ("agents", (".agents/config.toml", ".agents/team.toml", ".agents/agents", ".agents/run", ".agents/squads")),
     ("planning", (".planning",)),

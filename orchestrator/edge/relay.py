@@ -30,7 +30,7 @@ from orchestrator.edge.project_location import (
     run_dir,
 )
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, MAX_LINE, RefusedLine, read_client, read_cut
-from orchestrator.edge.wire_format import ANSWER, Cut, Lines, Pending, Setup, encode, failed, rpc_error
+from orchestrator.edge.wire_format import ANSWER, Cut, Pending, Setup, WireLines, encode, failed, rpc_error
 
 USAGE = """\
 Usage: orchestrator mcp [--toolsets team,squad] [--agent] [--project DIR] [--call-limit SECONDS]
@@ -89,8 +89,8 @@ class Relay:
         self.final = False  # the running daemon has refused us for good
         self.to_client = bytearray()
         self.to_daemon = bytearray()
-        self.client_lines = Lines(MAX_LINE)
-        self.daemon_lines = Lines()
+        self.client_lines = WireLines(MAX_LINE)
+        self.daemon_lines = WireLines()
         self.pending: dict[str, Pending] = {}  # by the repr of the id: 7 and "7" are two
         self.questions: dict[str, Any] = {}  # open requests of the daemon to the client
         self.setup = Setup()

@@ -30,8 +30,8 @@ PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 BUSY = "an earlier request with this id is not answered yet; this request was not run; use a new id"
 """Refuses a second request with the same id. The refusal has no id, because the first answer will have it."""
 
-Key = str | float
-Kind = Literal["request", "notification", "response"]
+RequestKey = str | float
+MessageKind = Literal["request", "notification", "response"]
 
 _ID_FORM = f"id must be a string of at most {MAX_ID} characters or an integer of at most {ID_BITS} bits"
 _TOO_LONG = f"a message may have at most {MAX_LINE} bytes; put larger content into a file and pass its path"
@@ -51,7 +51,7 @@ class RefusedLine(Exception):
     ``key`` is the id as it was read; for a ``response``, the id of the question; None if it cannot be read.
     """
 
-    def __init__(self, kind: Kind, key: Key | None, code: int, reason: str) -> None:
+    def __init__(self, kind: MessageKind, key: RequestKey | None, code: int, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
         self.key = key
@@ -110,7 +110,7 @@ def refusal(message: Any, code: int, reason: str) -> RefusedLine:
     key = message.get("id")
     if isinstance(key, bool) or not isinstance(key, str | int | float) or key in (math.inf, -math.inf):
         key = None
-    kind: Kind = "response" if "method" not in message and message.keys() & {"result", "error"} else "request"
+    kind: MessageKind = "response" if "method" not in message and message.keys() & {"result", "error"} else "request"
     return RefusedLine(kind, key, code, reason)
 
 

@@ -24,7 +24,7 @@ class Cut(NamedTuple):
     tail: bytes
 
 
-class Lines:
+class WireLines:
     """Bytes in, whole lines out; a line over ``limit`` bytes comes out as a ``Cut`` and costs no memory."""
 
     def __init__(self, limit: int = sys.maxsize) -> None:

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
-from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern
+from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern
 from orchestrator.engines.claude_setup import SETUP
 from orchestrator.engines.definition import (
     Engine,
@@ -166,11 +166,11 @@ _COMPOSER = rf"(?m)^{COMPOSER_MARK}"
 _SAID = r"(?:[●\u276f] (?!Usage limit)|  Call)"
 
 
-def _dialog(kind: Kind, line: str, reason: str) -> ScreenPattern:
+def _dialog(kind: FindingKind, line: str, reason: str) -> ScreenPattern:
     return ScreenPattern(kind, line, reason, unless=_COMPOSER)
 
 
-def _last(kind: Kind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
+def _last(kind: FindingKind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
     """A line at the end of a turn; not one further up."""
     later = rf"(?m:{line})(?![\s\S]*(?m:{line}))[\s\S]*\n{_SAID}"
     return ScreenPattern(kind, line, reason, until=until, unless=later)

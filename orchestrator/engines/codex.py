@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
-from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
+from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
 from orchestrator.engines.codex_setup import SETUP, config_file
 from orchestrator.engines.definition import (
     Engine,
@@ -257,14 +257,14 @@ def _without(regex: str) -> str:
     return rf"\A(?![\s\S]*{regex})"
 
 
-def _last(kind: Kind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> ScreenPattern:
+def _last(kind: FindingKind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> ScreenPattern:
     """A line that explains something only while nothing came after it: no word, no other trouble, no running turn."""
     last = rf"(?m:{line})(?![\s\S]*(?m:{line}))"
     over = rf"esc to interrupt|{last}[\s\S]*\n[■•]|{unless}"
     return ScreenPattern(kind, line, reason, until=until, unless=over)
 
 
-def _retrying(kind: Kind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
+def _retrying(kind: FindingKind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
     """A line below the status line of a turn that tries again."""
     return ScreenPattern(kind, line, f"{reason}; it tries again", until=until, unless=_without(_RETRYING))
 

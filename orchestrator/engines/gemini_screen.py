@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.core.screens import Composer, Kind, Screen, ScreenPattern, first_line
+from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
 
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
@@ -33,11 +33,11 @@ _DIALOG = 45  # lines from the bottom: a permission question shows what it is ab
 _LAST = 26  # the last word of the conversation, notes, status, input line, footer
 
 
-def _dialog(kind: Kind, regex: str, reason: str, until: int = 0) -> ScreenPattern:
+def _dialog(kind: FindingKind, regex: str, reason: str, until: int = 0) -> ScreenPattern:
     return ScreenPattern(kind, regex, reason, within=_DIALOG, until=until, unless=_OPEN)
 
 
-def _last_lines(kind: Kind, regex: str, reason: str) -> ScreenPattern:
+def _last_lines(kind: FindingKind, regex: str, reason: str) -> ScreenPattern:
     return ScreenPattern(kind, regex, reason, within=_LAST, unless=_BUSY)
 
 

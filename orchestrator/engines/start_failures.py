@@ -21,7 +21,7 @@ WHY: dict[str, str] = {
     "no_tools": "it could not start our MCP server",
     "interrupted": "a human interrupted it",
 }
-"""One sentence for each `screens.Kind`; docs/troubleshooting.md lists the remedies."""
+"""One sentence for each `screens.FindingKind`; docs/troubleshooting.md lists the remedies."""
 
 STATUSES = {
     75: "the daemon did not release its launch in time",

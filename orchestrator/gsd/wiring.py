@@ -13,14 +13,14 @@ from orchestrator.gsd.questions import Questions
 from orchestrator.gsd.reader_process import Reader
 from orchestrator.gsd.resource_texts import GsdResources
 from orchestrator.gsd.spawn_prompts import SpawnPrompts
-from orchestrator.protocol.offers import Offer, ServerIdentity
+from orchestrator.protocol.offers import McpIdentity, Offer
 from orchestrator.protocol.tool_calls import Call, Client, Tool
 
 INSTRUCTIONS = (
     "gsd_* tools answer from the project's .planning/ and code graph, read-only: gsd_query_intel finds files, "
     "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
 )
-IDENTITY = ServerIdentity("gsd", "1.0.0", "GSD Codebase Intelligence Server")
+IDENTITY = McpIdentity("gsd", "1.0.0", "GSD Codebase Intelligence Server")
 """Who a connection with this toolset alone is told it speaks to, as the toolset's document has it (B3.7)."""
 TELL_S = 2.0
 """A question that takes longer says what it waits for."""

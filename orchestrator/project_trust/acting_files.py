@@ -21,7 +21,7 @@ FILES_SHOWN = 100
 BYTES_SHOWN = 1 << 20
 """As much is shown at once: the rest is asked for after that."""
 
-Kind = Literal["config", "team", "role", "template"]
+ActingKind = Literal["config", "team", "role", "template"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ActingFile:
     """A file of the project that says something that acts: its name there, its content, the keys and their values."""
 
     name: str
-    kind: Kind
+    kind: ActingKind
     content: bytes = field(repr=False)
     keys: dict[str, Any]
 
@@ -91,12 +91,12 @@ def _all(root: Path, templates: Iterable[str], teams: Iterable[str]) -> Iterator
         yield from _acting_file(root, name, "template")
 
 
-def _roles(root: Path) -> Iterator[tuple[str, Kind, bytes, dict[str, Any]]]:
+def _roles(root: Path) -> Iterator[tuple[str, ActingKind, bytes, dict[str, Any]]]:
     for name, content, role in catalogue.own(root):
         yield name, "role", content, dict(role.acting)
 
 
-def _acting_file(root: Path, name: str, kind: Kind) -> Iterator[ActingFile | UnusableFile]:
+def _acting_file(root: Path, name: str, kind: ActingKind) -> Iterator[ActingFile | UnusableFile]:
     path = root / name
     if not os.path.lexists(path) or name_of(root, path) != name:
         return

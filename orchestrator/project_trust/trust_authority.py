@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import process_facts
+from orchestrator.base.platform.process_facts import ProcessKey
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.edge.project_location import AGENT_ENV, MEMBER_ENV
 from orchestrator.team.wake.masters import SHELLS
@@ -22,9 +23,6 @@ DEPTH = 256
 RELAY = b"mcp"
 WORDS = 16
 """As many words of a command line are looked at."""
-
-Process = tuple[int, int]
-"""Pid and start time: with both it is known again."""
 
 
 def chain_of(pid: int) -> list[int]:
@@ -37,7 +35,7 @@ def chain_of(pid: int) -> list[int]:
     return chain
 
 
-def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collection[Process] = ()) -> None:
+def refuse(chain: Sequence[int], *, inside: Collection[int] = (), held: Collection[ProcessKey] = ()) -> None:
     """BadRequest ``trust_refused`` unless a chain of processes (`chain_of`) comes from a human's hands.
 
     It must not pass through an agent (``inside`` are their processes), a squad member, or a process that holds a

@@ -17,10 +17,10 @@ import structlog
 
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.platform import process_facts
+from orchestrator.base.platform.process_facts import ProcessKey
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.project_trust import acting_files, trust_authority, trust_store
 from orchestrator.project_trust.acting_files import ActingFile
-from orchestrator.project_trust.trust_authority import Process
 from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.spawn.wiring import SpawnWiring
@@ -52,7 +52,7 @@ class TrustRequests:
         self._configured = configured
         self._clients = clients
         self._team, self._spawn = foreign
-        self._held: set[Process] = set()
+        self._held: set[ProcessKey] = set()
         self._one_by_one = asyncio.Lock()
 
     def admin(self, client: Client) -> AdminMethods:

@@ -66,7 +66,7 @@ class PromptSource(Protocol):
         """The text of one, for a name of `names`."""
 
 
-class ServerIdentity(NamedTuple):
+class McpIdentity(NamedTuple):
     """Who the MCP server says it is."""
 
     name: str
@@ -74,7 +74,7 @@ class ServerIdentity(NamedTuple):
     title: str
 
 
-OWN_IDENTITY = ServerIdentity("orchestrator", VERSION, "orchestrator")
+OWN_IDENTITY = McpIdentity("orchestrator", VERSION, "orchestrator")
 
 
 @dataclass(frozen=True)
@@ -90,4 +90,4 @@ class Offer:
     prompts: PromptSource | None = None
     resources: ResourceSource | None = None
     roots_changed: Callable[[], None] | None = None
-    identity: ServerIdentity = OWN_IDENTITY
+    identity: McpIdentity = OWN_IDENTITY

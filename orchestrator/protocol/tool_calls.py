@@ -70,6 +70,10 @@ class Client:
     call_limit_s: int | None = None  # how long it lets one call run, where its relay was told
 
 
+Tell = Callable[[str], None]
+"""Shows progress to whoever waits for a call."""
+
+
 @dataclass
 class Call:
     """One tools/call: its client, its key for exactly-once, its age, a way to show progress, what the CLI added."""
@@ -77,7 +81,7 @@ class Call:
     client: Client
     req: str
     age_s: float
-    tell: Callable[[str], None]
+    tell: Tell
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: PendingCall = field(default_factory=PendingCall)
     session: ServerSession | None = None  # to ask the client something in return
@@ -90,7 +94,7 @@ class Call:
         return self.asked.canceled
 
 
-Run = Callable[[Call, Any], Awaitable[dict[str, Any]]]
+ToolFunction = Callable[[Call, Any], Awaitable[dict[str, Any]]]
 
 ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
 """Claude Code defers MCP tools behind a search: a loop that starts before its tools are known never starts, and a
@@ -106,7 +110,7 @@ class Tool:
     description: str
     arguments: type[Arguments]
     answer: type[BaseModel]
-    run: Run
+    run: ToolFunction
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False

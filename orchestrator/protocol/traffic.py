@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
 from orchestrator.base.clock import Signal
-from orchestrator.edge.wire_format import Cut, Lines
+from orchestrator.edge.wire_format import Cut, WireLines
 
 MAX_LINE = 64 << 20
 """Above the relay's own limit, which refuses a longer line with an answer before it gets here."""
@@ -63,7 +63,7 @@ class Incoming:
 
     def __init__(self, reader: asyncio.StreamReader, limit: int) -> None:
         self._reader = reader
-        self._lines = Lines(limit)
+        self._lines = WireLines(limit)
         self._ready: deque[bytes | Cut] = deque()
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-Key = str | int
+JsonKey = str | int
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -50,7 +50,7 @@ class _JsonNode:
 class _Item:
     """A member of an object, or an element of an array (``key`` is its index then)."""
 
-    key: Key
+    key: JsonKey
     start: int
     before: int  # end of the comment, comma, item or bracket before it
     node: _JsonNode
@@ -81,7 +81,7 @@ def add(text: str, path: Sequence[str], value: Any, *, element: bool = False) ->
     return _insert(text, node, None, value)
 
 
-def replace(text: str, path: Sequence[Key], value: Any) -> str:
+def replace(text: str, path: Sequence[JsonKey], value: Any) -> str:
     """Give the existing member at ``path`` another value, on one line if the old one is."""
     node = _chain(_parse(text), path)[-1].node
     if "\n" in text[node.start : node.end]:
@@ -91,7 +91,7 @@ def replace(text: str, path: Sequence[Key], value: Any) -> str:
     return text[: node.start] + new + text[node.end :]
 
 
-def remove(text: str, path: Sequence[Key]) -> str | None:
+def remove(text: str, path: Sequence[JsonKey]) -> str | None:
     """Take the existing member at ``path`` out, with the containers made for it; None: the file was made for it."""
     root = _parse(text)
     chain = _chain(root, path)
@@ -110,7 +110,7 @@ def remove(text: str, path: Sequence[Key]) -> str | None:
     return head + text[item.node.end :]
 
 
-def commented(text: str, path: Sequence[Key]) -> bool:
+def commented(text: str, path: Sequence[JsonKey]) -> bool:
     """Whether the existing member at ``path`` contains a comment."""
     node = _chain(_parse(text), path)[-1].node
     return any(token.lastgroup == "comment" for token in _TOKEN.finditer(text, node.start, node.end))
@@ -188,7 +188,7 @@ class _Reader:
         self._pass()
         while self.word != close:
             start, before = self.start, self.seen
-            key: Key = len(node.items)
+            key: JsonKey = len(node.items)
             if close == "}":
                 if self.kind != "string":
                     raise self._wrong("a name in double quotes")
@@ -217,12 +217,12 @@ def _want(text: str, node: _JsonNode, kind: type) -> None:
         raise Unreadable(text.count("\n", 0, node.start) + 1, f"{what} is wanted here")
 
 
-def _find(node: _JsonNode, key: Key) -> _Item | None:
+def _find(node: _JsonNode, key: JsonKey) -> _Item | None:
     """The item a reader of the whole takes: of two members of one name, the last."""
     return next((item for item in reversed(node.items) if item.key == key), None)
 
 
-def _chain(root: _JsonNode, path: Sequence[Key]) -> list[_Item]:
+def _chain(root: _JsonNode, path: Sequence[JsonKey]) -> list[_Item]:
     """The items from the root to the existing member at ``path``."""
     chain: list[_Item] = []
     for key in path:

@@ -18,7 +18,7 @@ from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import cli_files, config_locations, entries, text_change
 from orchestrator.setup.entries import EntryPart
 from orchestrator.setup.jsonc import Unreadable
-from orchestrator.setup.text_change import PartChange, State
+from orchestrator.setup.text_change import ChangeState, PartChange
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PartState:
     part: str
     name: str
     path: Path
-    state: State
+    state: ChangeState
     program: str = ""
     same: bool = False  # it starts this installation, in whatever form
     toolsets: tuple[str, ...] = ()

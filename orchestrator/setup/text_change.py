@@ -16,9 +16,9 @@ from orchestrator.base.toolsets import GSD
 from orchestrator.engines.user_setup import UserSetup
 from orchestrator.setup import entries, jsonc, toml_text
 from orchestrator.setup.entries import EntryPart
-from orchestrator.setup.jsonc import Key, Unreadable
+from orchestrator.setup.jsonc import JsonKey, Unreadable
 
-State = Literal["absent", "current", "other", "edited", "foreign"]
+ChangeState = Literal["absent", "current", "other", "edited", "foreign"]
 Action = Literal["added", "updated", "removed", "kept", "absent"]
 _READ = {"json": jsonc.read, "toml": toml_text.read}
 
@@ -30,8 +30,8 @@ class FoundPart:
     ``foreign``: another server has the name `gsd`, which is not ours alone.
     """
 
-    state: State
-    path: tuple[Key, ...] = ()
+    state: ChangeState
+    path: tuple[JsonKey, ...] = ()
     value: Any = None
 
 
@@ -97,7 +97,7 @@ def take(cli: UserSetup, text: str | None, part: EntryPart, *, force: bool = Fal
     return new, PartChange(part.what, part.path, "removed", before=file_part.value, edited=edited)
 
 
-def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], value: Any) -> FoundPart:
+def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[JsonKey, ...], value: Any) -> FoundPart:
     if part.path[-1] == GSD and not entries.names_us(part, value):
         return FoundPart("foreign", path, value)
     if not entries.ours(cli, part, value) or (cli.form == "json" and jsonc.commented(text, path)):
@@ -105,7 +105,7 @@ def _judge(cli: UserSetup, text: str, part: EntryPart, path: tuple[Key, ...], va
     return FoundPart("current" if value == part.value else "other", path, value)
 
 
-def _own_path(file_part: FoundPart) -> tuple[Key, ...]:
+def _own_path(file_part: FoundPart) -> tuple[JsonKey, ...]:
     """The place of our own part: in a group of hooks with the user's hooks, only our hook."""
     inner = file_part.value.get("hooks") if isinstance(file_part.value, Mapping) else None
     if isinstance(file_part.path[-1], int) and isinstance(inner, list) and len(inner) > 1:
@@ -127,7 +127,7 @@ def _replaced(cli: UserSetup, text: str, part: EntryPart, file_part: FoundPart) 
     return _checked(cli, jsonc.replace(text, path, value), wanted)
 
 
-def _without(cli: UserSetup, text: str, path: Sequence[Key]) -> str | None:
+def _without(cli: UserSetup, text: str, path: Sequence[JsonKey]) -> str | None:
     wanted = copy.deepcopy(_read(cli, text))
     del _at(wanted, path[:-1])[path[-1]]
     new = jsonc.remove(text, path) if cli.form == "json" else toml_text.remove(text, path)
@@ -155,13 +155,13 @@ def _with(data: Any, part: EntryPart) -> Any:
     return out
 
 
-def _at(data: Any, path: Sequence[Key]) -> Any:
+def _at(data: Any, path: Sequence[JsonKey]) -> Any:
     for key in path:
         data = data[key]
     return data
 
 
-def _pruned(data: Any, path: Sequence[Key]) -> Any:
+def _pruned(data: Any, path: Sequence[JsonKey]) -> Any:
     """The data without containers on the path that are empty: whether they go or stay is a matter of form."""
     if not path or not isinstance(data, dict) or path[0] not in data:
         return data

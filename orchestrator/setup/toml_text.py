@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.setup.jsonc import Key, Unreadable
+from orchestrator.setup.jsonc import JsonKey, Unreadable
 
 _WIDTH = 100
 
@@ -49,7 +49,7 @@ def add(text: str, path: Sequence[str], value: Mapping[str, Any], *, element: bo
     return new
 
 
-def remove(text: str, path: Sequence[Key]) -> str | None:
+def remove(text: str, path: Sequence[JsonKey]) -> str | None:
     """Take the table at ``path`` out, or the element whose index ends ``path``; None: the file was made for it.
 
     Takes the lines from its header to the first blank line, comment or foreign header: what `add` writes has

@@ -21,7 +21,7 @@ TEMPLATE = (
     NDJSON,
     "what happened with a spawn run after ?since_seq=; the last ?tail= events (200)",
 )
-Events = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]
+ReadEvents = Callable[[str, int, int | None], Awaitable[list[dict[str, Any]]]]
 """The events of a spawn run: its id, behind which seq, how many of the last; None: the first ones."""
 
 
@@ -31,7 +31,7 @@ class SpawnEvents:
     ``listeners`` are called with the id of each run that has changed; empty: it is not known which.
     """
 
-    def __init__(self, events: Events, listeners: list[Callable[[str], None]]) -> None:
+    def __init__(self, events: ReadEvents, listeners: list[Callable[[str], None]]) -> None:
         self._events = events
         self._listeners = listeners
 

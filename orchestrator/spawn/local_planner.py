@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.spawn.run_data import Budget, RunRequest
+from orchestrator.spawn.run_data import RunBudget, RunRequest
 
 Category = Literal["coding", "reasoning", "creative", "research", "general", "fast-cheap", "vision"]
 
@@ -158,9 +158,9 @@ def category(text: str) -> Category:
     return best
 
 
-def adjusted_budget(text: str, budget: Budget) -> Budget:
+def adjusted_budget(text: str, budget: RunBudget) -> RunBudget:
     """The budget of one part: a tier lower for a simple part, a tier higher for a critical one (A4)."""
-    tiers: tuple[Budget, ...] = ("low", "medium", "high")
+    tiers: tuple[RunBudget, ...] = ("low", "medium", "high")
     if budget not in tiers:
         return budget
     step = bool(_UP.search(text)) - bool(_DOWN.search(text))

@@ -15,17 +15,17 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.local_planner import Category
-from orchestrator.spawn.run_data import Budget, Price
+from orchestrator.spawn.run_data import Price, RunBudget
 
 MILLION = Decimal(1_000_000)
-TIERS: dict[Budget, tuple[Decimal, Decimal]] = {
+TIERS: dict[RunBudget, tuple[Decimal, Decimal]] = {
     "low": (Decimal(0), Decimal(1)),
     "medium": (Decimal(0), Decimal(5)),
     "high": (Decimal(2), Decimal(20)),
     "any": (Decimal(0), Decimal("Infinity")),
 }
 """Dollars per million prompt tokens, both ends included (A4)."""
-_NEAREST: dict[Budget, tuple[Budget, ...]] = {
+_NEAREST: dict[RunBudget, tuple[RunBudget, ...]] = {
     "low": ("medium", "high", "any"),
     "medium": ("high", "any"),
     "high": ("medium", "any"),
@@ -171,7 +171,9 @@ class ModelTable:
         model = self.models.get(name) or self._known.get(name)
         return model.score if model is not None else 0.0
 
-    def pick(self, category: Category, budget: Budget, allowed: ModelFilter, exclude: Collection[str] = ()) -> Pick:
+    def pick(
+        self, category: Category, budget: RunBudget, allowed: ModelFilter, exclude: Collection[str] = ()
+    ) -> Pick:
         """The best model for a piece of work. BadRequest ``model_not_allowed`` if none may be asked.
 
         ``exclude`` is kept to as long as others are left.
@@ -179,7 +181,7 @@ class ModelTable:
         return self.recommend(category, budget, 1, allowed, exclude)[0]
 
     def recommend(
-        self, category: Category, budget: Budget, count: int, allowed: ModelFilter, exclude: Collection[str] = ()
+        self, category: Category, budget: RunBudget, count: int, allowed: ModelFilter, exclude: Collection[str] = ()
     ) -> list[Pick]:
         """``count`` models, best first, of as many providers as possible; repeated if there are fewer.
 
@@ -207,7 +209,7 @@ class ModelTable:
             picks = [replace(pick, note=f"{pick.note}; {few}" if pick.note else few) for pick in picks]
         return picks
 
-    def _ranked(self, category: Category, budget: Budget, allowed: ModelFilter) -> tuple[list[Model], Budget]:
+    def _ranked(self, category: Category, budget: RunBudget, allowed: ModelFilter) -> tuple[list[Model], RunBudget]:
         open_to = [model for model in self.models.values() if model.categories and model.id in allowed]
         suited = [model for model in open_to if model.categories & {category, "general"}] or open_to
         for tier in (budget, *_NEAREST[budget]):

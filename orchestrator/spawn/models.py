@@ -15,7 +15,7 @@ from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.run_data import RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 
-RunId = Annotated[str, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
+SpawnRunId = Annotated[str, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
 Wait = Annotated[int | None, Field(ge=0, le=86_400_000)]
 Word = Annotated[str, Field(max_length=2000)]
 Words = Annotated[list[Word], Field(max_length=50)]
@@ -82,18 +82,18 @@ class RunCreateArguments(Arguments):
 
 
 class RunStatusArguments(Arguments):
-    run_id: RunId
+    run_id: SpawnRunId
     wait_ms: Annotated[Wait, Field(description="Longest wait for a change; 0 answers at once")] = None
 
 
 class RunResultArguments(Arguments):
-    run_id: RunId
+    run_id: SpawnRunId
     include_raw: Annotated[bool, Field(description="Also each node's own answer, cut")] = False
     wait_ms: Annotated[Wait, Field(description="Longest wait for the end; 0 answers at once")] = None
 
 
 class RunCancelArguments(Arguments):
-    run_id: RunId
+    run_id: SpawnRunId
 
 
 class RunListArguments(Arguments):
@@ -103,7 +103,7 @@ class RunListArguments(Arguments):
 
 
 class RunArtifactArguments(Arguments):
-    run_id: RunId
+    run_id: SpawnRunId
     node_id: Annotated[str, Field(min_length=1, max_length=256, description="A node's id, merged, or plan")]
     offset: Annotated[int | None, Field(ge=0, description="Characters to skip: next_offset of the last answer")] = (
         None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-Facts = Mapping[str, Any]
+PictureJson = Mapping[str, Any]
 Span = tuple[float, float]
 
 
@@ -36,14 +36,14 @@ def seconds(value: object) -> str:
     )
 
 
-def repeats(node: Facts) -> str:
+def repeats(node: PictureJson) -> str:
     """How often a node was tried again, and made again after a daemon's death; empty for one that went well."""
     attempts, reruns = node.get("attempts") or 0, node.get("reruns") or 0
     phrases = [f"{attempts} attempts" if attempts > 1 else "", f"re-run {reruns}x" if reruns else ""]
     return ", ".join(text for text in phrases if text)
 
 
-def totals(run: Facts) -> list[str]:
+def totals(run: PictureJson) -> list[str]:
     """What a run has come to, as short phrases: state, nodes, time, money, tokens, planner."""
     progress, cost = run.get("progress") or {}, run.get("cost") or {}
     phrases = [run.get("mode", ""), run.get("status", "")]
@@ -78,7 +78,7 @@ def instant(at: object) -> float | None:
     return days * 86400.0 + hour * 3600 + minute * 60 + float(match[6])
 
 
-def spans_of(picture: Facts) -> dict[str, Span]:
+def spans_of(picture: PictureJson) -> dict[str, Span]:
     """When each node that has started began and ended; what still runs ends with the last thing that is known."""
     run, nodes = picture["run"], picture["nodes"]
     known = [instant(fact.get(key)) for fact in (run, *nodes) for key in ("updated_at", "started_at", "finished_at")]
@@ -91,7 +91,7 @@ def spans_of(picture: Facts) -> dict[str, Span]:
     return spans
 
 
-def critical_path(nodes: Sequence[Facts], spans: Mapping[str, Span]) -> list[str]:
+def critical_path(nodes: Sequence[PictureJson], spans: Mapping[str, Span]) -> list[str]:
     """What decided when the run ended: from the last node back over what each waited for longest."""
     needs = {node["node_id"]: [need for need in node["needs"] if need in spans] for node in nodes}
     path: list[str] = []

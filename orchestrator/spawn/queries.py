@@ -25,7 +25,6 @@ from orchestrator.spawn.run_data import (
     ArtifactType,
     AttemptRow,
     AttemptState,
-    Budget,
     CostSource,
     Event,
     EventLevel,
@@ -33,6 +32,7 @@ from orchestrator.spawn.run_data import (
     NodeKind,
     NodeRow,
     NodeStatus,
+    RunBudget,
     RunOwner,
     RunRequest,
     RunRow,
@@ -230,7 +230,7 @@ def _request_of(row: sqlite3.Row) -> RunRequest:
     columns = {
         "task": _str(row["task"]),
         "mode": _word(SpawnModeName, row["mode"], "single"),
-        "budget": _word(Budget, row["budget"], "medium"),
+        "budget": _word(RunBudget, row["budget"], "medium"),
         "context": _str(row["context"]),
     }
     parameters = {key: value for key, value in _object(row["params_json"]).items() if value is not None}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from orchestrator.spawn.modes.mode_names import SpawnModeName
 
-Budget = Literal["low", "medium", "high", "any"]
+RunBudget = Literal["low", "medium", "high", "any"]
 MergeStyle = Literal["concise", "detailed", "decision"]
 RunStatus = Literal["queued", "running", "completed", "failed", "canceled"]
 NodeStatus = Literal["queued", "running", "retry_pending", "completed", "failed", "skipped", "canceled"]
@@ -65,7 +65,7 @@ class RunRequest(StoredJson):
 
     task: str
     mode: SpawnModeName
-    budget: Budget = "medium"
+    budget: RunBudget = "medium"
     context: str = ""
     count: int = 3
     role: RequestedRole = RequestedRole()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from orchestrator.base.svg_page import escaped, page, scrolled, table
-from orchestrator.spawn.picture_words import Facts, dollars, seconds, totals
+from orchestrator.spawn.picture_words import PictureJson, dollars, seconds, totals
 from orchestrator.spawn.run_picture import MARK, svg
 
 
-def html(picture: Facts) -> str:
+def html(picture: PictureJson) -> str:
     """The page of a run with its drawing ``svg``.
 
     One file that loads nothing: its own policy forbids scripts and every address. The boxes show more under the
@@ -34,7 +34,7 @@ _NODE_HEADS = (
 )  # fmt: skip
 
 
-def _node_cells(node: Facts) -> list[object]:
+def _node_cells(node: PictureJson) -> list[object]:
     return [
         node["node_id"],
         node.get("kind", ""),
@@ -53,13 +53,13 @@ def _node_cells(node: Facts) -> list[object]:
     ]
 
 
-def _model_cells(row: Facts) -> list[object]:
+def _model_cells(row: PictureJson) -> list[object]:
     return [row["model"], row.get("nodes", ""), dollars(row.get("usd")), _tokens(row)]
 
 
-def _event_cells(row: Facts) -> list[object]:
+def _event_cells(row: PictureJson) -> list[object]:
     return [row.get("seq", ""), row.get("ts", ""), row.get("level", ""), row.get("node_id") or "", row.get("message")]
 
 
-def _tokens(row: Facts) -> str:
+def _tokens(row: PictureJson) -> str:
     return f"{row.get('prompt_tokens') or 0} + {row.get('completion_tokens') or 0}"

@@ -13,7 +13,7 @@ from itertools import pairwise
 from orchestrator.base.svg_page import cut, escaped, svg_sheet
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.picture_words import (
-    Facts,
+    PictureJson,
     Span,
     critical_path,
     dollars,
@@ -77,7 +77,7 @@ class _DrawingPart:
     height: float
 
 
-def svg(picture: Facts) -> str:
+def svg(picture: PictureJson) -> str:
     """The drawing of a run.
 
     ``picture`` is what ``orchestrator/spawn_run`` answers: ``run``, ``nodes`` in the order of the plan, ``events``.
@@ -106,7 +106,7 @@ def svg(picture: Facts) -> str:
     return svg_sheet(body, (width + 2 * MARGIN, y), name="spawn", title=title, about=about, head=head)
 
 
-def mode_picture(mode: str) -> Facts:
+def mode_picture(mode: str) -> PictureJson:
     """What a run of that mode is made of, for ``svg``, before anything has happened; KeyError for no mode."""
     nodes = [
         {"node_id": name, "wave": wave, "needs": needs.split(), "reason": reason}
@@ -118,7 +118,7 @@ def mode_picture(mode: str) -> Facts:
 # -- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _after(node: Facts) -> str:
+def _after(node: PictureJson) -> str:
     return f" after {', '.join(node['needs'])}" if node["needs"] else ""
 
 
@@ -127,7 +127,7 @@ def _text(x: float, y: float, text: object, cells: int, kind: str = "") -> str:
     return f'<text x="{x:g}" y="{y:g}"{named}>{escaped(text, cells)}</text>'
 
 
-def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _DrawingPart:
+def _totals(run: PictureJson, path: Sequence[str], spans: Mapping[str, Span]) -> _DrawingPart:
     if not run.get("run_id"):
         return _DrawingPart((), 0, 0)
     words = totals(run)
@@ -142,14 +142,16 @@ def _totals(run: Facts, path: Sequence[str], spans: Mapping[str, Span]) -> _Draw
     return _DrawingPart(lines, NAMES_W + CHART_W, 16 + TEXT_H * len(texts))
 
 
-def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
+def _places(
+    nodes: Sequence[PictureJson], tall: int
+) -> tuple[dict[str, tuple[float, float]], list[tuple[float, int]]]:
     """The place of each box and the start of each wave; a node is to the right of all that it needs."""
     ranks = {wave: rank for rank, wave in enumerate(sorted({node.get("wave") or 0 for node in nodes}))}
     column: dict[str, int] = {}
     for node in nodes:
         after = [column[need] + 1 for need in node["needs"] if need in column]
         column[node["node_id"]] = max([ranks[node.get("wave") or 0], *after])
-    waves: dict[int, list[Facts]] = {}
+    waves: dict[int, list[PictureJson]] = {}
     for node in nodes:
         waves.setdefault(column[node["node_id"]], []).append(node)
     tallest = min(ROWS, max((len(wave) for wave in waves.values()), default=0))
@@ -158,7 +160,7 @@ def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, f
     at = 0
     for rank in sorted(waves):
         # A node stands at the height of what it needs: fewer lines cross.
-        def height(node: Facts) -> float:
+        def height(node: PictureJson) -> float:
             needs = [places[need][1] for need in node["needs"] if need in places]
             return sum(needs) / len(needs) if needs else 0.0
 
@@ -174,7 +176,7 @@ def _places(nodes: Sequence[Facts], tall: int) -> tuple[dict[str, tuple[float, f
     return places, heads
 
 
-def _graph(nodes: Sequence[Facts], path: Sequence[str]) -> _DrawingPart:
+def _graph(nodes: Sequence[PictureJson], path: Sequence[str]) -> _DrawingPart:
     if not nodes:
         return _DrawingPart((), 0, 0)
     tall = 10 + TEXT_H * max(len(_rows(node)) for node in nodes)
@@ -215,7 +217,7 @@ def _edge(frm: tuple[float, float], to: tuple[float, float], tall: int, *, impli
     )
 
 
-def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[str]:
+def _box(node: PictureJson, x: float, y: float, tall: int, *, critical: bool) -> list[str]:
     status = node.get("status")
     known = f" s-{status}" if status in COLOURS else ""
     rows = _rows(node)
@@ -231,7 +233,7 @@ def _box(node: Facts, x: float, y: float, tall: int, *, critical: bool) -> list[
     return [*lines, "</g>"]
 
 
-def _rows(node: Facts) -> list[str]:
+def _rows(node: PictureJson) -> list[str]:
     """The text in a node's box, without repeats if all went well."""
     facts = [node.get("status") or ""]
     if facts[0]:
@@ -245,7 +247,7 @@ def _rows(node: Facts) -> list[str]:
     return [node["node_id"], *(row for row in rows if row)]
 
 
-def _hint(node: Facts) -> str:
+def _hint(node: PictureJson) -> str:
     texts = [f"{node['node_id']} {node.get('status') or ''}".strip()]
     for key in ("kind", "model", "task", "reason", "error", "retry_at", "cost_source"):
         if node.get(key) and len(texts) < 9:
@@ -255,7 +257,7 @@ def _hint(node: Facts) -> str:
     return "\n".join([*texts, *([repeats(node)] if repeats(node) else [])])
 
 
-def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence[str]) -> _DrawingPart:
+def _time_line(nodes: Sequence[PictureJson], spans: Mapping[str, Span], path: Sequence[str]) -> _DrawingPart:
     if not spans:
         return _DrawingPart((), 0, 0)
     first, last = min(began for began, _ in spans.values()), max(ended for _, ended in spans.values())
@@ -282,7 +284,7 @@ def _time_line(nodes: Sequence[Facts], spans: Mapping[str, Span], path: Sequence
     return _DrawingPart(lines, NAMES_W + CHART_W + 40, bottom)
 
 
-def _bars(node: Facts, span: Span) -> list[tuple[float, float, str]]:
+def _bars(node: PictureJson, span: Span) -> list[tuple[float, float, str]]:
     """The attempts of a node, or the node as one where they are not known."""
     attempt_bars = []
     for attempt in node.get("attempts_list") or ():
@@ -304,7 +306,7 @@ def _step(length: float) -> float:
         step *= 10
 
 
-def _legend(nodes: Sequence[Facts], path: Sequence[str]) -> _DrawingPart:
+def _legend(nodes: Sequence[PictureJson], path: Sequence[str]) -> _DrawingPart:
     there = {node.get("status") for node in nodes}
     lines, x = [], 0.0
     for status in COLOURS:

@@ -17,7 +17,7 @@ from orchestrator.spawn import local_planner, node_prompts, run_plan
 from orchestrator.spawn.model_table import ModelTable
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.modes.spawn_mode import PlanStep
-from orchestrator.spawn.run_data import Budget, RequestedRole, RunPlan, RunRequest, RunSettings
+from orchestrator.spawn.run_data import RequestedRole, RunBudget, RunPlan, RunRequest, RunSettings
 from orchestrator.spawn.run_plan import PlannerAnswer
 
 CALL_S = 5.0
@@ -96,7 +96,7 @@ class _Api:
             steps = (await asyncio.to_thread(run_plan.local, self.request)).steps
         return PlannerAnswer("smart-spawn-api", steps, system, tuple(self.notes))
 
-    async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
+    async def picked(self, name: str, budget: RunBudget, exclude: str = "") -> PlanStep:
         """As `PlannerApi.picked`."""
         params = {"task": brief(self.request.task), "budget": budget, **({"exclude": exclude} if exclude else {})}
         data = _mapping((await self._get("pick", params)).get("data"))

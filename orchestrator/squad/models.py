@@ -15,7 +15,7 @@ from orchestrator.protocol.tool_calls import Arguments, Untrusted
 MEMBERS_MAX = 64
 TASK_MAX = 4_000_000
 
-Task = Annotated[
+MemberTask = Annotated[
     str, Field(min_length=1, max_length=TASK_MAX, description="What to do; the member knows nothing more")
 ]
 Visible = Annotated[bool, Field(description="Show its output live in a pane of your tmux window")]
@@ -29,7 +29,7 @@ class Member(_Camel):
     """One member to start."""
 
     role_id: Annotated[str, Field(min_length=1, max_length=255, description="A role's id, from list_roles")]
-    task: Task
+    task: MemberTask
     cwd: Annotated[str | None, Field(description="Working directory within the project; default: its root")] = None
     visible: Visible = False
 

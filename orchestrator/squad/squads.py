@@ -26,6 +26,7 @@ from orchestrator.base.platform import process_facts
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.journal.project_files import Paths, failure
+from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles.catalogue import RoleListing
 from orchestrator.squad import member_process, results, squad_files, squad_plan
 from orchestrator.squad.chat_beginnings import ChatBeginnings
@@ -42,7 +43,6 @@ log = structlog.get_logger()
 
 INTERRUPTED = "interrupted"
 CANCELED = "canceled"
-Tell = Callable[[str], None]
 
 
 @dataclass

@@ -21,7 +21,7 @@ HOME = "@orchestrator_home"
 # One split and its layout at a time per server: two plans made from the same picture would overlap.
 _planning: defaultdict[TmuxSocket, threading.Lock] = defaultdict(threading.Lock)
 
-Wanted = NewPane | NewMemberPane
+PaneRequest = NewPane | NewMemberPane
 """A pane to be made: an agent's or a squad member's."""
 
 
@@ -93,7 +93,7 @@ def create_agents(
     socket: TmuxSocket,
     master_pane: str,
     existing: Collection[str],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PaneRequest],
     limits: LayoutLimits,
     *,
     overflow: bool = False,
@@ -137,7 +137,7 @@ class _Team:
 
 
 def _add(
-    socket: TmuxSocket, target: str, team: _Team, wanted: Sequence[Wanted]
+    socket: TmuxSocket, target: str, team: _Team, wanted: Sequence[PaneRequest]
 ) -> tuple[list[str | Environment], str]:
     """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
     window = _window(socket, target)
@@ -163,7 +163,7 @@ def _plan(window: _Window, team: _Team, new: Sequence[str] = ()) -> CarvedLayout
 
 
 def _split_all(
-    socket: TmuxSocket, window_id: str, after: str, team: _Team, wanted: Sequence[Wanted]
+    socket: TmuxSocket, window_id: str, after: str, team: _Team, wanted: Sequence[PaneRequest]
 ) -> list[str | Environment]:
     outcome: list[str | Environment] = []
     for new in wanted:
@@ -176,7 +176,7 @@ def _split_all(
     return outcome
 
 
-def _split(socket: TmuxSocket, window_id: str, after: str, team: _Team, new: Wanted) -> str:
+def _split(socket: TmuxSocket, window_id: str, after: str, team: _Team, new: PaneRequest) -> str:
     try:
         pane_id = _split_after(socket, window_id, after, new)
     except Environment as error:
@@ -185,10 +185,10 @@ def _split(socket: TmuxSocket, window_id: str, after: str, team: _Team, new: Wan
         # Halving one pane again and again used it up: there is room once all are even.
         _arrange(socket, window_id, team)
         pane_id = _split_after(socket, window_id, after, new)
-    return _adopt(socket, pane_id, team, new)
+    return _tag(socket, pane_id, team, new)
 
 
-def _split_after(socket: TmuxSocket, window_id: str, after: str, new: Wanted) -> str:
+def _split_after(socket: TmuxSocket, window_id: str, after: str, new: PaneRequest) -> str:
     window = _window(socket, window_id)
     # The size in the layout is right also while the window is zoomed, the pane's own is not.
     sizes = {cell.pane: cell for cell in window.tree.leaves()}
@@ -201,7 +201,7 @@ def _split_after(socket: TmuxSocket, window_id: str, after: str, new: Wanted) ->
     return tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
 
 
-def _adopt(socket: TmuxSocket, pane_id: str, team: _Team, new: Wanted) -> str:
+def _tag(socket: TmuxSocket, pane_id: str, team: _Team, new: PaneRequest) -> str:
     try:
         set_tags(socket, pane_id, new.tags)
     except Environment as error:
@@ -213,7 +213,7 @@ def _adopt(socket: TmuxSocket, pane_id: str, team: _Team, new: Wanted) -> str:
 
 
 def _add_elsewhere(
-    socket: TmuxSocket, team: _Team, home: PaneInfo, wanted: Sequence[Wanted]
+    socket: TmuxSocket, team: _Team, home: PaneInfo, wanted: Sequence[PaneRequest]
 ) -> list[str | Environment]:
     """Put agents into the windows other than ``home``'s that hold some of the team, then into new ones."""
     every = {info.pane_id: info for info in list_panes(socket)}
@@ -228,7 +228,7 @@ def _add_elsewhere(
         command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", "#{pane_id}"]
         try:
             pane_id = tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
-            outcome.append(_adopt(socket, pane_id, team, new))
+            outcome.append(_tag(socket, pane_id, team, new))
         except Environment as error:
             outcome.append(error)
             continue

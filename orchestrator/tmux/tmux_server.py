@@ -47,7 +47,7 @@ def _start(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 invoke: Callable[[Sequence[str]], subprocess.CompletedProcess[str]] = _start
 
 
-class Answer(tmux_cmd):
+class TmuxAnswer(tmux_cmd):
     """What one invocation printed, as libtmux's objects expect it; ``text`` is stdout without its last newline."""
 
     def __init__(self, argv: Sequence[str], done: subprocess.CompletedProcess[str]) -> None:  # not super's: it runs
@@ -72,7 +72,7 @@ class Tmux(libtmux.Server):
 
     def cmd(  # type: ignore[override]  # the form of libtmux.Server.cmd, which breaks its own protocol too
         self, cmd: str, *args: Any, target: str | int | None = None
-    ) -> Answer:
+    ) -> TmuxAnswer:
         """One command, as libtmux's objects send it; words reach tmux as they are. Raises for every failure."""
         where = [] if target is None else ["-t", str(target)]
         return self._answer([[cmd, *where, *map(str, args)]])
@@ -125,7 +125,7 @@ class Tmux(libtmux.Server):
         except exc.LibTmuxException as error:
             raise Environment("tmux_failed", f"tmux does not print its version: {error}") from None
 
-    def _answer(self, commands: Sequence[Sequence[str]]) -> Answer:
+    def _answer(self, commands: Sequence[Sequence[str]]) -> TmuxAnswer:
         words: list[str] = []
         for command in commands:
             words += [";"] if words else []
@@ -148,7 +148,7 @@ class Tmux(libtmux.Server):
             ) from None
         if done.returncode != 0:
             raise _failure(done.stderr.strip())
-        return Answer(argv, done)
+        return TmuxAnswer(argv, done)
 
 
 def _failure(sentence: str) -> Environment:

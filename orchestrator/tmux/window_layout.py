@@ -14,12 +14,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["pane", "row", "column"]
+CellKind = Literal["pane", "row", "column"]
 Border = Literal["off", "top", "bottom"]
 
 _CELL = re.compile(r"(\d+)x(\d+),(\d+),(\d+)(?:,(\d+)(?!x))?")
-_OPEN: dict[str, Kind] = {"{": "row", "[": "column"}
-_BRACKETS: dict[Kind, tuple[str, str]] = {"row": ("{", "}"), "column": ("[", "]")}
+_OPEN: dict[str, CellKind] = {"{": "row", "[": "column"}
+_BRACKETS: dict[CellKind, tuple[str, str]] = {"row": ("{", "}"), "column": ("[", "]")}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cell:
     height: int
     x: int
     y: int
-    kind: Kind = "pane"
+    kind: CellKind = "pane"
     pane: str = ""
     children: tuple[Cell, ...] = ()
 
@@ -253,7 +253,7 @@ def _fill(tree: Cell, region: _Region, new: Sequence[str], rules: _Rules) -> Cel
     if panes[0] != rules.master:
         grid = _grid(area, panes, rules)
         return _put(tree, region.path, region, grid) if grid else None
-    directions: tuple[Kind, ...] = ("row", "column") if area.width >= 2 * area.height else ("column", "row")
+    directions: tuple[CellKind, ...] = ("row", "column") if area.width >= 2 * area.height else ("column", "row")
     for kind in directions:
         divided = _beside_master(area, kind, panes, rules)
         if divided is not None:
@@ -261,7 +261,7 @@ def _fill(tree: Cell, region: _Region, new: Sequence[str], rules: _Rules) -> Cel
     return None
 
 
-def _beside_master(area: Cell, kind: Kind, panes: Sequence[str], rules: _Rules) -> Cell | None:
+def _beside_master(area: Cell, kind: CellKind, panes: Sequence[str], rules: _Rules) -> Cell | None:
     length = area.width if kind == "row" else area.height
     # A single agent gets no more than the master; more agents get all the master can spare.
     own = max(math.ceil(length * rules.limits.master_share), math.ceil((length - 1) / len(panes)))

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.platform import ancestry
-from orchestrator.base.platform.process_facts import PROC, boot_id
+from orchestrator.base.platform.process_facts import PROC, ProcessKey, boot_id
 from orchestrator.trust import state_dir
-from orchestrator.trust.origin import KnownProcesses, Life, ProcessOrigin, judge
+from orchestrator.trust.origin import KnownProcesses, ProcessOrigin, judge
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 PLACE = "launched"
@@ -120,7 +120,7 @@ def _own_life() -> dict[str, Any]:
     return {"pid": own.pid, "start": own.start, "above": [[process.pid, process.start] for process in above]}
 
 
-def _pair(pid: object, start: object) -> Life:
+def _pair(pid: object, start: object) -> ProcessKey:
     if type(pid) is not int or type(start) is not int:
         raise TypeError("no pid and start time")
     return pid, start

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
-from orchestrator.base.platform.ancestry import Agent, AncestorLine, Process
-
-Life = tuple[int, int]
-"""Pid and start time: one process of this boot."""
+from orchestrator.base.platform.ancestry import AgentKey, AncestorLine, AncestorProcess
+from orchestrator.base.platform.process_facts import ProcessKey
 
 
 @dataclass
@@ -27,9 +25,9 @@ class KnownProcesses:
     them was started; None before.
     """
 
-    agents: dict[Life, Agent] = field(default_factory=dict)
-    leaders: AbstractSet[Life] = frozenset()
-    above: AbstractSet[Life] = frozenset()
+    agents: dict[ProcessKey, AgentKey] = field(default_factory=dict)
+    leaders: AbstractSet[ProcessKey] = frozenset()
+    above: AbstractSet[ProcessKey] = frozenset()
     first: int | None = None
 
     def add(self, more: KnownProcesses) -> None:
@@ -45,9 +43,9 @@ class ProcessOrigin(NamedTuple):
     """The judgement. ``agents``: whom it comes from, more than one for a process that carries another's mark."""
 
     kind: Literal["outside", "agent", "member", "unknown"]
-    agents: frozenset[Agent] = frozenset()
+    agents: frozenset[AgentKey] = frozenset()
 
-    def other_than(self, agent: Agent) -> frozenset[Agent]:
+    def other_than(self, agent: AgentKey) -> frozenset[AgentKey]:
         """The agents it comes from that are not this one; a mark without a project is that of any project's."""
         return frozenset(other for other in self.agents if other[1] != agent[1] or other[0] not in ("", agent[0]))
 
@@ -84,7 +82,7 @@ def judge(lines: Sequence[AncestorLine], known: KnownProcesses) -> ProcessOrigin
     return UNKNOWN
 
 
-def _agents(everyone: Iterable[Process], known: KnownProcesses) -> Iterable[Agent]:
+def _agents(everyone: Iterable[AncestorProcess], known: KnownProcesses) -> Iterable[AgentKey]:
     for process in everyone:
         if process.agent is not None:
             yield process.agent
@@ -92,7 +90,7 @@ def _agents(everyone: Iterable[Process], known: KnownProcesses) -> Iterable[Agen
             yield known.agents[process.pid, process.start]
 
 
-def _ended_agents(everyone: Sequence[Process], known: KnownProcesses) -> Iterable[Agent]:
+def _ended_agents(everyone: Sequence[AncestorProcess], known: KnownProcesses) -> Iterable[AgentKey]:
     """The agents whose CLI has ended and in whose session one of these still is."""
     alive = {process.pid for process in everyone}
     orphaned = {
@@ -103,6 +101,6 @@ def _ended_agents(everyone: Sequence[Process], known: KnownProcesses) -> Iterabl
             yield agent
 
 
-def _proven(line: Sequence[Process], known: KnownProcesses) -> list[Process]:
+def _proven(line: Sequence[AncestorProcess], known: KnownProcesses) -> list[AncestorProcess]:
     """The part of a line from which its first process certainly descends; above an adopter nothing is certain."""
     return [*line[:1], *takewhile(lambda process: (process.pid, process.start) not in known.above, line[1:])]

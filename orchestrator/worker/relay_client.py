@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from orchestrator.edge.project_location import VERSION
-from orchestrator.edge.wire_format import Lines, encode
+from orchestrator.edge.wire_format import WireLines, encode
 
 CALL_LIMIT_S = 180.0
 CLOSE_S = 2.0
@@ -159,7 +159,7 @@ class Connection:
             raise ServerLost(str(error) or "the server has ended") from error
 
     async def _read(self) -> None:
-        lines, why = Lines(), "the server has ended"
+        lines, why = WireLines(), "the server has ended"
         try:
             while data := await self._out.read(READ):
                 for line in lines.feed(data):

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.__main__ import INTERNAL
 from orchestrator.daemon.hello import HELLO_MAX
-from orchestrator.edge.wire_format import Cut, Lines
+from orchestrator.edge.wire_format import Cut, WireLines
 from tests.fakes.relays import BOUND_S, HERE, Bench, until
 
 MIB = 1 << 20
@@ -139,7 +139,7 @@ def test_a_line_over_the_limit_is_answered_and_skipped(bench, line, key):
 
 
 def test_a_line_over_the_limit_costs_no_memory():
-    lines = Lines(1000)
+    lines = WireLines(1000)
     for _ in range(100):
         assert lines.feed(b"x" * 1000) == []
     assert sum(len(part) for part in lines.parts) <= 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.core import decisions, records, state, supervision
 
-BUDGET = supervision.Budget("2026-01-01T00:00:00.000Z", 1.0)
+BUDGET = supervision.RestartBudget("2026-01-01T00:00:00.000Z", 1.0)
 """Every relaunch of a test's agent counts."""
 
 

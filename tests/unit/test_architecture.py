@@ -388,6 +388,27 @@ def test_names_say_what_they_name():
     assert seen == {("orchestrator.team.panes.member_panes", "beside")}
 
 
+def types_of(tree):
+    """The classes of a module and its names for types; what is annotated for one surface is no type of its own."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, ast.unparse(node.value)
+            if re.match(r"[A-Z]\w*[a-z]", name) and not value.startswith("Annotated["):
+                yield name
+
+
+def test_a_type_that_needs_its_domain_to_be_understood_carries_it():
+    found = [
+        name
+        for module, path in modules()
+        if not module.startswith("orchestrator.gsd.")
+        for name in types_of(ast.parse(path.read_text("utf-8")))
+    ]
+    assert {name for name, times in Counter(found).items() if times > 1} == set()
+
+
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
     """Everything that waits, waits in base.clock; what has no event loop has a loop of its own."""
     allowed = {

@@ -23,11 +23,11 @@ OF_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing of the process that is looked at."""
 AGENT, MEMBER, PROJECT = (b"ORCHESTRATOR_AGENT_ID=", b"ORCHESTRATOR_MEMBER_ID=", b"ORCHESTRATOR_PROJECT=")
 
-Agent = tuple[str, str]
+AgentKey = tuple[str, str]
 """An agent of this user: the root of its project (empty: not known), and its id."""
 
 
-class Process(NamedTuple):
+class AncestorProcess(NamedTuple):
     """One living process. ``start`` is in clock ticks since boot; ``terminal`` is 0 without a controlling one."""
 
     pid: int
@@ -35,7 +35,7 @@ class Process(NamedTuple):
     start: int
     session: int = 0
     terminal: int = 0
-    agent: Agent | None = None  # whose mark its environment carries
+    agent: AgentKey | None = None  # whose mark its environment carries
     member: bool = False  # whether its environment carries a squad member's mark
 
 
@@ -46,7 +46,7 @@ class AncestorLine(NamedTuple):
     ``unknown``, where a process has ended while it was read, or there were too many.
     """
 
-    processes: tuple[Process, ...]
+    processes: tuple[AncestorProcess, ...]
     end: Literal["init", "outside", "unknown"]
 
 
@@ -55,7 +55,7 @@ def lines_of(pid: int) -> tuple[AncestorLine, ...]:
 
     Empty when the process is gone. Raises ``OSError`` when this process cannot look: no descriptor is left.
     """
-    known: dict[int, Process | None] = {}
+    known: dict[int, AncestorProcess | None] = {}
     lines: list[AncestorLine] = []
     shown: set[int] = set()
     todo = [pid]
@@ -70,9 +70,9 @@ def lines_of(pid: int) -> tuple[AncestorLine, ...]:
     return tuple(lines)
 
 
-def _line(pid: int, known: dict[int, Process | None]) -> AncestorLine | None:
+def _line(pid: int, known: dict[int, AncestorProcess | None]) -> AncestorLine | None:
     """The line of a process; None when it is gone. ``known`` are those that were read for another line."""
-    line: list[Process] = []
+    line: list[AncestorProcess] = []
     at = pid
     while True:
         process = known[at] if at in known else _read(at) if len(known) < DEPTH else None
@@ -88,7 +88,7 @@ def _line(pid: int, known: dict[int, Process | None]) -> AncestorLine | None:
         at = process.parent
 
 
-def _read(pid: int) -> Process | None:
+def _read(pid: int) -> AncestorProcess | None:
     """The process as it is now, with the marks of its environment; None when it has ended."""
     for _ in range(TRIES):
         stat = _stat(pid)
@@ -97,7 +97,7 @@ def _read(pid: int) -> Process | None:
         agent, member = _marks(pid)
         again = _stat(pid)  # one that executes a program meanwhile shows the marks of neither
         if again is not None and again.start == stat.start:
-            return Process(pid, again.parent, again.start, again.session, again.terminal, agent, member)
+            return AncestorProcess(pid, again.parent, again.start, again.session, again.terminal, agent, member)
     return None
 
 
@@ -117,7 +117,7 @@ def _parent(pid: int) -> int | None:
     return None if stat is None else stat.parent
 
 
-def _marks(pid: int) -> tuple[Agent | None, bool]:
+def _marks(pid: int) -> tuple[AgentKey | None, bool]:
     try:
         raw = process_facts.read(pid, "environ")
     except OSError as error:

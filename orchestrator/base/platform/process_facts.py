@@ -12,6 +12,8 @@ import os
 from typing import NamedTuple
 
 PROC = "/proc"
+ProcessKey = tuple[int, int]
+"""Pid and start time: one process of this boot."""
 
 
 class ProcessStat(NamedTuple):

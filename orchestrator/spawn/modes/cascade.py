@@ -17,10 +17,10 @@ from orchestrator.spawn.modes.spawn_mode import (
     all_answers,
     needs_every_answer,
 )
-from orchestrator.spawn.run_data import Budget, Node, RunRequest
+from orchestrator.spawn.run_data import Node, RunBudget, RunRequest
 
 
-def _premium_budget(budget: Budget) -> Budget:
+def _premium_budget(budget: RunBudget) -> RunBudget:
     """The run's budget, but never the cheap tier."""
     return "medium" if budget == "low" else budget
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.spawn.run_data import Budget, MergeStyle, Node, NodeStatus, RunRequest, RunSettings
+from orchestrator.spawn.run_data import MergeStyle, Node, NodeStatus, RunBudget, RunRequest, RunSettings
 
 UPSTREAM = "upstream failed"
 
@@ -26,7 +26,7 @@ class PlanStep:
     needs: tuple[str, ...] = ()
     model: str = ""
     reason: str = ""
-    budget: Budget | None = None
+    budget: RunBudget | None = None
 
 
 Steps = tuple[PlanStep, ...]
@@ -39,7 +39,7 @@ class PlannerApi(Protocol):
     def request(self) -> RunRequest:
         """The request."""
 
-    async def picked(self, name: str, budget: Budget, exclude: str = "") -> PlanStep:
+    async def picked(self, name: str, budget: RunBudget, exclude: str = "") -> PlanStep:
         """One step for the whole task, with the model that ``/pick`` chooses."""
 
     async def recommended(self, name: str) -> Steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from orchestrator.base.clock import rfc3339, wait_until
@@ -11,6 +10,7 @@ from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES
+from orchestrator.protocol.tool_calls import Tell
 from orchestrator.team.life import agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster import offline_view
@@ -18,8 +18,6 @@ from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import meta_of, row, row_of, status_of
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
-
-Tell = Callable[[str], None]
 
 
 async def end(supervisor: Supervisor, entry: AgentEntry, *, force: bool, req: str | None, reason: str = "") -> None:

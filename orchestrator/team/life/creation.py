@@ -18,10 +18,11 @@ from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES
 from orchestrator.engines import table
 from orchestrator.journal.project_files import confine
+from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
 from orchestrator.team.life import agent_worktrees, launch_files
-from orchestrator.team.life.agent_commands import Tell, end
+from orchestrator.team.life.agent_commands import end
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.run_windows import MasterWindow
 from orchestrator.team.roster.agent_entry import AgentEntry

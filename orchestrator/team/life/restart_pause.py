@@ -20,14 +20,14 @@ class RestartPauses:
         self._tend = tend
         self._timers: dict[str, Timer] = {}
 
-    def budget(self, entry: AgentEntry) -> supervision.Budget:
+    def budget(self, entry: AgentEntry) -> supervision.RestartBudget:
         """The restarts that the agent's policy allows now."""
         config = self._roster.config()
         window = float(entry.state.policies.get("restart_window_s", config.restart_window_s))
         began = self._roster.clock.now() - timedelta(seconds=window)
-        return supervision.Budget(rfc3339(began), config.restart_backoff_s)
+        return supervision.RestartBudget(rfc3339(began), config.restart_backoff_s)
 
-    def left(self, entry: AgentEntry, budget: supervision.Budget) -> float:
+    def left(self, entry: AgentEntry, budget: supervision.RestartBudget) -> float:
         """Seconds until the next launch may begin; `tend` is called again then. Counted once per exit."""
         clock, agent = self._roster.clock, entry.state
         due = entry.relaunch_at

@@ -114,7 +114,7 @@ class TeamFile(_Table):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TeamFileAgent:
     """One agent as the file describes it, defaults taken in; ``cwd`` is absolute. None: left to the configuration."""
 
     name: str
@@ -162,7 +162,7 @@ class Wanted:
             ) from None
 
 
-def load(path: Path, root: Path) -> list[Wanted]:
+def load(path: Path, root: Path) -> list[TeamFileAgent]:
     """The agents that the file describes, in its order; BadRequest ``bad_config`` with file, key, nearest name."""
     return parse(path, content_of(path), root)
 
@@ -177,7 +177,7 @@ def content_of(path: Path) -> bytes:
     return content
 
 
-def parse(path: Path, content: bytes, root: Path) -> list[Wanted]:
+def parse(path: Path, content: bytes, root: Path) -> list[TeamFileAgent]:
     """As `load`, of a content that was read already."""
     file = _file(path, content)
     return [_wanted(name, file, agent, path, root) for name, agent in file.agents.items()]
@@ -219,7 +219,7 @@ def _file(path: Path, content: bytes) -> TeamFile:
         raise _explained(error, path) from None
 
 
-def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: Path) -> Wanted:
+def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: Path) -> TeamFileAgent:
     def wrong(key: str, text: str, step: str = "") -> BadRequest:
         return BadRequest(
             "bad_config", f"{path}: agents.{name}{key}: {text}", step, file=str(path), key=f"agents.{name}"
@@ -237,7 +237,7 @@ def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: 
     except BadRequest as error:
         raise wrong("", error.message, error.next_step) from None
     policies = file.defaults.policies.model_dump(exclude_none=True) | agent.policies.model_dump(exclude_none=True)
-    return Wanted(
+    return TeamFileAgent(
         name=name,
         role=agent.role,
         engine=engine or None,

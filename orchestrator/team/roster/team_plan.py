@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.team.roster.team_file import Wanted
+from orchestrator.team.roster.team_file import TeamFileAgent
 
 Do = Literal["keep", "create", "restart", "recreate", "leave", "end", "refuse"]
 
@@ -29,7 +29,7 @@ class TeamStep:
 
 
 def plan(
-    described: Sequence[Wanted],
+    described: Sequence[TeamFileAgent],
     living: Sequence[Mapping[str, Any]],
     root: Path,
     *,
@@ -64,7 +64,7 @@ def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, str, str]:
 
 
 def _for_described(
-    wanted: Wanted, meta: Mapping[str, Any] | None, root: Path, *, recreate: bool, force: bool
+    wanted: TeamFileAgent, meta: Mapping[str, Any] | None, root: Path, *, recreate: bool, force: bool
 ) -> TeamStep:
     if meta is None:
         return TeamStep(wanted.name, "create")
@@ -101,7 +101,7 @@ def _holds(meta: Mapping[str, Any]) -> str:
     return f"it has {count} unfinished task{'s' * (count != 1)}"
 
 
-def _differences(wanted: Wanted, meta: Mapping[str, Any], root: Path) -> Iterable[str]:
+def _differences(wanted: TeamFileAgent, meta: Mapping[str, Any], root: Path) -> Iterable[str]:
     """How an agent differs from its description; what the file leaves to the configuration is not compared."""
     there = meta.get("worktree") or {}
     pairs: list[tuple[str, Any, Any]] = [

@@ -21,7 +21,7 @@ from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import Kind, ScreenFinding
+from orchestrator.core.screens import FindingKind, ScreenFinding
 from orchestrator.engines.definition import Engine
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
@@ -169,7 +169,7 @@ class Parking:
             message = hook_event.text("message")
             if hook_event.text("notification_type") == "idle_prompt" and entry.turn == "working":
                 entry.turn = "ended"
-            known = next((kind for kind in get_args(Kind) if kind == hook_event.text("kind")), None)
+            known = next((kind for kind in get_args(FindingKind) if kind == hook_event.text("kind")), None)
             if known is not None:  # a plugin knows what it tells
                 entry.finding = ScreenFinding(known, message, hook_event.text("until") or None)
             elif "permission" in f"{hook_event.text('notification_type')} {message}".lower():

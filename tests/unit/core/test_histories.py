@@ -83,7 +83,7 @@ def exits(how="exit", reason="exit code 1", code=1, **fields):
 
 def follows(nowhere="", session=None, cause="", since=BUDGET.window_began):
     def step(desk):
-        budget = supervision.Budget(since, 1.0)
+        budget = supervision.RestartBudget(since, 1.0)
         pause = supervision.pause_s(desk.agent, budget)
         desk.write(
             supervision.after_exit(

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.base.errors import Conflict
 from orchestrator.core import agent_status as derived
 from orchestrator.core import decisions, state, supervision
-from orchestrator.core.supervision import Budget, EndingStep
+from orchestrator.core.supervision import EndingStep, RestartBudget
 from tests.support.pure_team import BUDGET, Desk, essence, refold
 
 
@@ -52,7 +52,7 @@ def test_launches_before_the_window_do_not_count(desk):
     began = desk.agent.restarts[1]
     assert supervision.spent(desk.agent, began) == 2
     desk.write(supervision.exited(desk.agent, at=desk.at(), how="exit", reason="x", code=1))
-    desk.write(supervision.after_exit(desk.agent, at=desk.at(), budget=Budget(began, 1.0)))
+    desk.write(supervision.after_exit(desk.agent, at=desk.at(), budget=RestartBudget(began, 1.0)))
     assert desk.agent.life == "starting"
 
 
@@ -65,7 +65,7 @@ def test_a_launch_that_a_clock_set_back_has_put_into_the_future_counts(desk):
 @pytest.mark.parametrize(("before", "pause"), [(0, 0), (1, 2), (2, 4), (3, 8), (5, 32), (6, 60), (50, 60)])
 def test_the_pause_before_a_relaunch_doubles_up_to_a_minute(before, pause):
     agent = state.Agent("a", restarts=["2026-01-01T00:00:00.000Z"] * before)
-    assert supervision.pause_s(agent, Budget("2026-01-01T00:00:00.000Z", 2.0)) == pause
+    assert supervision.pause_s(agent, RestartBudget("2026-01-01T00:00:00.000Z", 2.0)) == pause
 
 
 def test_a_restart_asked_for_waits_for_no_pause_and_gives_the_budget_back(desk):

@@ -20,7 +20,7 @@ from orchestrator.edge.request_limits import (
     read_client,
     read_cut,
 )
-from orchestrator.edge.wire_format import KEPT, Lines
+from orchestrator.edge.wire_format import KEPT, WireLines
 from orchestrator.protocol.sdk_messages import read, written
 from orchestrator.protocol.traffic import MAX_LINE as DAEMON_MAX_LINE
 
@@ -166,7 +166,7 @@ def test_half_a_character_becomes_a_question_mark_also_where_the_relay_keeps_it(
 )
 @pytest.mark.parametrize("step", [1 << 20, 1000])
 def test_the_id_of_a_line_over_the_limit_is_read_at_its_ends(head, tail, kind, key, step):
-    lines, data, cut = Lines(50_000), head + b"x" * 60_000 + tail + b"\n", []
+    lines, data, cut = WireLines(50_000), head + b"x" * 60_000 + tail + b"\n", []
     for at in range(0, len(data), step):
         cut += lines.feed(data[at : at + step])
     found = read_cut(cut[0])

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.core.screens import Kind, ScreenFinding, readable
+from orchestrator.core.screens import FindingKind, ScreenFinding, readable
 from orchestrator.engines import start_failures
 from orchestrator.engines.definition import Engine, PreparedLaunch
 from orchestrator.team.life import cli_versions
@@ -30,7 +30,7 @@ def likely(**known: object) -> str:
 
 
 def test_every_kind_of_screen_has_a_sentence() -> None:
-    assert set(start_failures.WHY) == set(get_args(Kind))
+    assert set(start_failures.WHY) == set(get_args(FindingKind))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.base.public_names import AGENT_TOOLS
 from orchestrator.cli.setup import BUSY_S
 from orchestrator.core.prompts import wake_message
-from orchestrator.core.screens import Kind, Screen, explain, stands
+from orchestrator.core.screens import FindingKind, Screen, explain, stands
 from orchestrator.engines import table
 from orchestrator.engines.definition import APPROVALS, HeadlessRun
 from orchestrator.engines.table import ENGINES, SETUPS
@@ -234,7 +234,7 @@ def test_every_pattern_is_data_that_works_and_has_a_recorded_screen(row):
     screens = [screen_of(path) for path in RECORDED if path.parent.name == row.name]
     for pattern in row.patterns:
         compiled = re.compile(pattern.regex)
-        assert pattern.kind in get_args(Kind)
+        assert pattern.kind in get_args(FindingKind)
         assert pattern.until <= compiled.groups
         assert all(int(slot) <= compiled.groups for slot in re.findall(r"\{(\d)\}", pattern.reason))
     unseen = [p.regex for p in row.patterns if not any(explain([p], screen) for screen in screens)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.base.platform.ancestry import AncestorLine, Process
+from orchestrator.base.platform.ancestry import AncestorLine, AncestorProcess
 from orchestrator.trust.origin import KnownProcesses, ProcessOrigin, judge
 
 A, B = ("/p", "a"), ("/p", "b")
@@ -15,7 +15,7 @@ LATE = 2000
 
 
 def one(pid, parent, start=LATE, session=None, terminal=0, **marks):
-    return Process(pid, parent, start, pid if session is None else session, terminal, **marks)
+    return AncestorProcess(pid, parent, start, pid if session is None else session, terminal, **marks)
 
 
 def line(*processes, end="init"):

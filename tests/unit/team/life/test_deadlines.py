@@ -273,7 +273,7 @@ async def test_each_attempt_has_its_own_time_and_the_next_is_told_of_the_last(sc
     await scene.team.roster.commit(
         entry, supervision.exited(entry.state, at=at, how="signal", reason="ended by SIGKILL", signal=9)
     )
-    budget = supervision.Budget("2026-01-01T00:00:00.000Z", 1.0)
+    budget = supervision.RestartBudget("2026-01-01T00:00:00.000Z", 1.0)
     await scene.team.roster.commit(entry, supervision.after_exit(entry.state, at=at, budget=budget))
     told = await delivery.wait_for_command(scene.team.roster, "a1", 2, timeout_s=0, age_s=0, req="w:2")
     command = told["command"]
