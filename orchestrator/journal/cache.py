@@ -32,7 +32,7 @@ TABLES = (
     "CREATE TABLE era_of_file (era INTEGER NOT NULL)",
     "CREATE TABLE era_of_wal (era INTEGER NOT NULL, saves INTEGER NOT NULL)",
 )
-SIDES = ("-wal", "-shm", "-journal")
+COMPANION_SUFFIXES = ("-wal", "-shm", "-journal")
 """The files that SQLite keeps next to the file; it would follow a link in their place."""
 WAL_BYTES = 4 << 20
 """Above this size the WAL is written back into the file."""
@@ -93,7 +93,7 @@ class Cache:
     def _open(cls, path: Path, form: int, seal: Seal) -> Cache:
         connections: list[sqlite3.Connection] = []
         try:
-            for suffix in SIDES:
+            for suffix in COMPANION_SUFFIXES:
                 side_file = path.with_name(path.name + suffix)
                 # Our cache has a WAL and no journal. A stranger's journal could name any file, which SQLite would
                 # then remove.
@@ -275,7 +275,7 @@ class Cache:
 
 def discard(path: Path) -> None:
     """Remove the file and the files that SQLite keeps next to it, if they exist. Only while no process uses it."""
-    for suffix in ("", *SIDES):
+    for suffix in ("", *COMPANION_SUFFIXES):
         with contextlib.suppress(OSError):
             path.with_name(path.name + suffix).unlink()
 

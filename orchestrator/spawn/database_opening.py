@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.journal.cache import COMPANION_SUFFIXES
 from orchestrator.spawn import ddl
 
 NAME = "db.sqlite"
-COMPANION_SUFFIXES = ("-wal", "-shm", "-journal")
-"""The ends of the names of the files that SQLite keeps next to the database."""
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 """A journal that ends with this names a further file, which SQLite reads and may remove."""
 

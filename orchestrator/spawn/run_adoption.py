@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.journal.project_files import ID
-from orchestrator.spawn import ddl, queries, run_seals
+from orchestrator.spawn import ddl, queries, run_seals, views
 from orchestrator.spawn.database_opening import looked_at
 from orchestrator.spawn.run_data import NODE_ENDED
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 SHOWN = 200
-TASK_CHARS = 200
 
 
 def foreign(home: Path) -> list[dict[str, Any]]:
@@ -79,7 +78,7 @@ def _row(con: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     asked_by_nodes = sorted({row.node.model for row in nodes if row.status not in NODE_ENDED})[:20]
     return {
         "id": run.id,
-        "task": first if len(first) <= TASK_CHARS else f"{first[: TASK_CHARS - 1]}…",
+        "task": views.short_task(first),
         "caller": run.request.caller_kind,
         "mode": run.request.mode,
         "status": run.status,

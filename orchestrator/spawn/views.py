@@ -140,12 +140,17 @@ def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
     ]
 
 
+def short_task(task: str) -> str:
+    """The beginning of a task, for a list."""
+    return task if len(task) <= TASK_CHARS else f"{task[: TASK_CHARS - 1]}…"
+
+
 def listed(run: RunRow) -> dict[str, Any]:
     """A row of smartspawn_run_list."""
     task = " ".join(run.request.task.split())
     return {
         "run_id": run.id,
-        "task": task if len(task) <= TASK_CHARS else f"{task[: TASK_CHARS - 1]}…",
+        "task": short_task(task),
         "status": run.status,
         "mode": run.request.mode,
         "created_at": run.created_at,
