@@ -116,4 +116,4 @@ def test_a_daemon_without_spawn_runs_loads_nothing_that_executes_them():
     code = "import sys; import orchestrator.daemon.process; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     ours = {name.removeprefix("orchestrator.spawn.") for name in done.stdout.split() if ".spawn." in name}
-    assert ours == {"wiring", "ddl", "database_opening", "home_location", "run_seals"}
+    assert ours == {"wiring", "ddl", "database_opening", "event_resource", "home_location", "run_seals"}
