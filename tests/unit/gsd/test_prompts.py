@@ -30,7 +30,7 @@ class Asked:
 
 
 async def text_of(asked, **arguments):
-    found = await spawn_prompts.get(asked, None, "spawn_planner", arguments)
+    found = await spawn_prompts.SpawnPrompts(asked).get("spawn_planner", arguments, None)
     return found.messages[0].content.text
 
 
