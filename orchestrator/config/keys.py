@@ -292,4 +292,8 @@ def class_of(key: str) -> Class:
 def acts(key: str, value: Any) -> bool:
     """Whether this value of the key can start, permit or redirect something, and so needs the user's approval."""
     extra = Config.model_fields[key].json_schema_extra
-    return class_of(key) == "acting" and isinstance(extra, dict) and value not in cast("list[Any]", extra["harmless"])
+    return (
+        class_of(key) == "acting"
+        and isinstance(extra, dict)
+        and value not in cast("list[Any]", extra.get("harmless", []))
+    )

@@ -368,6 +368,7 @@ ROW = Engine(
     quit="/quit",
     patterns=PATTERNS,
     shared_process=r"/codex app-server\b",
+    session_key="threadId",
     resumes=True,
     models=True,
     call_limit_s=300.0,

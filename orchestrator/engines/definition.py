@@ -178,6 +178,7 @@ class Engine:
     patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
+    session_key: str = ""  # where a tool call's ``_meta`` names the CLI's session before anything else does
     resumes: bool = False
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known

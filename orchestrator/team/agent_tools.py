@@ -82,7 +82,8 @@ def _caller(roster: Roster, call: Call, agent_id: str) -> AgentEntry:
     client = call.client
     entry = delivery.check_identity(roster, agent_id, claimed=client.agent_id or "", secret=client.secret)
     entry.client = (client.name, client.version)
-    session = call.meta.get("threadId")  # before its first call, Codex reports its session only here
+    row = entry.engine
+    session = call.meta.get(row.session_key) if row is not None and row.session_key else None
     if isinstance(session, str) and session:
         entry.session = session
     return entry
