@@ -30,6 +30,8 @@ DEBOUNCE_MS = 200
 STEP_MS = 50
 AGAIN_S = 30.0
 """A watch that could not begin, or has ended, is tried again so seldom: the machine may have none left to give."""
+BEGIN_S = 2.0
+"""A watch of many directories takes a moment to begin; after this the question is answered without."""
 
 Changed = Callable[[Path], None]
 """Told the root of a project whose watched files have changed; called from a thread of its own."""
@@ -66,6 +68,18 @@ class Projects:
             one.close()
 
 
+class _Stop(threading.Event):
+    """Ends a watch. The watcher asks for it only once its watches stand: from ``begun`` on nothing is missed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+
+    def is_set(self) -> bool:
+        self.begun.set()
+        return super().is_set()
+
+
 class _Held:
     """One project, its stores, and what watches its files."""
 
@@ -75,7 +89,7 @@ class _Held:
         self._planning = PlanningStore(root)
         self._intel = IntelStore(root)
         self._reading = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = _Stop()
         self._over = False
         self._watched: tuple[Path, ...] = ()
         self._watching: threading.Thread | None = None
@@ -112,7 +126,7 @@ class _Held:
         if (alive and there == self._watched) or (not alive and now - self._watched_at < AGAIN_S):
             return
         self._stop.set()
-        self._stop, self._watched, self._watched_at = threading.Event(), there, now
+        self._stop, self._watched, self._watched_at = _Stop(), there, now
         if self._over:
             self._stop.set()
         if there:
@@ -120,8 +134,9 @@ class _Held:
                 target=self._follow, args=(there, self._stop, changed), name=f"watch {self.root}", daemon=True
             )
             self._watching.start()
+            self._stop.begun.wait(BEGIN_S)  # what changes after it was read must be heard of
 
-    def _follow(self, paths: Iterable[Path], stop: threading.Event, changed: Changed) -> None:
+    def _follow(self, paths: Iterable[Path], stop: _Stop, changed: Changed) -> None:
         try:
             watched, with_all_below = _to_watch(paths)
             for changes in watch(
@@ -138,6 +153,8 @@ class _Held:
                 changed(self.root)
         except Exception as error:  # noqa: BLE001  (no inotify left, the directory gone: what stands on the disk counts)
             sys.stderr.write(f"gsd-reader: {self.root} is not watched: {error}\n")
+        finally:
+            stop.begun.set()
 
 
 def _to_watch(paths: Iterable[Path]) -> tuple[list[Path], bool]:

@@ -162,6 +162,26 @@ def test_what_changes_is_told_to_the_store_and_to_who_listens_and_no_more_once_l
     assert not thread.is_alive()
 
 
+def test_nothing_is_read_before_its_watch_stands(held, tmp_path, monkeypatch):
+    order, reading = [], threading.Event()
+
+    def watch(*_paths, stop_event, **_more):
+        reading.wait(0.5)  # whoever does not wait for the watch has read by then
+        stop_event.is_set()  # the watcher asks once it watches
+        order.append("watches")
+        yield from ()
+
+    def read(_root):
+        order.append("reads")
+        reading.set()
+
+    monkeypatch.setattr(projects, "watch", watch)
+    monkeypatch.setattr(Store, "during", staticmethod(read))
+    root = write(tmp_path / "p", {".planning/PROJECT.md": "# One\n"})
+    held(changed=lambda _root: None).snapshot(root)
+    assert order[:2] == ["watches", "reads"]
+
+
 def test_who_lets_go_of_a_project_that_is_just_being_read_leaves_no_watch_behind(held, tmp_path, monkeypatch):
     (tmp_path / ".planning").mkdir()
     one = held(changed=lambda _root: None)
