@@ -186,9 +186,11 @@ def test_whoever_is_deaf_is_killed_after_the_grace(given):
 
 
 def test_a_command_that_was_stopped_by_a_signal_is_killed_too(given):
-    code = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    code = "import os, signal; print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
 
     async def act(stop, task):
+        pid = int(given.stdout.read_text())
+        await asyncio.to_thread(until, lambda: process_facts.stat_of(pid).state == b"T")
         stop.ask("canceled")
 
     outcome = stopped_while_it_runs(python(given, code, grace_s=0.1), SystemClock(), act)
