@@ -74,6 +74,7 @@ class _Stop(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self.begun = threading.Event()
+        self.ended = False  # the watch; its thread may still be listed then
 
     def is_set(self) -> bool:
         self.begun.set()
@@ -121,7 +122,7 @@ class _Held:
         there = tuple(
             path for path in (self.root / name for name in WATCHED) if path.is_dir() and inside(self.root, path)
         )
-        alive = self._watching is not None and self._watching.is_alive()
+        alive = self._watching is not None and not self._stop.ended
         now = time.monotonic()
         if (alive and there == self._watched) or (not alive and now - self._watched_at < AGAIN_S):
             return
@@ -154,6 +155,7 @@ class _Held:
         except Exception as error:  # noqa: BLE001  (no inotify left, the directory gone: what stands on the disk counts)
             sys.stderr.write(f"gsd-reader: {self.root} is not watched: {error}\n")
         finally:
+            stop.ended = True
             stop.begun.set()
 
 
