@@ -21,7 +21,7 @@ INSTRUCTIONS = (
     "gsd_blast_radius tells what a change affects, gsd_phase_status where the work stands."
 )
 IDENTITY = McpIdentity("gsd", "1.0.0", "GSD Codebase Intelligence Server")
-"""Who a connection with this toolset alone is told it speaks to, as the toolset's document has it (B3.7)."""
+"""How the server introduces itself to a connection that has this toolset alone (B3.7)."""
 TELL_S = 2.0
 """A question that takes longer says what it waits for."""
 READING = "reading the project's planning and code graph"

@@ -10,7 +10,7 @@ from orchestrator.protocol.tool_calls import Client
 
 
 def environment_of(client: Client) -> dict[str, str]:
-    """The environment for members: that of the client's process, overridden by that of our relay.
+    """The environment for members: the variables of the client's process, then those of our relay, which win.
 
     Some CLIs pass few variables to their MCP servers, and users put keys into the server entry's own env block.
     """

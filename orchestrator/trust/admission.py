@@ -17,7 +17,7 @@ Rights = Literal["master", "reader", "agent", "refused"]
 
 
 class Admission(NamedTuple):
-    """The rights of a connection; ``why`` it has no more, if there is a reason."""
+    """The rights of a connection; ``why`` is the error that explains a restriction, None without one."""
 
     rights: Rights
     why: BadRequest | None = None
