@@ -49,7 +49,7 @@ def main() -> int:
 
             lazy_imports.lighten_sdk()
             with lazy_imports.missing("rich", "uvicorn", "python_multipart"):  # coloured logs, and serving over HTTP
-                from orchestrator.daemon.process import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
+                from orchestrator.daemon.start_up import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
 
             return start(sys.argv[3:])
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy

@@ -54,10 +54,10 @@ def run(
     place = project_location.named_project(Path(root)) if root else project_here()
     _apply(place, settings)
     lazy_imports.lighten_sdk()
-    from orchestrator.daemon import process  # noqa: PLC0415  (loads the MCP SDK)
+    from orchestrator.daemon import start_up  # noqa: PLC0415  (loads the MCP SDK)
 
     inherited = lock_fd >= 0 and socket_fd >= 0
-    code = process.main(place.root, lock_fd if inherited else None, socket_fd if inherited else None)
+    code = start_up.main(place.root, lock_fd if inherited else None, socket_fd if inherited else None)
     raise typer.Exit(code)
 
 

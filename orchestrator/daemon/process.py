@@ -6,7 +6,6 @@ layers below.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import errno
@@ -16,7 +15,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,33 +25,25 @@ from typing import Any
 import structlog
 
 from orchestrator.base.clock import SystemClock, elapse, rfc3339
-from orchestrator.base.errors import EXIT_CODES, BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.base.platform.peer_credentials import is_own_user
-from orchestrator.base.toolsets import GSD
 from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets
+from orchestrator.daemon.features import Features
 from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
 from orchestrator.daemon.peers import Peer, Peers
 from orchestrator.daemon.sessions import build, serve
 from orchestrator.edge import project_location
-from orchestrator.gsd.wiring import GsdWiring
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL
-from orchestrator.project_trust.trust_requests import TrustRequests
-from orchestrator.protocol.daemon_log import configure_log
-from orchestrator.protocol.offers import AdminMethods, Offer
+from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import MAX_LINE, Incoming, Stalled, TooLong, listen, waiting
 from orchestrator.protocol.wait_turns import WaitTurns
-from orchestrator.spawn.wiring import SpawnWiring
-from orchestrator.squad.wiring import SquadWiring
-from orchestrator.team import agent_toolsets
 from orchestrator.team.roster.roster import PUT_BACK, Roster
-from orchestrator.team.wake.masters import MasterConnection
-from orchestrator.team.wiring import TeamWiring
 from orchestrator.trust import lock_word
 from orchestrator.trust.admission import admission
 
@@ -91,17 +81,12 @@ class Daemon:
             place=project_location.word_of(opened.directory),
             on_refused=partial(self.end, ELSEWHERE),
         )
-        self.team = TeamWiring(self.roster, self._masters)
-        self.squads = SquadWiring(self.roster, self.team.panes)
-        self.spawn = SpawnWiring(self.roster, self.squads.squads, self.squads.library)
-        self.gsd = GsdWiring(str(opened.directory / project_location.LOG))
-        self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
         self.peers = Peers(self.roster)
         self.own_sockets = AgentSockets(opened.directory, self._accept_own)
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = WaitTurns()
-        self.trust_requests = TrustRequests(
-            self.roster, state, lambda: self.clients, (self.team.adoption, self.spawn)
+        self.features = Features(
+            self.roster, state, lambda: self.clients, str(opened.directory / project_location.LOG)
         )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -122,9 +107,7 @@ class Daemon:
         self.roster.load(clean=clean)
         self.roster.listeners.append(self.own_sockets.seen)
         self.own_sockets.begin(self.roster.agents.values())
-        await self.team.begin(clean=clean)
-        await self.squads.begin()
-        self.spawn.begin()
+        await self.features.begin(clean=clean)
         listener = await listen(self._accept, self.door.listener, BACKLOG)
         self.door.clear_failed()
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
@@ -140,7 +123,7 @@ class Daemon:
             self._look_around()
         log.info("ending", why=self.why)
         # Before any connection ends: the hooks shall come back to the next daemon, not take the end for an Esc.
-        await self.team.release()
+        await self.features.team.release()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,
         # and the relays would pass it on instead of re-sending.
         for writer in self.clients.values():
@@ -149,10 +132,7 @@ class Daemon:
         await self.own_sockets.close()
         self.peers.close()
         watcher.cancel()
-        await self.gsd.close()
-        await self.spawn.close()
-        await self.squads.close()
-        await self.team.close()
+        await self.features.close()
         await self.roster.flush()
         ended = self.roster.token
         self.roster.close()
@@ -194,19 +174,13 @@ class Daemon:
             log.warning("files of the team have gone", files=len(missing), first=missing[0], next=PUT_BACK)
         self._missing = missing
         self.own_sockets.follow(self.roster.agents.values())
-        self.squads.look_around()
-        self.gsd.look_around()
+        self.features.look_around()
         now = time.monotonic()
-        if self.clients or self._at_work:
+        if self.clients or self.features.at_work:
             self.idle_since = now
         limit = self.configured.current.config.idle_exit_s
         if limit and now - self.idle_since > limit:
             self.end("idle")
-
-    @property
-    def _at_work(self) -> bool:
-        """Whether something needs this daemon also without a connection."""
-        return self.team.live_agents > 0 or self.squads.active > 0 or self.spawn.active > 0
 
     def _take_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start every thread this daemon will ever need: later, the system may have none to give.
@@ -269,7 +243,7 @@ class Daemon:
             if client is None:
                 return
             self.clients[client] = writer
-            self.trust_requests.came(client)
+            self.features.trust.came(client)
             incoming.limit = MAX_LINE
             await self._serve(client, incoming, writer)
         except Stalled:
@@ -302,7 +276,7 @@ class Daemon:
         """Answer the hello; None when the connection is not served."""
         try:
             hello = read_hello(line)
-            idle = not self.clients and not self._at_work
+            idle = not self.clients and not self.features.at_work
             verdict = negotiate(hello, project_location.PROTO, idle)
             if verdict == "yield":
                 self.end("a newer installation takes over")
@@ -319,33 +293,20 @@ class Daemon:
         admitted = admission(peers.arrival(hello, peer, self.root, self.peers.living(), whose))
         return handshake.client_of(hello, peer, admitted, rfc3339(self.clock.now()))
 
-    def _masters(self) -> list[MasterConnection]:
-        return [MasterConnection(client.name, client.origin) for client in self.clients if client.origin.leads]
-
-    def _offers(self, client: Client) -> list[Offer]:
-        """What the features offer a connection with these rights."""
-        if client.rights == "agent":
-            return [self.team.agent_offer(client, self.queries)]
-        if client.rights == "refused":
-            return [Offer(prompts=self.team.agent_prompts(client))]
-        if set(client.toolsets) == {GSD}:  # it is a server of its own to such a connection
-            return [self.gsd.offer(client)]
-        offers = [self.team.offer(client), self.squads.offer(client), self.spawn.offer(client)]
-        return [*offers, self.gsd.offer(client)] if GSD in client.toolsets else offers
-
     async def _serve(self, client: Client, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
+        features = self.features
         if client.kind == "hook":
-            hears = hook_connections.Listeners(self.team.parking, self.team.held_masters)
+            hears = hook_connections.Listeners(features.team.parking, features.team.held_masters)
             await hook_connections.serve(client, incoming, writer, self.roster, hears)
             return
-        server, resources = build(client, self._offers(client), self._admin(client) if client.kind == "cli" else {})
-        self.spawn.welcome(client)
+        admin = self._admin(client) if client.kind == "cli" else {}
+        server, resources = build(client, features.offers(client), admin)
+        features.spawn.welcome(client)
         try:
-            listed = partial(self.team.listed_tools, client)
+            listed = partial(features.team.listed_tools, client)
             await serve(server, incoming, writer, self.boot_id, listed, turns=self.turns)
         finally:
-            self.spawn.part(client)
-            self.gsd.part(client)
+            features.part(client)
             if resources is not None:
                 resources.close()
 
@@ -353,14 +314,7 @@ class Daemon:
 
     def _admin(self, client: Client) -> AdminMethods:
         """The methods of the command line; a connection that may not use one gets the reason."""
-        offered: AdminMethods = {
-            "status": self.status,
-            "stop": self.stop,
-            **self.team.admin(),
-            **self.squads.admin(),
-            **self.spawn.admin(client),
-            **self.trust_requests.admin(client),
-        }
+        offered: AdminMethods = {"status": self.status, "stop": self.stop, **self.features.admin(client)}
         if client.rights == "master":
             return offered
         barred = {name: peers.barring(client.rights, client.why_refused) for name in offered}
@@ -391,7 +345,7 @@ class Daemon:
                 }
                 for client in self.clients
             ],
-            "agents": {"total": len(self.roster.agents), "live": self.team.live_agents},
+            "agents": {"total": len(self.roster.agents), "live": self.features.team.live_agents},
             "runs": [
                 {"run_id": run.run_id, "live": run.live, "agents": sorted(run.file["agents"])}
                 for run in self.roster.runs.values()
@@ -407,44 +361,3 @@ class Daemon:
         """`orchestrator daemon stop`: the answer leaves before the sockets are aborted."""
         asyncio.get_running_loop().call_later(0.05, self.end, "asked to stop")
         return {"ok": True}
-
-
-def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -> int:
-    """Run the project's daemon until it ends; the exit status. Raises what keeps it from starting.
-
-    The descriptors are those of the relay that starts it; without them it takes lock and socket itself.
-    """
-    if lock_fd is not None and socket_fd is not None:
-        opened = door.take_over(lock_fd, socket_fd, root)
-    else:
-        opened = door.start_as_foreground(root)
-    try:
-        try:
-            state = ConfigState(root, dict(os.environ))
-            configure_log(state.current.config.log_level, state.current.config.log_format)
-            asyncio.run(_run(root, opened, state))
-        except OSError as error:
-            raise Environment("daemon_failed", f"the daemon ended: {error}") from error
-    except OrchestratorError as error:
-        with contextlib.suppress(OSError):  # the run directory's disk may be full too
-            opened.write_failed(error.as_dict())
-        raise
-    return 0
-
-
-def start(arguments: list[str]) -> int:
-    """`orchestrator daemon run --project DIR [--lock-fd N --socket-fd M]`; the exit status; errors go to stderr."""
-    parser = argparse.ArgumentParser(prog="orchestrator daemon run")
-    parser.add_argument("--project", required=True, type=Path)
-    parser.add_argument("--lock-fd", type=int)
-    parser.add_argument("--socket-fd", type=int)
-    given = parser.parse_args(arguments)
-    try:
-        return main(given.project, given.lock_fd, given.socket_fd)
-    except OrchestratorError as error:
-        sys.stderr.write(f"orchestrator daemon: {error.code}: {error.message}\nnext: {error.next_step}\n")
-        return EXIT_CODES[type(error)]
-
-
-async def _run(root: Path, opened: door.Door, state: ConfigState) -> None:
-    await Daemon(root, opened, state).run()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.daemon.process import Daemon
+from orchestrator.daemon.features import Features
 from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Client
 
@@ -44,7 +44,7 @@ def test_each_connection_gets_the_offers_of_its_rights(rights, toolsets, offers)
     features = SimpleNamespace(queries={}, **{name: Feature(name) for name in ("team", "spawn", "gsd")})
     features.squads = Feature("squad")
     client = Client(ConnectionOrigin("c", "/"), "relay", rights, toolsets)
-    found = Daemon._offers(features, client)
+    found = Features.offers(features, client)
     assert [offer.instructions for offer in found] == offers
     assert all(not offer.tools and offer.resources is None for offer in found)
     assert [offer.prompts for offer in found if offer.prompts] == (["its loop"] if rights == "refused" else [])

@@ -1,0 +1,84 @@
+"""The features of one daemon, joined: their begin and end, and what each connection gets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from orchestrator.base.toolsets import GSD
+from orchestrator.config.file_watch import ConfigState
+from orchestrator.gsd.wiring import GsdWiring
+from orchestrator.project_trust.trust_requests import TrustRequests
+from orchestrator.protocol.offers import AdminMethods, Offer
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.spawn.wiring import SpawnWiring
+from orchestrator.squad.wiring import SquadWiring
+from orchestrator.team import agent_toolsets
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.masters import MasterConnection
+from orchestrator.team.wiring import TeamWiring
+
+
+class Features:
+    """Team, squads, spawn runs, project intelligence and trust. ``clients`` are the connections now."""
+
+    def __init__(
+        self, roster: Roster, state: ConfigState, clients: Callable[[], Collection[Client]], log_file: str
+    ) -> None:
+        self._clients = clients
+        self.team = TeamWiring(roster, self._masters)
+        self.squads = SquadWiring(roster, self.team.panes)
+        self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
+        self.gsd = GsdWiring(log_file)
+        self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn))
+        self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
+
+    @property
+    def at_work(self) -> bool:
+        """Whether something needs this daemon also without a connection."""
+        return self.team.live_agents > 0 or self.squads.active > 0 or self.spawn.active > 0
+
+    async def begin(self, *, clean: bool) -> None:
+        """Take over what an earlier daemon left; ``clean`` says that it ended properly."""
+        await self.team.begin(clean=clean)
+        await self.squads.begin()
+        self.spawn.begin()
+
+    def look_around(self) -> None:
+        """Now and then: give back what nobody needs any longer."""
+        self.squads.look_around()
+        self.gsd.look_around()
+
+    async def close(self) -> None:
+        """End them, for the daemon ends; agents live on, and spawn runs wait for the next daemon."""
+        await self.gsd.close()
+        await self.spawn.close()
+        await self.squads.close()
+        await self.team.close()
+
+    def offers(self, client: Client) -> list[Offer]:
+        """What a connection with these rights gets."""
+        if client.rights == "agent":
+            return [self.team.agent_offer(client, self.queries)]
+        if client.rights == "refused":
+            return [Offer(prompts=self.team.agent_prompts(client))]
+        if set(client.toolsets) == {GSD}:  # it is a server of its own to such a connection
+            return [self.gsd.offer(client)]
+        offers = [self.team.offer(client), self.squads.offer(client), self.spawn.offer(client)]
+        return [*offers, self.gsd.offer(client)] if GSD in client.toolsets else offers
+
+    def admin(self, client: Client) -> AdminMethods:
+        """Requests that only the command line makes."""
+        return {
+            **self.team.admin(),
+            **self.squads.admin(),
+            **self.spawn.admin(client),
+            **self.trust.admin(client),
+        }
+
+    def part(self, client: Client) -> None:
+        """A connection has ended."""
+        self.spawn.part(client)
+        self.gsd.part(client)
+
+    def _masters(self) -> list[MasterConnection]:
+        return [MasterConnection(client.name, client.origin) for client in self._clients() if client.origin.leads]
