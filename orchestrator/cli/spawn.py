@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Corrupt, NotReady
+from orchestrator.base.errors import CODES, BadRequest
 from orchestrator.base.toolsets import SMARTSPAWN
-from orchestrator.cli import options, output, spawn_progress, trust
+from orchestrator.cli import options, output, spawn_progress, spawn_text, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.spawn.modes.mode_names import MODES
@@ -104,7 +103,7 @@ def create(
         if wait:
             output.warn(f"run {run_id}")
             _follow(link, run_id)
-            _print_result(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
+            spawn_text.print_result(link, link.tool("smartspawn_run_result", {"run_id": run_id}), as_json=as_json)
     if as_json:
         output.print_json(answer)
         return
@@ -132,7 +131,7 @@ def status(
     if as_json:
         output.print_json(answer)
     else:
-        _show(answer)
+        spawn_text.print_status(answer)
     if follow and answer["status"] != "completed":
         raise typer.Exit(1)
 
@@ -153,7 +152,7 @@ def result(
         answer = link.tool("smartspawn_run_result", arguments)
         while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
             answer = link.tool("smartspawn_run_result", arguments | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
-        _print_result(link, answer, as_json=as_json)
+        spawn_text.print_result(link, answer, as_json=as_json)
 
 
 @options.command(app, "list", "orchestrator spawn list --status running")
@@ -207,16 +206,16 @@ def artifact(
 ) -> None:
     """Print a whole artifact of a run, verified by its SHA-256."""
     with _spawn_client() as link:
-        answer = _artifact(link, _resolved(link, run), node)
+        answer = spawn_text.whole_artifact(link, _resolved(link, run), node)
     if file is not None:
-        data = _bytes(answer["content"])
+        data = spawn_text.encoded(answer["content"])
         if not force and file.is_file() and file.read_bytes() != data:
             raise BadRequest("bad_argument", f"{file} exists with other content", "choose another -o, or add --force")
         file.write_bytes(data)
     if as_json:
         output.print_json(answer)
     elif file is None:
-        _print(answer["content"])
+        spawn_text.print_text(answer["content"])
     else:
         output.warn(f"wrote {file}: {answer['metadata']['bytes']} bytes")
 
@@ -340,77 +339,3 @@ def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
             f"  end it: orchestrator spawn cancel {run_id}"
         )
         raise
-
-
-def _artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:
-    """An artifact with all of its content; Corrupt ``corrupt_home`` if it differs from what was stored."""
-    arguments: dict[str, Any] = {"run_id": run_id, "node_id": node}
-    first_page = link.tool("smartspawn_artifact_get", arguments)
-    parts, page = [first_page["content"]], first_page
-    while page.get("next_offset") is not None:
-        page = link.tool("smartspawn_artifact_get", arguments | {"offset": page["next_offset"]})
-        parts.append(page["content"])
-    content = "".join(parts)
-    if hashlib.sha256(_bytes(content)).hexdigest() != first_page["metadata"]["sha256"]:
-        place = first_page["metadata"].get("path") or node
-        raise Corrupt("corrupt_home", f"artifact {place} of run {run_id} does not match its SHA-256")
-    return {"artifact_type": first_page["artifact_type"], "content": content, "metadata": first_page["metadata"]}
-
-
-# -- what is told ---------------------------------------------------------------------------------------------------
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _print(text: str) -> None:
-    """Print a model's text; on a terminal with control characters made visible."""
-    if text and not text.endswith("\n"):
-        text += "\n"
-    sys.stdout.flush()
-    sys.stdout.buffer.write(_bytes(output.printable(text) if sys.stdout.isatty() else text))
-    sys.stdout.buffer.flush()
-
-
-def _print_result(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
-    """Print the whole result of a run and exit with the status of its end."""
-    run_id, state = answer["run_id"], answer["status"]
-    if answer.pop("more", False):
-        answer["merged_output"] = _artifact(link, run_id, "merged")["content"]
-    if as_json:
-        output.print_json(answer)
-    else:
-        _print(answer.get("merged_output") or "")
-        for row in answer.get("raw_outputs") or ():
-            output.say(f"--- {row['node_id']}")
-            _print(row["output"])
-            if row.get("truncated"):
-                output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
-        output.warn(spawn_progress.ending(answer))
-        if state not in spawn_progress.ENDED and not answer.get("foreign"):
-            output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
-    raise typer.Exit(0 if state == "completed" else 1 if state in spawn_progress.ENDED else EXIT_CODES[NotReady])
-
-
-def _show(answer: dict[str, Any]) -> None:
-    from orchestrator.spawn.picture_words import dollars, repeats, seconds, totals  # noqa: PLC0415
-
-    output.say(f"{answer['run_id']}: {', '.join(totals(answer))}")
-    rows = [
-        [
-            node["node_id"],
-            node["status"],
-            str(node["wave"]),
-            node["model"],
-            seconds(node.get("seconds")),
-            dollars(node.get("usd")),
-            output.short("; ".join(text for text in (repeats(node), node.get("error") or "") if text), 80),
-        ]
-        for node in answer.get("nodes", ())
-    ]
-    if rows:
-        output.table(["NODE", "STATUS", "WAVE", "MODEL", "TIME", "COST", "REMARKS"], rows)
-    for text in (spawn_progress.busy(answer), answer.get("last_event")):
-        if text:
-            output.say(str(text))

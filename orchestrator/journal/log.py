@@ -317,7 +317,7 @@ class Journal:
         if self._offset < least:
             return
         with self._at_disk:
-            self._settle(self._syncer.run_now(self._reach))
+            self._apply_sync(self._syncer.run_now(self._reach))
             if self._lost is None:
                 self._rotate()
         self._show()
@@ -338,12 +338,12 @@ class Journal:
             return
         try:
             old.seal(self.path)
-            self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
+            self._apply_sync(self._syncer.run_now(lambda: self._io.fsync(directory)))
             if self._lost is None:
                 self._live = old.followed_by(self.path, self._written.seq + 1)
                 self._full.append(old.first)
                 self._rotate_at = self._segment_bytes
-                self._settle(self._syncer.run_now(lambda: self._io.fsync(directory)))
+                self._apply_sync(self._syncer.run_now(lambda: self._io.fsync(directory)))
         except OSError:
             self._rotate_later()
         finally:
@@ -378,14 +378,14 @@ class Journal:
 
     def _sync_ended(self, error: Exception | None) -> None:
         self._syncing = False
-        self._settle(error)
+        self._apply_sync(error)
         if self._lost is None and self._wanted_seq > self._synced.seq:
             self._want(self._wanted_seq)
         elif self._closed:
             self._live.close()
         self._show()
 
-    def _settle(self, error: Exception | None) -> None:
+    def _apply_sync(self, error: Exception | None) -> None:
         """Process the outcome of a sync: advance what is durable, and release those who wait for it."""
         self._lost = self._lost or self._meddled or (None if error is None else f"a sync failed: {error}")
         if self._lost is None:
