@@ -51,6 +51,22 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")
 
 
+def since(agent: Agent, shown: str) -> str | None:
+    """When the ``shown`` status began, by its records (RFC 3339); None before the first record.
+
+    An agent without a task has been so since its last task ended, or since it became ready or was parked.
+    """
+    if shown in ("idle", "parked", "unknown"):
+        times = [agent.ready_at, agent.last_end.at if agent.last_end else None]
+        if shown == "parked" and "parked" in agent.proofs:
+            times.append(agent.proofs["parked"].at)
+        known = [at for at in times if at]
+        if known:
+            return max(known)
+    proofs = proof_of(agent, shown)
+    return proofs[0].at if proofs else agent.created_at
+
+
 def proof_of(agent: Agent, shown: str) -> list[Proof]:
     """The records that prove the ``shown`` status, the most important first; empty if only presence shows it."""
     keys = {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.base.errors import BadRequest, Conflict, NotReady
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.record_drafts import happened, inbox_draft
+from orchestrator.core.record_drafts import happened, inbox_draft, titled
 from orchestrator.core.records import Draft
 from orchestrator.core.state import ENDED_LIVES, Agent, Task
 
@@ -67,12 +67,13 @@ def enqueue(
     req: str,
     at: str,
     timeout_s: float | None = None,
+    title: str = "",
 ) -> Decision:
     """Add a task. The answer has its position; 1 is the head of the unfinished tasks (R-Q3).
 
     ``stored`` is the payload that is already stored under this id (ignored if the id is new): the same payload is a
     duplicate and answered as the first time, another raises Conflict. ``timeout_s`` limits each attempt from its
-    delivery; None: no limit.
+    delivery; None: no limit. ``title`` is for people; another title makes no other task.
     """
     if not TASK_ID.fullmatch(task_id):
         raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
@@ -90,8 +91,10 @@ def enqueue(
     if len(agent.unfinished) >= limits.max_unfinished_tasks:
         raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
     position = len(agent.unfinished) + 1
-    limit = {} if timeout_s is None else {"timeout_s": timeout_s}
-    draft = inbox_draft(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **limit)
+    more: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
+    if title:
+        more["title"] = title
+    draft = inbox_draft(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **more)
     return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
 
 
@@ -224,7 +227,7 @@ def _delivered(
         at,
         by="orchestrator",
         req=req,
-        task_id=task.task_id,
+        **titled(task),
         attempt=task.attempt,
         **extra,
     )
@@ -259,7 +262,7 @@ def emit(
     task = _task_meant(agent, kind, task_id)
     if task is None or (kind == "ack" and task.state == "running"):
         return _with_cancel_flag(agent, {"ok": True, "duplicate": True}, first)
-    fields: dict[str, Any] = {"task_id": task.task_id}
+    fields: dict[str, Any] = {"task_id": task.task_id} if kind not in TERMINAL else {**titled(task)}
     if payload is not None:
         fields["payload"] = payload
     if kind in TERMINAL:

@@ -61,6 +61,13 @@ class Meta(BaseModel):
     """Tasks that wait behind the running one."""
     running_task_id: str | None
     """The task it holds."""
+    running_task_title: Annotated[str | None, Field(description="title of the task it holds")] = None
+    attempt: Annotated[int | None, Field(description="attempt of the task it holds; from 1")] = None
+    since: Annotated[str | None, Field(description="when its status began, by its records")] = None
+    last_task: Annotated[
+        dict[str, Any] | None,
+        Field(description="the task that ended last: task_id, title, outcome, reason (of an error), at"),
+    ] = None
     cancel_requested: bool
     """Whether a cancel of its running task was requested."""
     last_event_seq: int
@@ -89,7 +96,7 @@ class Meta(BaseModel):
     evidence: list[dict[str, Any]] = []
     """The records that prove the status: file, seq, type, at."""
     tasks: list[dict[str, Any]] = []
-    """Unfinished tasks, at most 50: task_id, state, position, attempt, cancel_requested, timeout_s."""
+    """Unfinished tasks, at most 50: task_id, title, state, position, attempt, cancel_requested, timeout_s."""
     tasks_not_shown: int = 0
     """How many more unfinished tasks there are."""
     ready_at: str | None = None

@@ -90,7 +90,7 @@ class AuditedRecord:
     resume: bool = False
     payload: int | None = None  # a fingerprint
     payload_bytes: int | None = None
-    words: tuple[str | None, ...] = ()  # reason, kind, until
+    words: tuple[str | None, ...] = ()  # reason, kind, until, title
     spec: dict[str, Any] = field(default_factory=dict)  # of `starting`: run_id, policies
 
 
@@ -316,7 +316,7 @@ def _differs(repeat: AuditedRecord, original: AuditedRecord) -> str:
     """The key of a broadcast record that differs from the original; "" if none does."""
     for key in ("type", "at", "epoch", "task_id", "by", "words"):
         if getattr(repeat, key) != getattr(original, key):
-            return "its reason, kind or until" if key == "words" else f"its {key}"
+            return "its reason, kind, until or title" if key == "words" else f"its {key}"
     if repeat.payload_bytes is not None:  # too large to be repeated
         sound = (
             repeat.payload is None and original.payload is not None and repeat.payload_bytes > BROADCAST_PAYLOAD_BYTES

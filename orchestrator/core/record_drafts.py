@@ -34,7 +34,12 @@ def happened(
     return Draft("outbox", kind, record)
 
 
+def titled(task: Task) -> dict[str, Any]:
+    """The keys that name a task in a record: its id, and its title if it has one."""
+    return {"task_id": task.task_id, "title": task.title} if task.title else {"task_id": task.task_id}
+
+
 def ended(agent: Agent, task: Task, kind: str, at: str, payload: dict[str, Any], **fields: Any) -> Draft:
     """The terminal event of a task, on behalf of the agent."""
-    event = {"task_id": task.task_id, "payload": payload, "attempt": task.attempt, **fields}
+    event = {**titled(task), "payload": payload, "attempt": task.attempt, **fields}
     return happened(agent, kind, at, by="orchestrator", **event)

@@ -79,6 +79,7 @@ class TaskAsked(_Record):
     type: Literal["task"]
     task_id: TaskId
     """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     payload: Any = None
     """What the caller gave."""
     position: Annotated[int, Field(ge=1, description="1: head of the agent's unfinished tasks at that time")]
@@ -183,6 +184,7 @@ class Delivered(_Happened):
     type: Literal["delivered"]
     task_id: TaskId
     """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     attempt: Annotated[int, Field(ge=1)]
     """How many launches of the agent have been given the task, this one included."""
     redelivered: bool = False
@@ -226,6 +228,7 @@ class Ended(_Happened):
     type: Literal["result", "error", "canceled"]
     task_id: TaskId
     """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     attempt: Annotated[int, Field(ge=1)]
     """How many launches of the agent have been given the task."""
     payload: Any = None
@@ -239,6 +242,7 @@ class Requeued(_Happened):
     type: Literal["requeued"]
     task_id: TaskId
     """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     attempt: Annotated[int, Field(ge=2, description="the attempt that comes next")]
     reason: str
     """Why, in words."""
@@ -401,6 +405,7 @@ class BroadcastRecord(BaseModel):
     """Number of the agent's launch."""
     task_id: TaskId | None = None
     """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     by: Literal["agent", "orchestrator"]
     """`agent`: the agent reported it; `orchestrator`: the daemon decided it."""
     payload: Any = None

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Corrupt
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.core.task_words import reason_of
 
 # (state of the task, outbox record) -> state. "queued" is entered by the inbox record `task`.
 TASK_EDGES: dict[tuple[str, str], str] = {
@@ -118,6 +119,7 @@ class Task:
     seq: int  # of its inbox record
     position: int
     payload: Any
+    title: str = ""  # empty in records of before 2026-12 and for a payload without words
     lost: bool = False  # its record and so its payload was damaged: it is never delivered
     state: str = "queued"
     attempt: int = 1
@@ -129,6 +131,17 @@ class Task:
     began: str | None = None  # `at` of its first delivery
     lent: str | None = None  # `at` of this attempt's delivery
     lost_why: str = ""  # why the attempt before this one was lost
+
+
+class LastEnd(NamedTuple):
+    """The task of an agent that ended last, by its terminal event."""
+
+    task_id: str
+    title: str
+    outcome: str
+    reason: str  # of an error or a cancel, in the words of its payload; may be empty
+    at: str
+    seq: int  # of its outbox record
 
 
 class Finished(NamedTuple):
@@ -174,6 +187,7 @@ class Agent:
     failure: dict[str, Any] | None = None
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
+    last_end: LastEnd | None = None
     created_at: str | None = None
     ready_at: str | None = None
     ready_epoch: int = 0
@@ -247,7 +261,8 @@ def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
     if task_id in agent.unfinished or agent.ended(task_id) is not None:
         raise _illegal(record, f"task {task_id!r}, which was asked for already")
-    task = Task(task_id, record["seq"], record["position"], record.get("payload"), record.get("lost", False))
+    title = record.get("title", "")
+    task = Task(task_id, record["seq"], record["position"], record.get("payload"), title, record.get("lost", False))
     task.timeout_s = record.get("timeout_s")
     agent.unfinished[task_id] = task
     agent.order.append(task)
@@ -312,6 +327,8 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         del agent.unfinished[task_id]
         agent.finished[task_id] = Finished(task.seq, task.position, after, record["seq"])
         agent.outcomes[after] += 1
+        reason = "" if after == "result" else reason_of(record.get("payload"))
+        agent.last_end = LastEnd(task_id, task.title, after, reason, record["at"], record["seq"])
         agent.cancels.discard(task_id)
         if record.get("timed_out"):
             agent.overrun = record["epoch"]

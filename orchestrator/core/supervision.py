@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Conflict
-from orchestrator.core.record_drafts import ended, happened, inbox_draft
+from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
 from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
 
@@ -62,7 +62,7 @@ def _lost(agent: Agent, task: Task, at: str) -> Draft:
             "requeued",
             at,
             by="orchestrator",
-            task_id=task.task_id,
+            **titled(task),
             attempt=task.attempt + 1,
             reason=why,
         )

@@ -161,6 +161,10 @@ class NewTask(Arguments):
     task_id: Annotated[str | None, Field(max_length=128, description="Your id for the task; default: generated.")] = (
         None
     )
+    title: Annotated[
+        str | None,
+        Field(max_length=200, description="Short title for people, at most 80 characters; default: the first words."),
+    ] = None
     payload: Annotated[Any, Field(description='Any JSON; for engine shell {"command": "..."}, visible in ps.')] = None
     timeout_s: Annotated[
         float | None,

@@ -178,6 +178,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             payload=arguments.task.payload,
             req=call.req,
             timeout_s=arguments.task.timeout_s,
+            title=arguments.task.title or "",
         )
         await leads_agent(call, arguments.agent_id)
         return answer

@@ -50,14 +50,14 @@ class Desk:
     def ready(self) -> None:
         self.write(decisions.ready(self.agent, at=self.at(), req=None))
 
-    def enqueue(self, task_id: str, payload: Any = None, req: str | None = None) -> dict[str, Any]:
+    def enqueue(self, task_id: str, payload: Any = None, req: str | None = None, title: str = "") -> dict[str, Any]:
         stored = payload
         task = self.agent.unfinished.get(task_id)
         if task is not None:
             stored = task.payload
         made = decisions.enqueue(
             self.agent, task_id=task_id, payload=payload, stored=stored, limits=self.limits,
-            req=req or f"c:{task_id}", at=self.at(),
+            req=req or f"c:{task_id}", at=self.at(), title=title,
         )  # fmt: skip
         self.write(made.drafts)
         return made.answer
@@ -114,9 +114,10 @@ def essence(agent: state.Agent) -> dict[str, Any]:
     """What two folds of the same records must agree in."""
     return {
         "life": agent.life, "epoch": agent.epoch, "finished": agent.finished, "outcomes": agent.outcomes,
+        "last_end": agent.last_end,
         "lease": agent.lease and agent.lease.task_id, "blocked": agent.blocked, "cancels": agent.cancels,
         "unfinished": [
-            (t.task_id, t.state, t.attempt, t.cancel_asked, t.cancel_requested, t.redeliveries, t.payload)
+            (t.task_id, t.title, t.state, t.attempt, t.cancel_asked, t.cancel_requested, t.redeliveries, t.payload)
             for t in agent.unfinished.values()
         ],
         "head": (head := agent.head()) and head.task_id, "restarts": agent.restarts, "calls": set(agent.calls),

@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.base.errors import Corrupt
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import state
-from orchestrator.core.record_drafts import ended, happened, inbox_draft
+from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, Draft
 from orchestrator.journal.log_lines import Record, encode, intact
 
@@ -270,7 +270,7 @@ class _Outbox:
             if not self._fill(self._end(head)):
                 return False
         if task.state == "queued" and record["type"] in ("ack", "progress", "requeued"):
-            out = happened(agent, "delivered", self.at, by="orchestrator", task_id=task.task_id, attempt=task.attempt)
+            out = happened(agent, "delivered", self.at, by="orchestrator", **titled(task), attempt=task.attempt)
             return self._fill(out)
         return True
 
@@ -298,7 +298,7 @@ class _Outbox:
         end = self.ends.get(task.task_id)
         if end is None:
             return self._unknown(task)
-        more = {"payload": end["payload"]} if "payload" in end else {}
+        more = {key: end[key] for key in ("title", "payload") if key in end}
         return happened(
             self.agent, end["type"], end["at"], by=end["by"], task_id=task.task_id, attempt=task.attempt, **more
         )

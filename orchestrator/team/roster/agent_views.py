@@ -11,6 +11,7 @@ from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
+from orchestrator.core.task_words import title_of
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
 from orchestrator.journal.segments import full_firsts
@@ -37,6 +38,11 @@ def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, las
         "tmux_pane_id": pane_id,
         "queue_depth": len(agent.unfinished) - (1 if lease is not None else 0),
         "running_task_id": lease.task_id if lease is not None else None,
+        "running_task_title": title_of_task(lease) if lease is not None else None,
+        "attempt": lease.attempt if lease is not None else None,
+        "since": derived.since(agent, status[0]),
+        "finished": dict(agent.outcomes),
+        "last_task": last_task_of(agent),
         "cancel_requested": bool(lease is not None and lease.cancel_requested),
         "last_event_seq": last_seq,
         "run_id": agent.run_id,
@@ -50,6 +56,7 @@ def full_of(
     tasks = [
         {
             "task_id": task.task_id,
+            "title": title_of_task(task),
             "state": task.state,
             "position": place,
             "attempt": task.attempt,
@@ -74,12 +81,30 @@ def full_of(
         "epoch": agent.epoch,
         "tasks": tasks,
         "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
-        "finished": dict(agent.outcomes),
         "paths": paths_of(paths, agent.agent_id),
         "created_at": agent.created_at,
         "ready_at": agent.ready_at,
         "policies": agent.policies,
         "env_names": agent.spec.get("env_names", []),
+    }
+
+
+def title_of_task(task: state.Task) -> str:
+    """The title of an unfinished task; its id if its payload has no words. Old records have no title."""
+    return task.title or title_of(task.payload) or task.task_id
+
+
+def last_task_of(agent: state.Agent) -> dict[str, Any] | None:
+    """The task that ended last: ``{task_id, title, outcome, reason, at}``; None if none has ended."""
+    last = agent.last_end
+    if last is None:
+        return None
+    return {
+        "task_id": last.task_id,
+        "title": last.title or last.task_id,
+        "outcome": last.outcome,
+        "reason": last.reason,
+        "at": last.at,
     }
 
 

@@ -107,7 +107,7 @@ def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
         "epoch": record["epoch"],
     }
     if record.get("task_id") is not None:
-        out["task_id"] = record["task_id"]
+        out |= {key: record[key] for key in ("task_id", "title") if record.get(key)}
     out["by"] = record["by"]
     if record.get("payload") is not None:
         size = len(orjson.dumps(record["payload"]))

@@ -19,6 +19,7 @@ from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
 from orchestrator.core.records import Draft
+from orchestrator.core.task_words import title_of
 from orchestrator.journal.log import Journal
 from orchestrator.journal.project_files import check_id, list_artifacts
 from orchestrator.team.roster.agent_entry import AgentEntry, WaitUnderWay
@@ -55,11 +56,19 @@ def _now(roster: Roster) -> str:
 
 
 async def enqueue(
-    roster: Roster, agent_id: str, *, task_id: str | None, payload: Any, req: str, timeout_s: float | None = None
+    roster: Roster,
+    agent_id: str,
+    *,
+    task_id: str | None,
+    payload: Any,
+    req: str,
+    timeout_s: float | None = None,
+    title: str = "",
 ) -> dict[str, Any]:
     """Queue a task for an agent; ``{position, task_id, state, duplicate?}`` once it is durable (R-Q3).
 
-    ``timeout_s`` bounds each attempt, counted from its delivery.
+    ``timeout_s`` bounds each attempt, counted from its delivery. Without a ``title`` the task gets the first words of
+    its payload.
     """
     payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
@@ -73,6 +82,7 @@ async def enqueue(
         req=req,
         at=_now(roster),
         timeout_s=timeout_s,
+        title=title_of(payload, title),
     )
     await roster.commit(entry, decision.drafts)
     return decision.answer

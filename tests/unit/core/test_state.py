@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import agent_status as derived
-from orchestrator.core import blocked, decisions, records, state, supervision
+from orchestrator.core import blocked, decisions, records, state, supervision, turn_end
 from orchestrator.core.screens import ScreenFinding
 from tests.support.pure_team import BUDGET, Desk, essence, refold
 
@@ -145,6 +145,69 @@ def test_the_same_task_again_is_a_duplicate_with_the_first_answer(desk):
 def test_a_resent_enqueue_is_answered_as_the_first_time(desk):
     first = desk.enqueue("t1", {"a": 1}, req="c:7")
     assert desk.enqueue("t1", {"a": 1}, req="c:7") == first
+
+
+def test_another_title_makes_no_other_task(desk):
+    desk.enqueue("t1", {"n": 1}, title="first words")
+    again = desk.enqueue("t1", {"n": 1}, req="c:again", title="other words")
+    assert again == {"position": 1, "task_id": "t1", "state": "queued", "duplicate": True}
+    assert desk.agent.unfinished["t1"].title == "first words"
+    assert "title" not in desk.logs["outbox"][-1]
+
+
+def test_delivery_requeue_and_end_repeat_the_title(desk):
+    desk.enqueue("t1", title="make check")
+    desk.enqueue("t2")
+    desk.wait()
+    desk.emit("ack")
+    desk.exit()
+    desk.ready()
+    desk.wait()
+    desk.emit("error", "t1", {"message": "exit 2"})
+    desk.wait()
+    desk.emit("result", "t2", "fine")
+    titles = [(r["type"], r.get("title")) for r in desk.logs["outbox"] if r.get("task_id")]
+    assert titles == [
+        ("delivered", "make check"),
+        ("ack", None),
+        ("requeued", "make check"),
+        ("delivered", "make check"),
+        ("error", "make check"),
+        ("delivered", None),
+        ("result", None),
+    ]
+
+
+def test_the_last_end_is_kept_with_its_reason(desk):
+    assert desk.agent.last_end is None
+    desk.enqueue("t1", title="make check")
+    desk.wait()
+    desk.emit("error", "t1", {"code": "exit_status", "message": "exit 2"})
+    record = desk.logs["outbox"][-1]
+    assert desk.agent.last_end == state.LastEnd("t1", "make check", "error", "exit 2", record["at"], record["seq"])
+    desk.enqueue("t2")
+    desk.wait()
+    desk.emit("result", "t2", {"summary": "fine"})
+    assert desk.agent.last_end is not None
+    assert desk.agent.last_end[:4] == ("t2", "", "result", "")
+
+
+def test_a_status_began_with_the_record_that_shows_it(desk):
+    agent = desk.agent
+    ready_at = agent.ready_at
+    assert derived.since(agent, "idle") == derived.since(agent, "unknown") == ready_at
+    desk.enqueue("t1")
+    desk.wait()
+    assert derived.since(agent, "busy") == agent.lease.lent
+    desk.emit("result", "t1")
+    assert derived.since(agent, "idle") == agent.last_end.at
+    desk.write(turn_end.parked(agent, at=desk.at()))
+    parked_at = desk.logs["outbox"][-1]["at"]
+    assert derived.since(agent, "parked") == parked_at
+    assert derived.since(agent, "idle") == agent.last_end.at
+    desk.write(supervision.exited(agent, at=desk.at(), how="exit", reason="x", code=1))
+    assert derived.since(agent, "exited") == desk.logs["outbox"][-1]["at"]
+    assert derived.since(state.Agent("new"), "starting") is None
 
 
 def test_the_same_id_with_another_payload_is_a_conflict(desk):

@@ -9,9 +9,10 @@ import structlog
 from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import records, supervision
+from orchestrator.core.record_drafts import inbox_draft
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
-from orchestrator.team.roster import delivery
+from orchestrator.team.roster import agent_views, broadcast, delivery
 from tests.support.pure_team import BUDGET
 from tests.support.team import FakeClock, Team, settle
 
@@ -66,6 +67,35 @@ async def test_a_waiting_agent_gets_a_task_as_soon_as_it_is_enqueued(team):
     assert got["status"] == "command"
     assert got["command"]["payload"] == {"command": "true"}
     assert "t1" in got["reminder"]
+
+
+async def test_a_task_has_a_title_in_events_broadcast_and_views(team):
+    await team.agent()
+    await enqueue(team, "t1", {"command": "make check\nmake test"})
+    await delivery.enqueue(team.roster, "a1", task_id="t2", payload={"task": "x"}, req="m:t2", title="Review it")
+    await wait(team)
+    entry = team.roster.entry("a1")
+    assert agent_views.row(team.roster, entry)["running_task_title"] == "make check make test"
+    titles = [task["title"] for task in agent_views.meta_of(team.roster, entry)["tasks"]]
+    assert titles == ["make check make test", "Review it"]
+    await emit(team, "error", "t1", {"message": "exit 2"})
+    end = outbox(team)[-1]
+    assert (end["type"], end["title"]) == ("error", "make check make test")
+    assert broadcast.digest("a1", end)["title"] == end["title"]
+    assert agent_views.row(team.roster, entry)["last_task"] == {
+        "task_id": "t1", "title": "make check make test", "outcome": "error", "reason": "exit 2", "at": end["at"],
+    }  # fmt: skip
+
+
+async def test_a_task_of_an_old_log_is_titled_by_its_payload_or_its_id(team):
+    await team.agent()
+    entry = team.roster.entry("a1")
+    for task_id, payload in (("t1", {"goal": "write docs"}), ("t2", None)):
+        fields = {"task_id": task_id, "payload": payload, "position": 1}
+        draft = inbox_draft(entry.state, "task", "2026-01-01T00:00:00.000Z", None, **fields)
+        await team.roster.commit(entry, [draft])
+    titles = [task["title"] for task in agent_views.meta_of(team.roster, entry)["tasks"]]
+    assert titles == ["write docs", "t2"]
 
 
 async def test_a_wait_ends_at_its_timeout_and_not_before(team):
