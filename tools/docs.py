@@ -259,8 +259,6 @@ def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
 
     def below(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
         for name, one in group.commands.items():
-            if one.hidden:
-                continue
             if hasattr(one, "commands"):
                 yield from below(one, (*path, name))
             else:

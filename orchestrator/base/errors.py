@@ -289,14 +289,18 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the master's pane cannot be determined: its CLI shares one background process among several panes",
         "start Codex with --no-daemon, or set features.daemon_auto_start = false in its config.toml and end its background process",
     ),
-    "tmux_failed": (Environment, "tmux refused a command", "see the message; orchestrator doctor checks tmux"),
+    "tmux_failed": (Environment, "tmux refused a command", "orchestrator doctor checks tmux"),
     "disk_full": (Environment, "the disk is full; nothing was stored", "free space, then repeat the call"),
     "io_failed": (
         Environment,
         "the operating system failed to write or read a file",
-        "see the message; check disk and permissions",
+        "check the disk, and the permissions of the named path",
     ),
-    "git_failed": (Environment, "git is missing, too old, too slow, or refused", "see the message"),
+    "git_failed": (
+        Environment,
+        "git is missing, too old, too slow, or refused",
+        "run git status there, and repair what it says",
+    ),
     "engine_missing": (Environment, "the engine's program is not installed", "install it, or choose another engine"),
     "config_unreadable": (
         Environment,
@@ -308,8 +312,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the agent's CLI did not make its first call in time",
         "see the cause and the last lines of its pane; docs/troubleshooting.md has the remedies",
     ),
-    "launch_failed": (Environment, "the agent's program did not start", "see the message and the pane's last lines"),
-    "daemon_failed": (Environment, "the daemon cannot start", "see the message and the daemon's log"),
+    "launch_failed": (
+        Environment,
+        "the agent's program did not start",
+        "read the last lines of its pane; orchestrator doctor checks the CLIs",
+    ),
+    "daemon_failed": (
+        Environment,
+        "the daemon cannot start",
+        "repair the named cause; orchestrator daemon status names its log",
+    ),
     "run_dir_unsafe": (
         Environment,
         "neither the run directory in /tmp nor the one in the state directory can be used",
@@ -333,7 +345,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "home_unusable": (
         Environment,
         "the home of the spawn runs cannot be used",
-        "see the message; SMART_SPAWN_MCP_HOME chooses another one",
+        "repair the named cause, or choose another home with SMART_SPAWN_MCP_HOME",
     ),
     "key_unsafe": (
         Environment,

@@ -41,14 +41,17 @@ from orchestrator.cli import (
     why,
     worktree,
 )
+from orchestrator.cli.command_groups import TopGroup, hide
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 
 BUG = 70
 INTERRUPTED = 130
+READER_GONE = 141
+"""128 + SIGPIPE, as of every program in a pipe: 0 would say that the command did what it was asked to."""
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-app = options.app("Lead a team of command-line AI agents in tmux panes, with all state in plain JSONL files.")
+app = options.app("Lead a team of command-line AI agents in panes of your tmux window.", TopGroup)
 
 
 def _version(wanted: bool) -> None:
@@ -138,6 +141,15 @@ def demo(
     raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))
 
 
+@options.command(app, "version", "orchestrator version")
+def version(as_json: Json = False) -> None:
+    """Show the version."""
+    if as_json:
+        output.print_json({"version": project_location.version()})
+    else:
+        _version(wanted=True)
+
+
 team.add_to(app)
 trust.add_to(app)
 app.add_typer(agents.app, name="agent")
@@ -159,6 +171,9 @@ gc.add_to(app)
 schema.add_to(app)
 
 
+hide(app, "mcp", "launch", "worker")
+
+
 @functools.cache
 def _command() -> Any:
     """All commands as one; built once per process, because building takes longer than most commands."""
@@ -174,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _close_stdout()
+        return code or READER_GONE
     except OSError as error:  # no room for what was printed
         _close_stdout()
         return code or _report(_io_failed(error), as_json=False)
@@ -194,6 +210,10 @@ def _run(args: list[str], *, as_json: bool) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         raise
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer ends the process with 1
+            raise end.__context__ from None
+        raise
     except OSError as error:
         return _report(_io_failed(error), as_json=as_json)
     except Exception as error:  # noqa: BLE001  (the boundary: what is left is a bug of ours)
@@ -206,7 +226,7 @@ def _io_failed(error: OSError) -> Environment:
 
 
 def _report(error: OrchestratorError, *, as_json: bool, code: int | None = None) -> int:
-    step = shell_hints.in_the_shell(error.next_step)
+    step = shell_hints.in_the_shell(error.next_step, error.code)
     if as_json:
         output.print_json({"error": error.as_dict() | {"next_step": step}})
     else:

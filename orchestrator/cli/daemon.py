@@ -30,7 +30,7 @@ END_S = 15.0  # a stop flushes every log and ends supervision
 KILL_S = 5.0
 _LOOK_AGAIN_S = 0.05
 
-app = options.app("Control the daemon: the one process per project that owns the files.")
+app = options.app("Control the daemon, which owns the files of this project.")
 
 
 @options.command(app, "run", "orchestrator daemon run --set log_level=debug")

@@ -33,7 +33,7 @@ def gc(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the leftovers of past work and their size; with --apply remove them.
+    """List the leftovers of past work; with --apply remove them.
 
     Leftovers are data of agents deleted long enough ago and of ended runs, run directories of dead daemons, and
     processes and panes of ours whose agent has ended. Ids are never reused.
@@ -54,6 +54,7 @@ def gc(
         output.print_json({**answer, "items": items, "bytes": total})
     else:
         _show(items, total, apply=apply)
+        _show_kept(answer["kept"])
     if failed:
         raise Environment(
             "io_failed",
@@ -85,6 +86,15 @@ def _show(items: list[dict[str, Any]], total: int, *, apply: bool) -> None:
         output.say(f"{len(items)} items, {space(total)}")
     else:
         output.say(f"{len(items)} items, {space(total)}; remove them: orchestrator gc --apply")
+
+
+def _show_kept(kept: dict[str, Any]) -> None:
+    nouns = ((kept["agents"], "deleted agents"), (kept["runs"], "ended runs"))
+    parts = [output.counted(number, noun) for number, noun in nouns if number]
+    if parts:
+        first, last = (output.local_time(kept[key]) for key in ("until", "until_all"))
+        until = first if last in (first, "-") else f"{first}, the last until {last}"
+        output.say(f"kept: {' and '.join(parts)}, {space(kept['bytes'])}, until {until}")
 
 
 def space(count: int) -> str:

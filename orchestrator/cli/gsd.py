@@ -6,14 +6,13 @@ All but ``index`` read only; they ask in this process, no daemon is needed.
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, reports
 from orchestrator.cli.options import Json
 
 if TYPE_CHECKING:
@@ -25,9 +24,17 @@ TYPES = (
     "all", "service", "api", "util", "component", "model", "config", "module", "hook", "test", "controller",
     "feature", "binary", "library", "unknown",
 )  # fmt: skip
+HITS = {
+    "gsd_query_intel": "files",
+    "gsd_blast_radius": "known",
+    "gsd_codebase_patterns": "patterns",
+    "gsd_similar_past_work": "similar_phases",
+    "gsd_phase_relevant_files": "relevant_files",
+}
+"""The key of an answer that says whether anything was found: nothing is exit 1, as of grep."""
 CHANGES = ("any", "signature_change", "behavior_change", "deletion", "export")
 
-app = options.app("Ask a project: its planning (.planning/) and who depends on whom in its code.")
+app = options.app("Ask a project about its plans and its code.")
 Words = Annotated[list[str], typer.Argument(metavar="WORDS...", help="Words to search for.")]
 
 
@@ -44,7 +51,10 @@ def query(
     blast: Annotated[bool, typer.Option("--blast", help="Also count the files that depend on each.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Find the files that match the words, best match first."""
+    """Find the files that match the words, best match first.
+
+    Exit 1 if none does.
+    """
     _one_of(kind, TYPES, "--type")
     arguments = {"query": " ".join(words), "type_filter": kind, "max_results": most, "include_blast_radius": blast}
     _answer("gsd_query_intel", arguments, as_json)
@@ -64,7 +74,10 @@ def blast(
     ] = "any",
     as_json: Json = False,
 ) -> None:
-    """Show what depends on a file, directly and indirectly."""
+    """Show what depends on a file, directly and indirectly.
+
+    Exit 1 if nothing is known of the file.
+    """
     _one_of(change, CHANGES, "--change")
     arguments = {"file": _from_root(file), "max_depth": depth, "change_type": change}
     _answer("gsd_blast_radius", arguments, as_json)
@@ -104,19 +117,28 @@ def requirement(
 
 @options.command(app, "patterns", "orchestrator gsd patterns error handling")
 def patterns(words: Words, as_json: Json = False) -> None:
-    """Show the code's patterns for something, with examples."""
+    """Show the code's patterns for something, with examples.
+
+    Exit 1 if there is none.
+    """
     _answer("gsd_codebase_patterns", {"query": " ".join(words)}, as_json)
 
 
 @options.command(app, "past", "orchestrator gsd past add a payment provider")
 def past(words: Words, as_json: Json = False) -> None:
-    """Show phases that did similar work, and what they learned."""
+    """Show phases that did similar work, and what they learned.
+
+    Exit 1 if there is none.
+    """
     _answer("gsd_similar_past_work", {"current_goal": " ".join(words)}, as_json)
 
 
 @options.command(app, "files", "orchestrator gsd files rate limiting for the login")
 def files(words: Words, as_json: Json = False) -> None:
-    """Show the files relevant to a goal, given in words or as a phase's number."""
+    """Show the files relevant to a goal, given in words or as a phase's number.
+
+    Exit 1 if none is.
+    """
     _answer("gsd_phase_relevant_files", {"phase_goal": " ".join(words)}, as_json)
 
 
@@ -206,17 +228,21 @@ def graph(
 ) -> None:
     """Draw the code graph: the files most others depend on, and what depends on one of them.
 
-    Writes one self-contained file; default: gsd-graph.html in the current directory.
+    Writes one self-contained file; default: .agents/reports/gsd-graph.html in the project.
     """
     from orchestrator.gsd.picture import chosen as picture  # noqa: PLC0415  (no other command draws)
     from orchestrator.gsd.picture import drawing  # noqa: PLC0415  (no other command draws)
     from orchestrator.gsd.picture import page as drawing_page  # noqa: PLC0415  (no other command draws)
+    from orchestrator.gsd.place import PLANNING  # noqa: PLC0415
 
-    place = to or Path("gsd-graph.html")
-    _refuse_others(place, drawing.MARK, force=force)
-    snapshot = _intelligence().snapshot(_root())
+    root = _root()
+    place = reports.place_of(root, to, "gsd-graph.html")
+    if PLANNING in Path(os.path.realpath(place)).parent.parts:
+        raise BadRequest("bad_argument", f"{place}: nothing is written below {PLANNING}/", "choose another -o")
+    reports.refuse_others(place, drawing.MARK, force=force)
+    snapshot = _intelligence().snapshot(root)
     drawn = picture.picture(snapshot, file=_from_root(file) if file else "", limit=limit)
-    _write(place, drawing_page.html(drawn))
+    reports.write(place, drawing_page.html(drawn))
     if as_json:
         centre = drawn["centre"]
         output.print_json(
@@ -252,6 +278,8 @@ def _root() -> Path:
 def _answer(question: str, arguments: dict[str, Any], as_json: bool) -> dict[str, Any]:
     answer = _intelligence().answer(question, _asking(), arguments)
     _show(question, answer, as_json)
+    if question in HITS and answer.get(HITS[question], True) in ([], False):
+        raise typer.Exit(1)
     return answer
 
 
@@ -294,37 +322,3 @@ def _is_path(text: str) -> bool:
     if any(char.isspace() for char in text):
         return False
     return ending(text) in LANGUAGES or ("/" in text and os.path.isfile(_root() / text))  # noqa: PTH113
-
-
-# -- the picture's file ---------------------------------------------------------------------------------------------
-
-
-def _refuse_others(place: Path, mark: str, *, force: bool) -> None:
-    """BadRequest ``bad_argument`` for a file that holds something else; a device or a pipe is not even opened."""
-    from orchestrator.gsd.place import PLANNING  # noqa: PLC0415
-
-    if place.exists() and not place.is_file():
-        raise BadRequest("bad_argument", f"{place} is not a file", "choose another -o")
-    directory = Path(os.path.realpath(place)).parent
-    if PLANNING in directory.parts:
-        raise BadRequest("bad_argument", f"{place}: nothing is written below {PLANNING}/", "choose another -o")
-    if not directory.is_dir():
-        raise BadRequest("bad_argument", f"{place}: there is no such directory", "choose another -o, or make it")
-    if force or not place.exists():
-        return
-    with place.open("rb") as there:
-        if mark.encode() not in there.read(1024):
-            raise BadRequest("bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force")
-
-
-def _write(place: Path, text: str) -> None:
-    """Replace the file whole, through a link: nobody ever sees half a page."""
-    target = Path(os.path.realpath(place))
-    aside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
-    try:
-        with aside.open("x", encoding="utf-8") as file:
-            file.write(text)
-        aside.replace(target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.cli.command_groups import CommandGroup
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.trust import launched
 
@@ -39,9 +40,10 @@ Settings = Annotated[
 Command = Callable[..., None]
 
 
-def app(about: str) -> typer.Typer:
+def app(about: str, group: type[CommandGroup] = CommandGroup) -> typer.Typer:
     """A group of commands with plain help, which is fast and easy to copy."""
     return typer.Typer(
+        cls=group,
         help=about,
         no_args_is_help=True,
         rich_markup_mode=None,

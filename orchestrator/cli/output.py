@@ -87,17 +87,30 @@ def age(at: str | None, now: datetime | None = None) -> str:
     return f"{seconds}s"
 
 
+def local_time(at: str | None) -> str:
+    """An RFC 3339 instant as local date and time to the minute; ``-`` for None or nonsense."""
+    try:
+        return datetime.fromisoformat(str(at)).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):
+        return "-"
+
+
 def table(
     titles: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
     status_column: int | None = None,
     whole_column: int | None = None,
+    empty: str = "",
 ) -> None:
     """Print rows under titles; on a terminal with colour where ``NO_COLOR`` allows, in a pipe plain and uncut.
 
     A narrow terminal breaks columns within words, but not the ``whole_column``, from which something is copied.
+    ``empty`` is the sentence that stands on stderr in place of a table without rows.
     """
+    if not rows and empty:
+        warn(empty)
+        return
     cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(len(line[i]) for line in [list(titles), *cells]) for i in range(len(titles))]

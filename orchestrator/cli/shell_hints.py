@@ -1,8 +1,10 @@
-"""Replace MCP tools and resources in an error's next step by commands of the command line. Pure."""
+"""Turn an error's next step into one for the command line: commands instead of tools, resources and schemas. Pure."""
 
 from __future__ import annotations
 
 import re
+
+from orchestrator.base.errors import CODES
 
 COMMANDS = {
     "agent_create": "orchestrator agent create",
@@ -44,6 +46,31 @@ COMMANDS = {
 _NAMED = re.compile(r"(?<![\w/])(?:" + "|".join(map(re.escape, COMMANDS)) + r")(?![\w/])")
 
 
-def in_the_shell(step: str) -> str:
-    """The next step with commands for what only an MCP client can call; any other text as it is."""
+STEPS = {
+    "bad_argument": "see the options: add --help",
+    "unknown_task": "orchestrator task list shows the tasks",
+    "unknown_tool": "the daemon is of another version; run: orchestrator daemon restart",
+    "unknown_resource": "the daemon is of another version; run: orchestrator daemon restart",
+    "payload_too_large": "write it to a file in the project and name the file in the task",
+    "not_your_task": "this is a call of an agent; give tasks with: orchestrator task add",
+    "no_lease": "this is a call of an agent; give tasks with: orchestrator task add",
+    "bad_event": "this is a call of an agent; give tasks with: orchestrator task add",
+    "not_for_agents": "finish your own task and report its result",
+    "confirm_needed": "add --yes",
+    "no_api_key": "set OPENROUTER_API_KEY in your shell, or choose --engine or --agent; see docs/spawn-runs.md",
+    "model_not_allowed": "name another model, or change the lists in your shell",
+    "prompt_too_large": "shorten them, or raise MAX_PROMPT_CHARS in your shell",
+    "task_exists": "give another --id",
+    "task_finished": "see how it ended: orchestrator task list",
+}
+"""The next step of a code on the command line, where the one in `CODES` helps only an MCP client."""
+
+
+def in_the_shell(step: str, code: str = "") -> str:
+    """The next step with commands for what only an MCP client can call; any other text as it is.
+
+    A code's step in `CODES` is replaced by the one in `STEPS`; a step that the error brought itself is kept.
+    """
+    if code in STEPS and step == CODES[code][2]:
+        step = STEPS[code]
     return _NAMED.sub(lambda match: COMMANDS[match[0]], step)

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.base.errors import CODES, BadRequest
 from orchestrator.base.toolsets import SMARTSPAWN
-from orchestrator.cli import options, output, spawn_progress, spawn_text, trust
+from orchestrator.cli import options, output, reports, spawn_progress, spawn_text, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.spawn.modes.mode_names import MODES
@@ -21,7 +21,7 @@ WAIT_MS = 20_000
 LISTED = 200  # the most that smartspawn_run_list gives
 _WHOLE_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-app = options.app("Create and follow spawn runs: graphs of model calls with merge, budget and recovery.")
+app = options.app("Create and follow spawn runs, graphs of model calls.")
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or a unique prefix.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file.")]
 
@@ -178,7 +178,8 @@ def list_runs(
         ]
         for row in listing["runs"]
     ]
-    output.table(["RUN", "STATUS", "AGE", "TASK"], rows, whole_column=0)
+    empty = f"no runs with status {state}" if state else "no runs; create one: orchestrator spawn create TASK"
+    output.table(["RUN", "STATUS", "AGE", "TASK"], rows, whole_column=0, empty=empty)
 
 
 @options.command(app, "cancel", "orchestrator spawn cancel 6f0c")
@@ -253,7 +254,7 @@ def graph(
 ) -> None:
     """Draw a run: its graph with times and cost, its timeline, its critical path.
 
-    Writes one self-contained file; default: <run>.html in the current directory.
+    Writes one self-contained file; default: .agents/reports/<run>.html in the project.
     """
     kind = form or ("svg" if file is not None and file.suffix == ".svg" else "html")
     if kind not in ("html", "svg"):
@@ -262,14 +263,9 @@ def graph(
         picture = link.ask("orchestrator/spawn_run", {"run_id": _resolved(link, run)})
     from orchestrator.spawn import run_page, run_picture  # noqa: PLC0415  (no other command draws)
 
-    place = file or Path(f"{picture['run']['run_id']}.{kind}")
-    if not force and place.exists():
-        with place.open("rb") as there:
-            if run_picture.MARK.encode() not in there.read(1024):
-                raise BadRequest(
-                    "bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force"
-                )
-    place.write_text(run_picture.svg(picture) if kind == "svg" else run_page.html(picture), encoding="utf-8")
+    place = reports.place_of(project_here().root, file, f"{picture['run']['run_id']}.{kind}")
+    reports.refuse_others(place, run_picture.MARK, force=force)
+    reports.write(place, run_picture.svg(picture) if kind == "svg" else run_page.html(picture))
     if as_json:
         output.print_json({"file": str(place.absolute()), "format": kind})
     else:

@@ -19,7 +19,7 @@ LOOK_MS = 1000
 """Milliseconds between two looks at a squad: a human watches."""
 TOOL = "start_squad_members"
 
-app = options.app("Run squads: headless one-shot CLI members, each with a role and a task.")
+app = options.app("Run squads: CLIs that do one task each, without a pane.")
 Visible = Annotated[bool, typer.Option("--visible", help="Show output live in panes of this tmux window.")]
 SquadId = Annotated[str, typer.Argument(metavar="SQUAD", help="The squad's id.")]
 
@@ -98,10 +98,17 @@ def wait(squad_id: SquadId, as_json: Json = False) -> None:
 
 
 @options.command(app, "list", "orchestrator squad list")
-def list_squads(as_json: Json = False) -> None:
+def list_squads(
+    every: Annotated[
+        bool, typer.Option("--all", help="Include the members that answered nodes of spawn runs.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the squads whose results are kept."""
     with DaemonClient(project_here(), start=True) as link:
         listing = link.ask("orchestrator/squads", {})
+    if not every:
+        listing["squads"] = [squad for squad in listing["squads"] if not squad["spawn_node"]]
     if as_json:
         output.print_json(listing)
         return
@@ -114,7 +121,9 @@ def list_squads(as_json: Json = False) -> None:
         ]
         for squad in listing["squads"]
     ]
-    output.table(["SQUAD", "AGE", "STATE", "MEMBERS"], rows)
+    output.table(
+        ["SQUAD", "AGE", "STATE", "MEMBERS"], rows, empty="no squads; start one: orchestrator squad run ROLE"
+    )
 
 
 @options.command(app, "cancel", "orchestrator squad cancel 1f0c...")

@@ -53,7 +53,7 @@ def up(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until agents are ready.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the team of this window to the state that its file describes.
+    """Make this window's team what its file describes.
 
     Creates missing agents and restarts failed ones; a second run changes nothing. Asks you to allow the file if it is
     new or has changed. Exit 0: the team is as described; 1: it is not, and each line gives the reason.

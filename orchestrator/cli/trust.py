@@ -54,7 +54,7 @@ def trust(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Allow the acting files of this project: settings, team file, roles, templates.
+    """Allow what files of this project may do: settings, team, roles.
 
     Shows the changes since each file was last allowed, and asks on the terminal. Refused in a process started by an
     AI CLI. Exit 1 if you do not agree.

@@ -26,6 +26,7 @@ from orchestrator.squad import squad_files, squad_plan, squad_settings
 from orchestrator.squad.member_environment import environment_of
 from orchestrator.squad.member_process import StopRequest
 from orchestrator.squad.member_turns import MemberTurns
+from orchestrator.squad.results import SPAWN
 from orchestrator.squad.squad_plan import MemberRequest, PlanInputs
 from orchestrator.squad.squad_settings import SquadSettings
 from orchestrator.squad.squads import CANCELED, SquadRequest, Squads
@@ -155,7 +156,7 @@ class EngineCaller:
         """The command that starts the member, and the exclusive thing that it needs; None: nothing."""
         wanted, role, program = self._planned(caller_name(ask.model), start, ask.system, ask.prompt)
         members = [MemberRequest(ROLE, ask.prompt)]
-        request = SquadRequest(f"spawn:{ask.token}", members, wanted, RoleListing({ROLE: role}), start.env)
+        request = SquadRequest(f"{SPAWN}{ask.token}", members, wanted, RoleListing({ROLE: role}), start.env)
         return request, Path(program).name if wanted.together(program) == 1 else None
 
     def _planned(self, name: str, start: MemberStart, system: str, prompt: str) -> tuple[SquadSettings, Role, str]:

@@ -28,6 +28,10 @@ def progress(file: SquadFile) -> str:
     return f"{ended} of {len(file.members)} members have ended{at_work}"
 
 
+SPAWN = "spawn:"
+"""How the call of a spawn run's node begins: its squad has one member, and is shown with the run."""
+
+
 def listed(file: SquadFile) -> dict[str, Any]:
     """A squad as one row: its id, start and end, and its members without their outputs."""
     return {
@@ -35,6 +39,7 @@ def listed(file: SquadFile) -> dict[str, Any]:
         "created_at": file.created_at,
         "ended_at": file.ended_at,
         "read_at": file.read_at,
+        "spawn_node": file.req.startswith(SPAWN),
         "members": [
             {"memberId": member.member_id, "roleId": member.role_id, "status": _status(member)}
             for member in file.members

@@ -16,7 +16,7 @@ from orchestrator.core import file_models, records
 from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import orphans
 from orchestrator.team.recovery.garbage_collection import AgentLaunch as Place
-from orchestrator.team.recovery.garbage_collection import GarbageData, plan_data, plan_processes
+from orchestrator.team.recovery.garbage_collection import GarbageData, kept_for_now, plan_data, plan_processes
 from orchestrator.team.recovery.orphans import ProvenProcess
 from orchestrator.team.roster import offline_view
 from orchestrator.team.worktrees import worktrees
@@ -54,6 +54,20 @@ def names(items):
 )
 def test_an_agent_goes_when_its_last_record_is_old_enough(ended_at, due):
     assert bool(plan_data([agent("a", ended_at)], NOW, 7 * DAY, artifacts=False)) is due
+
+
+def test_what_is_kept_is_counted_with_the_times_until_which():
+    young, younger = "2026-03-09T00:00:00.000Z", "2026-03-09T12:00:00.000Z"
+    data = [
+        agent("a", young, artifacts=(1, 50)), agent("b", younger), agent("c", "2026-01-01T00:00:00.000Z"), agent("d", None),
+        agent("e", None, collected=True), GarbageData("run", "r", younger, rest=(1, 10)),
+    ]  # fmt: skip
+    assert kept_for_now(data, NOW, 7 * DAY) == {
+        "agents": 2, "runs": 1, "bytes": 660,
+        "until": "2026-03-16T00:00:00.000Z", "until_all": "2026-03-16T12:00:00.000Z",
+    }  # fmt: skip
+    assert kept_for_now([], NOW, DAY) == {"agents": 0, "runs": 0, "bytes": 0, "until": None, "until_all": None}
+    assert kept_for_now(data, NOW, 1e13)["until"] is None
 
 
 def test_with_age_0_what_ended_in_the_future_stays_all_the_same():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,31 @@ def plan_data(data: Iterable[GarbageData], now: str, age_s: float, *, artifacts:
     return items
 
 
+def kept_for_now(data: Iterable[GarbageData], now: str, age_s: float) -> dict[str, Any]:
+    """What has ended and is not old enough: ``{agents, runs, bytes, until, until_all}``.
+
+    The times (RFC 3339) are when the first and the last of it becomes old enough; None if nothing is kept, or for
+    longer than there are dates.
+    """
+    waiting = [item for item in data if item.ended_at is not None and not item.collected]
+    waiting = [item for item in waiting if not _old(item.ended_at, now, age_s)]
+    ends = sorted(datetime.fromisoformat(str(item.ended_at)) for item in waiting)
+    return {
+        "agents": sum(item.kind == "agent" for item in waiting),
+        "runs": sum(item.kind == "run" for item in waiting),
+        "bytes": sum(item.rest[1] + item.artifacts[1] for item in waiting),
+        "until": _later(ends[0], age_s) if ends else None,
+        "until_all": _later(ends[-1], age_s) if ends else None,
+    }
+
+
+def _later(at: datetime, seconds: float) -> str | None:
+    try:
+        return rfc3339(at + timedelta(seconds=seconds))
+    except OverflowError:
+        return None
+
+
 def _old(at: str | None, now: str, age_s: float) -> bool:
     if at is None:
         return False
@@ -166,7 +191,7 @@ class GarbageCollection:
         self._at_work = asyncio.Lock()
 
     async def run(self, *, apply: bool, age_s: float, artifacts: bool) -> dict[str, Any]:
-        """What gc would remove, or with ``apply`` has removed: ``{applied, items, bytes}``.
+        """What gc would remove, or with ``apply`` has removed: ``{applied, older_than_s, items, bytes, kept}``.
 
         Each item has ``done``; an item that could not be removed has an ``error`` and does not stop the others.
         """
@@ -178,7 +203,13 @@ class GarbageCollection:
             now = rfc3339(self._roster.clock.now())
             for item in plan_data(data, now, age_s, artifacts=artifacts):
                 rows.append(await self._collect_item(item, apply=apply))
-        return {"applied": apply, "older_than_s": age_s, "items": rows, "bytes": sum(row["bytes"] for row in rows)}
+        return {
+            "applied": apply,
+            "older_than_s": age_s,
+            "items": rows,
+            "bytes": sum(row["bytes"] for row in rows),
+            "kept": kept_for_now(data, now, age_s),
+        }
 
     async def _collect_item(self, item: GarbageItem, *, apply: bool) -> dict[str, Any]:
         row = {**item.row(), "done": False}

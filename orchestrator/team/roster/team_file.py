@@ -10,9 +10,10 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.config import sources
@@ -26,6 +27,9 @@ TEAM_FILE = ".agents/team.toml"
 """In the project; `orchestrator up` can be given another one."""
 MAX_AGENTS = 64
 """As many as one agents_create makes."""
+MAX_NAME = 80
+MISTAKES_SHOWN = 20
+_OURS = "orchestrator"  # the type of pydantic's errors that our own checks raise
 
 
 class _Table(BaseModel):
@@ -38,6 +42,25 @@ def _class(kind: Class, harmless: tuple[Any, ...] = ()) -> dict[str, Any]:
 
 
 _HARMLESS = Field(json_schema_extra=_class("harmless"))
+
+
+def _known_engine(name: str) -> str:
+    if name and name not in ENGINES:
+        raise PydanticCustomError(
+            _OURS, "no engine is called {name}", {"name": repr(name), "step": _near(name, ENGINES)}
+        )
+    return name
+
+
+def _usable_name(name: str) -> str:
+    try:
+        decisions.slug(name)
+    except BadRequest as error:
+        raise PydanticCustomError(_OURS, "{text}", {"text": error.message, "step": error.next_step}) from None
+    if len(name) > MAX_NAME:
+        text = f"a name has at most {MAX_NAME} characters"
+        raise PydanticCustomError(_OURS, "{text}", {"text": text, "step": "shorten it"})
+    return name
 
 
 class Policies(_Table):
@@ -56,6 +79,7 @@ class Defaults(_Table):
 
     engine: Annotated[
         str,
+        AfterValidator(_known_engine),
         Field(
             max_length=64,
             description="which CLI to run; empty: as configured",
@@ -108,7 +132,7 @@ class TeamFile(_Table):
 
     defaults: Annotated[Defaults, _HARMLESS] = Defaults()
     agents: Annotated[
-        dict[str, DescribedAgent],
+        dict[Annotated[str, AfterValidator(_usable_name)], DescribedAgent],
         Field(min_length=1, max_length=MAX_AGENTS, json_schema_extra=_class("acting")),
     ]
 
@@ -178,9 +202,18 @@ def content_of(path: Path) -> bytes:
 
 
 def parse(path: Path, content: bytes, root: Path) -> list[TeamFileAgent]:
-    """As `load`, of a content that was read already."""
+    """As `load`, of a content that was read already. The error names every mistake of the file."""
     file = _file(path, content)
-    return [_wanted(name, file, agent, path, root) for name, agent in file.agents.items()]
+    agents: list[TeamFileAgent] = []
+    mistakes: list[_Mistake] = []
+    for name, agent in file.agents.items():
+        try:
+            agents.append(_wanted(name, file, agent, root))
+        except BadRequest as error:
+            mistakes.append(_Mistake(f"agents.{name}.cwd", f"agents.{name}.cwd: {error.message}", error.next_step))
+    if mistakes:
+        raise _explained(mistakes, path)
+    return agents
 
 
 def acting_of(path: Path, content: bytes) -> dict[str, Any]:
@@ -216,26 +249,14 @@ def _file(path: Path, content: bytes) -> TeamFile:
     try:
         return TeamFile.model_validate(sources.toml_of(path, content))
     except ValidationError as error:
-        raise _explained(error, path) from None
+        items = error.errors(include_url=False, include_input=False)
+        raise _explained([_mistake(item) for item in items], path) from None
 
 
-def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: Path) -> TeamFileAgent:
-    def wrong(key: str, text: str, step: str = "") -> BadRequest:
-        return BadRequest(
-            "bad_config", f"{path}: agents.{name}{key}: {text}", step, file=str(path), key=f"agents.{name}"
-        )
-
-    if len(name) > 80:
-        raise wrong("", "a name has at most 80 characters")
+def _wanted(name: str, file: TeamFile, agent: DescribedAgent, root: Path) -> TeamFileAgent:
     settings = file.defaults.model_dump(exclude_unset=True) | agent.model_dump(exclude_unset=True)
     engine = str(settings.get("engine", ""))
-    if engine and engine not in ENGINES:
-        raise wrong(".engine", f"no engine is called {engine!r}", _near(engine, ENGINES))
-    try:
-        decisions.slug(name)
-        cwd = str(confine(root, str(settings.get("cwd", ".")), what="cwd"))
-    except BadRequest as error:
-        raise wrong("", error.message, error.next_step) from None
+    cwd = str(confine(root, str(settings.get("cwd", ".")), what="cwd"))
     policies = file.defaults.policies.model_dump(exclude_none=True) | agent.policies.model_dump(exclude_none=True)
     return TeamFileAgent(
         name=name,
@@ -251,19 +272,36 @@ def _wanted(name: str, file: TeamFile, agent: DescribedAgent, path: Path, root: 
     )
 
 
-def _explained(error: ValidationError, path: Path) -> BadRequest:
-    """The first thing that is wrong, as a sentence about a key of the file."""
-    item = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    keys = [str(part) for part in item["loc"]]
+class _Mistake(NamedTuple):
+    """One mistake of a team file: the key, a sentence about it, and what to do."""
+
+    key: str
+    text: str
+    step: str
+
+
+def _mistake(item: ErrorDetails) -> _Mistake:
+    keys = [str(part) for part in item["loc"] if part != "[key]"]
     where = ".".join(keys) or "the file"
     if item["type"] == "extra_forbidden":
-        text, step = f"unknown key {where!r}", _near(keys[-1], _keys_at(keys[:-1]))
-    elif item["type"] == "missing" and keys[-1] in ("role", "agents"):
-        text = f"{where} is missing"
+        return _Mistake(where, f"unknown key {where!r}", _near(keys[-1], _keys_at(keys[:-1])))
+    if item["type"] == "missing" and keys[-1] in ("role", "agents"):
         step = 'every agent needs role = "..."' if keys[-1] == "role" else "describe each agent in [agents.NAME]"
-    else:
-        text, step = f"{where}: {item['msg']}", "docs/team.md shows every key"
-    return BadRequest("bad_config", f"{path}: {text}", step, file=str(path), key=where)
+        return _Mistake(where, f"{where} is missing", step)
+    step = str(item["ctx"]["step"]) if item["type"] == _OURS else "docs/team.md shows every key"
+    return _Mistake(where, f"{where}: {item['msg']}", step)
+
+
+def _explained(mistakes: Sequence[_Mistake], path: Path) -> BadRequest:
+    """All that is wrong with the file; ``key`` names the first."""
+    first = mistakes[0]
+    if len(mistakes) == 1:
+        return BadRequest("bad_config", f"{path}: {first.text}", first.step, file=str(path), key=first.key)
+    lines = [f"  {mistake.text}; {mistake.step}" for mistake in mistakes[:MISTAKES_SHOWN]]
+    if len(mistakes) > MISTAKES_SHOWN:
+        lines.append(f"  and {len(mistakes) - MISTAKES_SHOWN} more")
+    message = "\n".join([f"{path} has {len(mistakes)} mistakes:", *lines])
+    return BadRequest("bad_config", message, "docs/team.md shows every key", file=str(path), key=first.key)
 
 
 def _keys_at(place: Sequence[str]) -> Iterable[str]:

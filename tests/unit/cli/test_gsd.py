@@ -134,6 +134,14 @@ def test_a_command_asks_what_the_tool_is_asked_and_json_is_its_answer(line, ques
     assert (asking.cwd, asking.named, asking.variable) == (str(Path.cwd()), "", "")
 
 
+@pytest.mark.parametrize(("question", "key"), gsd.HITS.items())
+def test_a_question_that_finds_nothing_exits_1(question, key, known, capsys):
+    line = next(line for line, asked, _ in ASKED if asked == question)
+    for nothing in ([], False):
+        known.answers[question] = {key: nothing}
+        assert told(capsys, *line, status=1) == known.answers[question]
+
+
 @pytest.mark.parametrize(
     ("line", "question", "key"),
     [(["verify", "it", "works"], "gsd_verify_behavior", "verified"), (["verify", "--artifact", "GET /x"], "gsd_verify_artifact", "exists")],
@@ -405,13 +413,15 @@ def test_a_name_with_a_line_end_makes_no_line_of_its_own(known, capsys):
 # -- graph ----------------------------------------------------------------------------------------------------------
 
 
-def test_graph_draws_the_top_hotspot_into_the_current_directory(known, root, capsys):
-    assert run(capsys, "graph").strip() == "gsd-graph.html"
-    page = (root / "gsd-graph.html").read_text()
+def test_graph_draws_the_top_hotspot_into_the_projects_reports(known, root, monkeypatch, capsys):
+    drawn = root / ".agents" / "reports" / "gsd-graph.html"
+    assert run(capsys, "graph").strip() == str(drawn)
+    page = drawn.read_text()
     assert "src/lib/db.ts" in page and "src/api/f1-0.ts" in page
+    monkeypatch.chdir(root / "src")
     run(capsys, "graph")
-    assert (root / "gsd-graph.html").read_text() == page
-    assert sorted(one.name for one in root.iterdir()) == [".planning", "gsd-graph.html", "src"]
+    assert drawn.read_text() == page
+    assert sorted(one.name for one in root.iterdir()) == [".agents", ".planning", "src"]
 
 
 def test_graph_draws_the_named_file_where_it_is_told_to(known, root, tmp_path, capsys):
@@ -425,7 +435,8 @@ def test_graph_draws_the_named_file_where_it_is_told_to(known, root, tmp_path, c
 
 
 def test_graph_does_not_overwrite_what_is_not_ours(known, root, tmp_path, capsys):
-    theirs = root / "gsd-graph.html"
+    theirs = root / ".agents" / "reports" / "gsd-graph.html"
+    theirs.parent.mkdir(parents=True)
     theirs.write_text("mine")
     assert told(capsys, "graph", status=2)["error"]["code"] == "bad_argument"
     assert theirs.read_text() == "mine"
@@ -441,7 +452,7 @@ def test_graph_writes_nothing_below_planning(known, root, monkeypatch, capsys):
     for place in (".planning/x.html", "link.html"):
         assert told(capsys, "graph", "--force", "-o", place, status=2)["error"]["code"] == "bad_argument"
     monkeypatch.chdir(root / ".planning")
-    assert told(capsys, "graph", status=2)["error"]["code"] == "bad_argument"
+    assert told(capsys, "graph", "-o", "x.html", status=2)["error"]["code"] == "bad_argument"
     assert [one.name for one in (root / ".planning").iterdir()] == ["PROJECT.md"]
 
 
@@ -461,7 +472,7 @@ def test_a_graph_without_files_is_drawn_too(known, root, capsys):
     known.graph = Star(())
     known.graph.nodes = {}
     assert told(capsys, "graph")["about"] is None
-    assert "No file is known" in (root / "gsd-graph.html").read_text()
+    assert "No file is known" in (root / ".agents" / "reports" / "gsd-graph.html").read_text()
 
 
 def test_the_picture_counts_all_and_lists_of_each_ring_its_share(known, root):

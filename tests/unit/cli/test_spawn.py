@@ -472,10 +472,11 @@ def drawn(daemon):
     return daemon
 
 
-def test_the_graph_is_a_page_in_the_current_directory_and_may_be_drawn_again(drawn, capsys, tmp_path):
+def test_the_graph_is_a_page_among_the_projects_reports_and_may_be_drawn_again(drawn, capsys, tmp_path):
     assert run("graph", ID) == run("graph", ID) == 0
-    assert capsys.readouterr().out == f"{ID}.html\n" * 2
-    assert "<!doctype html>" in (tmp_path / f"{ID}.html").read_text()
+    page = tmp_path / ".agents" / "reports" / f"{ID}.html"
+    assert capsys.readouterr().out == f"{page}\n" * 2
+    assert "<!doctype html>" in page.read_text()
 
 
 @pytest.mark.parametrize("line", [["-o", "g.svg"], ["-o", "g.svg", "--format", "svg"]])

@@ -95,13 +95,13 @@ def test_a_variable_that_is_not_set_is_an_error_that_names_agent_and_key(root, t
         (f'[default]\nengine = "shell"\n{BUILDER}', "default", "'defaults'"),
         (f'[defaults]\nrole = "x"\n{BUILDER}', "defaults.role", "model"),
         (f'[defaults]\nmodelx = "x"\n{BUILDER}', "defaults.modelx", "'model'"),
-        (f'{BUILDER}engine = "shel"\n', "agents.builder", "'shell'"),
+        (f'{BUILDER}engine = "shel"\n', "agents.builder.engine", "'shell'"),
         ("[agents.builder]\n", "agents.builder.role", "role"),
         ("", "agents", "agents.NAME"),
         ("[agents]\n", "agents", ""),
         (f'{BUILDER}approval = "yes"\n', "agents.builder.approval", ""),
-        (f'{BUILDER}cwd = "../away"\n', "agents.builder", ""),
-        (f'{BUILDER}cwd = "/"\n', "agents.builder", ""),
+        (f'{BUILDER}cwd = "../away"\n', "agents.builder.cwd", ""),
+        (f'{BUILDER}cwd = "/"\n', "agents.builder.cwd", ""),
         (f'{BUILDER}command = "make"\n', "agents.builder.command", ""),
         (f"{BUILDER}env = {{K = 1}}\n", "agents.builder.env.K", ""),
         (f'{BUILDER}worktree = "yes"\n', "agents.builder.worktree", ""),
@@ -120,6 +120,35 @@ def test_a_wrong_file_is_refused_with_file_key_and_what_is_near(root, text, key,
     assert refused.value.facts["key"] == key
     assert near in refused.value.next_step
     assert key.removeprefix("agents.") in refused.value.message
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_each_with_its_key(root):
+    text = f"""[defaults]
+modelx = "x"
+{BUILDER}engine = "cluade"
+policies = {{restarts = "never"}}
+[agents.other]
+approvalx = "ask"
+"""
+    with pytest.raises(BadRequest) as refused:
+        load(root, text)
+    head, *lines = refused.value.message.splitlines()
+    assert head.endswith("has 5 mistakes:")
+    said = [("defaults.modelx", "'model'"), ("builder.engine", "'claude'"), ("policies.restarts", "'restart'"),
+            ("other.role", "role ="), ("other.approvalx", "'approval'")]  # fmt: skip
+    assert len(lines) == len(said)
+    for key, near in said:
+        assert [line for line in lines if key in line and near in line], (key, lines)
+    two_away = "".join(f'[agents.{name}]\nrole = "r"\ncwd = "../{name}"\n' for name in ("a", "b"))
+    with pytest.raises(BadRequest) as refused:
+        load(root, two_away)
+    assert "agents.a.cwd" in refused.value.message and "agents.b.cwd" in refused.value.message
+
+
+def test_a_file_of_many_mistakes_names_the_first_twenty(root):
+    with pytest.raises(BadRequest) as refused:
+        load(root, BUILDER + "".join(f"x{n} = 1\n" for n in range(30)))
+    assert refused.value.message.splitlines()[-1] == "  and 10 more"
 
 
 @pytest.mark.parametrize(("text", "line"), [("[agents\n", 1), (f"{BUILDER}role = 'again'\n", 3), ("\n\nx = \n", 3)])
