@@ -8,6 +8,7 @@ A task's payload says what the scripted model does, all parts in this order, any
     {"fail": "why"}        ends in error {"code": "scripted", "message": "why"}
     {"tell": true}         ends in result {"told": [the JSON, else the text, that each of those calls came back with]}
     {"say": "x"}           ends in result {"said": "x"}
+    {"result": {...}}      ends in result with that payload
     {"misbehave": ["forget_ack"]}    faults of `faults.FAULTS` at this task
     anything else          ends in result {"echo": payload}
 
@@ -309,6 +310,8 @@ class _Agent:
         if payload.get("tell"):
             told = [result.text if result.value is None else result.value for result in memory.done()]
             return self._emit("result", {"told": told})
+        if "result" in payload:
+            return self._emit("result", payload["result"])
         if "say" in payload:
             return self._emit("result", {"said": payload["say"]})
         return self._emit("result", {"echo": (memory.task or {}).get("payload")})

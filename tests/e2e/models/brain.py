@@ -1,7 +1,7 @@
 """The scripted brain behind all four protocols: plays an agent, a master, or the one-shot run of a prompt.
 
 ``answer(turn)`` is what a server calls. Tests steer it: ``open(gate)``, ``misbehave(fault, agent_id, tasks)``,
-``trouble(...)``, ``script(name, generator function)``. It decides from the conversation alone; what it keeps besides
+``play(words, **part)``, ``trouble(...)``, ``script(name, generator function)``. It decides from the conversation alone; what it keeps besides
 is which task a fault has hit, how much trouble is left, and how far a master's script has come.
 """
 
@@ -29,6 +29,7 @@ class Brain:
         self.masters = Masters()
         self._gates: dict[str, threading.Event] = {}
         self._troubles: list[Trouble] = []
+        self._parts: list[tuple[str, dict[str, Any]]] = []
         self._lock = threading.Lock()
 
     # -- what tests steer -----------------------------------------------------------------------------------------
@@ -47,6 +48,11 @@ class Brain:
         with self._lock:
             self._troubles.append(one)
         return one
+
+    def play(self, words: str, **part: Any) -> None:
+        """Do a task whose text holds ``words`` as an agent's payload of these keys says (`agent`)."""
+        with self._lock:
+            self._parts.append((words, part))
 
     def calm(self, trouble: Trouble | None = None) -> None:
         """End that trouble, or all of it."""
@@ -77,6 +83,8 @@ class Brain:
         if agent_id is None:
             return oneshot.reply(turn)
         memory = agent.remember(agent_id, turn.messages)
+        if memory.task and (part := self._part(memory.payload)):
+            memory.task = {**memory.task, "payload": part}
         faults = self.faults.of(agent_id, memory.task_id) if memory.task else frozenset[str]()
         return agent.next_move(turn, memory, faults, self._is_open)
 
@@ -86,6 +94,11 @@ class Brain:
             return f"<state_snapshot>{who}The work goes on: call wait_for_command.</state_snapshot>"
         title = json.dumps({"title": "Scripted work"}) if turn.kind == "codex" else "Scripted work"
         return SIDE_ANSWERS.get(str(turn.side_call), title)
+
+    def _part(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        text = payload.get("task")
+        with self._lock:
+            return next((part for words, part in self._parts if isinstance(text, str) and words in text), None)
 
     def _gate(self, name: str) -> threading.Event:
         with self._lock:
