@@ -27,7 +27,7 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 with open(sys.argv[1] + ".new", "w") as file:
     file.write(str(os.getpid()))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
-os.execvp("sh", ["sh", "-c", '"$@"; echo "ended with $?"', "shell", *sys.argv[2:]])
+os.execvp("sh", ["sh", "-c", 'trap : INT; "$@"; echo "ended with $?"', "shell", *sys.argv[2:]])
 """
 OURS = (sys.executable, "-P", "-m", "orchestrator")
 ENDED = re.compile(rb"ended with (\d+)\r?\n")
