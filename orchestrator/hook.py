@@ -37,9 +37,11 @@ TURN_ENDS = ("Stop", "AfterAgent")  # the events at which a daemon that has just
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
 EVENT_FACTS = (  # small facts of an event that the daemon may need; never a prompt or a transcript
     "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",
-    "details",
 )  # fmt: skip
+ASKED_FACTS = ("tool_input", "details")  # what a permission is asked for: objects
+ASKED_NAMES = ("command", "file_path", "filePath", "path", "url")  # of them, if the event is too long to be read
 CUT = 300
+ASKED_CUT = 4000
 STDIN_MAX = 1 << 20
 STDIN_S = 10.0
 RETRY_S = 30.0
@@ -87,7 +89,9 @@ def read_event(fd: int) -> JsonObject:
     if len(buffer) >= STDIN_MAX:
         text = buffer.decode(errors="replace")
         names = ("hook_event_name", "session_id", "cwd", *EVENT_FACTS)
-        return {name: value for name in names if (value := flat(text, name)) is not None}
+        facts = {name: value for name in names if (value := flat(text, name)) is not None}
+        asked = {name: value for name in ASKED_NAMES if (value := flat(text, name)) is not None}
+        return {**facts, "tool_input": asked} if asked else facts
     return dict(json.loads(buffer))
 
 
@@ -113,8 +117,23 @@ def event_line(facts: JsonObject) -> bytes:
             value = value[:CUT]
         if value is not None:
             data[name] = value
+    for name in ASKED_FACTS:
+        if name in facts:
+            data[name] = asked_fact(facts[name])
     event = {"event": str(facts.get("hook_event_name", "")), "session": facts.get("session_id"), "data": data}
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+
+
+def asked_fact(value: object) -> object:
+    """An object without its long values: a daemon that shows a command shows only how it begins."""
+    if not isinstance(value, dict):
+        return str(value)[:CUT]
+    if len(json.dumps(value)) <= ASKED_CUT:
+        return value
+    return {
+        str(name)[:CUT]: (member if isinstance(member, str) else json.dumps(member))[: ASKED_CUT - CUT]
+        for name, member in list(value.items())[:16]
+    }
 
 
 # -- which daemon -----------------------------------------------------------------------------------------------

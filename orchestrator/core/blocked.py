@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from orchestrator.base.secret_masks import one_line
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import COUNTING, SCREEN_KINDS, ScreenFinding
+from orchestrator.core.screens import COUNTING, REASON_MAX, SCREEN_KINDS, ScreenFinding
 from orchestrator.core.state import Agent
 
 
@@ -38,15 +39,17 @@ def explained(agent: Agent, finding: ScreenFinding | None, *, at: str) -> list[D
     """Record what the screen explains now (None: nothing), and lift what it no longer explains.
 
     The same cause is recorded again only if its words have changed and it is no countdown: another question needs
-    another answer.
+    another answer. A vague finding keeps a recorded limit or error as it is.
     """
     if not _lives(agent):
         return []
+    if finding is not None and finding.vague and COUNTING & agent.blocks.keys():
+        return unblock(agent, SCREEN_KINDS - COUNTING, at=at, reason="no longer on the screen")
     gone = SCREEN_KINDS if finding is None else SCREEN_KINDS - {finding.kind}
     drafts = unblock(agent, gone, at=at, reason="no longer on the screen")
     if finding is None:
         return drafts
-    reason, stands = finding.reason or finding.kind, agent.blocks.get(finding.kind)
+    reason, stands = one_line(finding.reason, REASON_MAX) or finding.kind, agent.blocks.get(finding.kind)
     if stands is not None and (finding.kind in COUNTING or stands.reason == reason):
         return drafts
     return [*drafts, _blocked(agent, finding.kind, reason, finding.until, at)]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
+from orchestrator.base.secret_masks import one_line
+
 FindingKind = Literal[
     "permission", "trust", "login", "hooks", "rate_limit", "api_error", "loop", "context_full", "dialog", "no_tools",
     "interrupted",
@@ -25,6 +27,8 @@ Composer = Literal["empty", "draft", "other"]
 
 LAST_LINES = 12
 LINE_MAX = 200
+REASON_MAX = 320
+"""Maximum length of a reason: a tool's name, and 200 characters of its input."""
 
 
 class Screen(NamedTuple):
@@ -53,6 +57,7 @@ class ScreenPattern(NamedTuple):
     within: int = 0
     until: int = 0
     unless: str = ""  # a regular expression on the whole screen that rules it out
+    vague: bool = False  # it does not tell a limit from an error: it keeps what is recorded of either
 
 
 class ScreenFinding(NamedTuple):
@@ -61,6 +66,19 @@ class ScreenFinding(NamedTuple):
     kind: FindingKind
     reason: str
     until: str | None = None
+    vague: bool = False
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smh])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?)?(?![a-z]) ?")
+
+
+def seconds_left(until: str) -> float | None:
+    """The seconds that an end like ``1m 5s`` is away; None if the text is no such amount."""
+    seconds, at = 0.0, 0
+    while amount := _AMOUNT.match(until, at):
+        seconds, at = seconds + float(amount[1]) * _UNITS[amount[2]], amount.end()
+    return seconds if at == len(until) and at else None
 
 
 def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding | None:
@@ -74,7 +92,8 @@ def explain(patterns: Sequence[ScreenPattern], screen: Screen) -> ScreenFinding 
             if match is None:
                 continue
             reason = re.sub(r"\{(\d)\}", lambda slot, hit=match: hit[int(slot[1])] or "", pattern.reason)  # type: ignore[misc]
-            return ScreenFinding(pattern.kind, reason.strip(), match[pattern.until] if pattern.until else None)
+            until = match[pattern.until] if pattern.until else None
+            return ScreenFinding(pattern.kind, one_line(reason, REASON_MAX), until, pattern.vague)
     return None
 
 

@@ -273,6 +273,18 @@ def _retrying(kind: FindingKind, line: str, reason: str, *, until: int = 0) -> S
 # indented or comes after a bullet, so that it cannot pass for one.
 PATTERNS = (
     ScreenPattern(
+        "permission",
+        r"^  \$ (\S.*)",
+        "asks whether it may run: {1}",
+        unless=_without(r"\n  Would you like to run the following command\?"),
+    ),
+    ScreenPattern(
+        "permission",
+        r"^  Destination: (\S.*)",
+        "asks whether it may change files: {1}",
+        unless=_without(r"\n  Would you like to make the following edits\?"),
+    ),
+    ScreenPattern(
         "permission", r"^  Would you like to run the following command\?", "asks whether it may run a command"
     ),
     ScreenPattern(

@@ -35,7 +35,8 @@ def test_an_agents_whole_life(make_world):
 
     # Its own tools ask as the user has them ask; the question is told and answered by nobody but a human.
     write = {"name": "Write", "arguments": {"file_path": str(world.root / "new.txt"), "content": "x\n"}}
-    agent.asks_its_human([write], "Do you want to create new.txt")
+    told = agent.asks_its_human([write], "Do you want to create new.txt")
+    assert told["reason"] == f"asks to use Write: {world.root}/new.txt"
     assert (world.root / "new.txt").exists()
 
     # The user's own hooks run beside ours, and end when they like.

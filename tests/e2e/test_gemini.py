@@ -42,7 +42,8 @@ def test_an_agents_whole_life(make_world):
 
     # Its own tools ask as the user has them ask; the question is told and answered by nobody but a human.
     write = {"name": "write_file", "arguments": {"file_path": str(world.root / "new.txt"), "content": "x\n"}}
-    agent.asks_its_human([write], "Apply this change")
+    told = agent.asks_its_human([write], "Apply this change")
+    assert told["reason"] == f"asks to use Edit: {world.root}/new.txt"
     assert (world.root / "new.txt").exists()
 
     # A single prompt could never be compressed: what wakes it is a message of the user's.

@@ -54,7 +54,7 @@ def test_an_agents_whole_life(make_world):
     # Its own tools ask as the user has them ask; the plugin tells it, and only a human answers.
     shown = 'echo "[$OPENCODE_CONFIG_CONTENT][$npm_config_fetch_retries]"'
     told = agent.asks_its_human([bash("touch new.txt"), bash(shown)], "△ Permission required")
-    assert told["reason"] == "asks to use bash"
+    assert told["reason"] == "asks to use bash: touch new.txt"
     assert (world.root / "new.txt").exists()
     # What it runs in its shell has the user's settings, not those of an agent.
     assert results_of(world, "bash")[-1].strip() == f"[{world.env['OPENCODE_CONFIG_CONTENT']}][]"

@@ -151,8 +151,24 @@ def test_it_says_who_speaks_and_what_happened_and_nothing_a_human_wrote(door):
     assert (hello["kind"], hello["project"], hello["boot"]) == ("hook", os.path.realpath(door.root), 1)
     assert hello["agent"] == {"id": "a", "epoch": 2, "secret": "s" * 32}
     assert os.getpid() in hello["pids"]
-    data = {"stop_hook_active": False, "message": "m" * 300, "details": '{"a": 1}'}
+    data = {"stop_hook_active": False, "message": "m" * 300, "details": {"a": 1}}
     assert told == {"event": "Stop", "session": "s-1", "data": data}
+
+
+def test_it_says_what_a_permission_is_asked_for_and_cuts_long_values(door):
+    door.listen({"answer": "none"})
+    asked = {"command": "touch a", "timeout": 5, "questions": [{"question": "Which?"}]}
+    event = {"hook_event_name": "PermissionRequest", "tool_name": "Bash", "tool_input": asked, "cwd": str(door.root)}
+    assert door.hook(event=event).said() == {}
+    assert door.heard[0][1]["data"] == {"tool_name": "Bash", "tool_input": asked}
+    event["tool_input"] = {"file_path": "/x", "content": "c" * 100_000, "n": 1, "edits": ["e" * 9000]}
+    assert door.hook(event=event).said() == {}
+    told = door.heard[1][1]["data"]["tool_input"]
+    assert (told["file_path"], told["n"]) == ("/x", "1")
+    assert len(json.dumps(told)) < 10_000
+    event["tool_input"] = {"file_path": "/x", "content": '"file_path": "/y"' + "c" * (2 << 20)}
+    assert door.hook(event=json.dumps(event).encode()).said() == {}
+    assert door.heard[2][1]["data"] == {"tool_name": "Bash", "tool_input": {"file_path": "/x"}}
 
 
 def test_a_wake_blocks_the_end_of_the_turn_and_a_release_does_not(door):

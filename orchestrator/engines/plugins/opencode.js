@@ -14,6 +14,7 @@ import { fileURLToPath } from "node:url"
 
 const PROTO = 1
 const CUT = 300
+const ASKED_CUT = 4000
 const RETRY_MS = 1000
 const SLOW_MS = 5000
 const SETTLE_MS = 5000
@@ -119,7 +120,7 @@ class Link {
     this.socket = undefined
     this.session = undefined // the one the agent speaks in: the last of its sessions that had a turn
     this.turn = "" // the last event that says how the turn stands, told again to a daemon that has just come up
-    this.question = undefined // [event, data] of the unanswered question in front of the human, if any
+    this.questions = new Map() // id -> [event, data] of the unanswered ones, in order: the human sees the first
     this.error = undefined // what the current turn ended with, told behind its end
     this.settling = undefined
     this.spoke = {} // agent and model of the last user message, which a wake keeps
@@ -150,7 +151,7 @@ class Link {
         socket.write(hello(this.conn, this.boot))
         this.tell("start", { source: this.boot > 1 ? "reconnect" : "startup" })
         if (this.turn) this.tell(this.turn)
-        if (this.question) this.tell(...this.question)
+        this.tellQuestion()
       } catch {
         socket.destroy()
       }
@@ -220,11 +221,14 @@ class Link {
     if (type === "session.created" && said.info?.parentID) this.children.add(said.info.id)
     else if (type === "permission.asked") this.asked(said)
     else if (type === "question.asked") {
-      this.ask("question.asked", { kind: "dialog", message: cut(`asks: ${said.questions?.[0]?.question}`) })
+      const message = cut(`asks a question: ${said.questions?.[0]?.question}`)
+      this.ask(said.id, "question.asked", { kind: "dialog", message })
     } else if (["permission.replied", "question.replied", "question.rejected"].includes(type)) {
-      if (!this.question) return
-      this.question = undefined
+      const [first] = this.questions.keys()
+      this.questions.delete(said.requestID ?? said.permissionID ?? first)
+      if (first === undefined || this.questions.has(first)) return
       this.tell("permission.replied")
+      this.tellQuestion()
     } else if (!id || this.children.has(id)) return
     else if (type === "session.status") this.status(id, said.status ?? {})
     else if (type === "session.error") this.failed(said.error ?? {})
@@ -270,6 +274,7 @@ class Link {
 
   ended() {
     this.settled()
+    this.questions.clear()
     this.turned(this.aborted ? "session.interrupted" : "session.idle")
     if (this.error) this.tell("session.error", this.error)
   }
@@ -288,19 +293,27 @@ class Link {
     if (this.turn !== "session.busy") this.tell("session.error", this.error)
   }
 
-  asked({ id, sessionID, permission, patterns = [] }) {
+  asked({ id, sessionID, permission, patterns = [], metadata = {} }) {
     if ((OURS.includes(permission) && !this.children.has(sessionID)) || this.queries.includes(permission)) {
       // The user's agent definition may ask for every tool; ours need no consent.
       const answer = { path: { id: sessionID, permissionID: id }, body: { response: "once" } }
       this.client.postSessionIdPermissionsPermissionId(answer).catch(() => {})
       return
     }
-    this.ask("permission.asked", { tool_name: permission, message: cut(patterns.join(", ")) })
+    const { command, filepath } = metadata
+    const asked = command ? { command } : { path: filepath ?? patterns.join(", ") }
+    for (const name of Object.keys(asked)) asked[name] = String(asked[name]).slice(0, ASKED_CUT)
+    this.ask(id, "permission.asked", { tool_name: permission, tool_input: asked })
   }
 
-  ask(event, data) {
-    this.question = [event, data]
-    this.tell(event, data)
+  ask(id, event, data) {
+    this.questions.set(id, [event, data])
+    if (this.questions.size === 1) this.tellQuestion()
+  }
+
+  tellQuestion() {
+    const [first] = this.questions.values()
+    if (first) this.tell(...first)
   }
 }
 

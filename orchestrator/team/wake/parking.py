@@ -23,6 +23,7 @@ from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import FindingKind, ScreenFinding
 from orchestrator.engines.definition import Engine
+from orchestrator.engines.permission_questions import asked
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
@@ -35,6 +36,8 @@ LISTED_S = 20.0
 AFTER_LISTED_S = 1.0
 """Seconds that a CLI needs after our answer to load the tools; on a busy machine 0.2 s were too few."""
 """A plugin blocks nothing: its park has no time limit."""
+ASKS = frozenset({"permission", "dialog"})
+"""The kinds of block for a question that a human must answer."""
 
 STILL_HOLDS = (
     "You are agent {agent_id} and still hold task {task_id}. As the user I ask you: finish it now and report its end "
@@ -145,7 +148,7 @@ class Parking:
         elif kind == "start" and row.holds_start:
             self._first(entry, channel)
         else:
-            self._apply_hook_event(entry, life, kind, hook_event)
+            self._apply_hook_event(entry, life, channel, kind, hook_event)
             channel.none()
         entry.changed.notify()
         self._rested(entry)
@@ -158,13 +161,17 @@ class Parking:
         life.depth = channel.depth if life.depth is None else min(life.depth, channel.depth)
         return channel.depth > life.depth + 1  # a shell more or less is no other CLI
 
-    def _apply_hook_event(self, entry: AgentEntry, life: _ParkedLaunch, kind: str, hook_event: HookEvent) -> None:
+    def _apply_hook_event(
+        self, entry: AgentEntry, life: _ParkedLaunch, channel: HookChannel, kind: str, hook_event: HookEvent
+    ) -> None:
         if kind == "interrupt":
             self._let_go(entry, life, "human", "a human has interrupted it")
             entry.turn = "human"
         elif kind == "permission":
-            tool = hook_event.text("tool_name")
-            entry.finding = ScreenFinding("permission", f"asks to use {tool}" if tool else "asks for a permission")
+            if not channel.keeps:  # a CLI with hooks asks one question at a time: this one is new
+                answered = blocked.unblock(entry.state, ASKS, at=self._at(), reason="it was answered")
+                self._note(entry, answered)
+            entry.finding = asked(hook_event.data) or ScreenFinding("permission", "asks for a permission")
         elif kind == "notice":
             message = hook_event.text("message")
             if hook_event.text("notification_type") == "idle_prompt" and entry.turn == "working":
@@ -173,7 +180,10 @@ class Parking:
             if known is not None:  # a plugin knows what it tells
                 entry.finding = ScreenFinding(known, message, hook_event.text("until") or None)
             elif "permission" in f"{hook_event.text('notification_type')} {message}".lower():
-                entry.finding = ScreenFinding("permission", message or "asks for a permission")
+                exact = asked(hook_event.data)
+                known_question = entry.finding is not None and entry.finding.kind in ASKS
+                if exact is not None or not (known_question or ASKS & entry.state.blocks.keys()):
+                    entry.finding = exact or ScreenFinding("permission", message or "asks for a permission")
         elif kind == "end":
             self._let_go(entry, life, "ended", "its session has ended")
             entry.turn = "ended"

@@ -559,6 +559,22 @@ def test_other_words_of_the_same_cause_are_told_unless_they_count_down(desk, kin
     assert len(see(desk, found(kind, "in 6 s"))) == again
 
 
+@pytest.mark.parametrize("kind", ["rate_limit", "api_error"])
+def test_a_vague_finding_keeps_what_is_recorded_of_a_limit_or_an_error(desk, kind):
+    vague = ScreenFinding("api_error", "the API fails", None, vague=True)
+    assert [record["kind"] for record in see(desk, vague)] == ["api_error"]
+    see(desk, None)
+    see(desk, found(kind, "exact"))
+    assert not see(desk, vague)
+    assert (desk.agent.blocked.kind, desk.agent.blocked.reason) == (kind, "exact")
+
+
+def test_a_reason_is_recorded_once_masked_and_on_one_line(desk):
+    (record,) = see(desk, found(reason="asks to run: TOKEN=abcdefgh1234 make\n\u202eall"))
+    assert record["reason"] == "asks to run: TOKEN=… make ⏎ \\u202eall"
+    assert not see(desk, found(reason="asks to run: TOKEN=abcdefgh1234 make\n\u202eall"))
+
+
 def test_no_call_and_no_screen_lifts_what_only_the_terminal_event_does(desk):
     desk.enqueue("t1")
     desk.wait()

@@ -1,7 +1,10 @@
 """The row of opencode: what its one variable says over the user's settings, and how the input line is read."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +142,44 @@ def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_
     named = set(re.findall(r'"((?:session|permission|question)\.[a-z]+)"', text))
     assert set(opencode.ROW.hook_events) - {"start"} <= named
     assert all(f'"{name}"' in text for name in (*TOOLS, opencode.CONTENT, opencode.RULES, opencode.THEIRS))
+
+
+ASKED = """
+const { Orchestrator } = await import(process.argv[1])
+const plugin = await Orchestrator({ client: { postSessionIdPermissionsPermissionId: async () => {} } })
+const heard = []
+globalThis[Symbol.for("orchestrator.link")].tell = (event, data = {}) => heard.push([event, data])
+const happens = (type, properties) => plugin.event({ event: { type, properties: { sessionID: "s", ...properties } } })
+const patterns = ["touch a"]
+happens("permission.asked", { id: "p1", permission: "bash", patterns, metadata: { command: "touch a" } })
+happens("permission.asked", { id: "p2", permission: "edit", patterns, metadata: { filepath: "/x", diff: "-" } })
+happens("permission.asked", { id: "ours", permission: "orchestrator_emit_event", patterns })
+happens("permission.replied", { requestID: "ours" })
+happens("permission.replied", { requestID: "p1" })
+happens("question.asked", { id: "q1", questions: [{ question: "Which?" }] })
+happens("permission.replied", { requestID: "p2" })
+happens("question.replied", { requestID: "q1" })
+console.log(JSON.stringify(heard))
+process.exit(0)
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_the_plugin_names_the_question_that_the_human_sees_first_and_then_the_next(tmp_path: Path):
+    plugin = tmp_path / "opencode.mjs"
+    plugin.write_text(package_data.plugin(opencode.PLUGIN))
+    env = {"PATH": os.environ["PATH"], "ORCHESTRATOR_AGENT_ID": "a", "ORCHESTRATOR_PROJECT": str(tmp_path)}
+    argv = ["node", "--input-type=module", "-e", ASKED, str(plugin)]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    replied = ["permission.replied", {}]
+    assert json.loads(done.stdout) == [
+        ["permission.asked", {"tool_name": "bash", "tool_input": {"command": "touch a"}}],
+        replied,
+        ["permission.asked", {"tool_name": "edit", "tool_input": {"path": "/x"}}],
+        replied,
+        ["question.asked", {"kind": "dialog", "message": "asks a question: Which?"}],
+        replied,
+    ]
 
 
 def test_a_missing_plugin_is_said(monkeypatch, tmp_path: Path):

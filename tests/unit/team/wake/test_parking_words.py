@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from orchestrator.core import decisions, records, supervision
+from orchestrator.core import blocked, decisions, records, supervision
+from orchestrator.core.screens import ScreenFinding
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
 from orchestrator.team.wake.parking import AFTER_LISTED_S, HEED_S, LISTED_S
@@ -290,6 +291,41 @@ async def test_questions_the_cli_tells_are_findings_until_it_goes_on(lot):
     assert lot.entry.finding is not None
     await lot.tell("Stop")
     assert lot.entry.finding is None
+
+
+async def test_a_question_names_the_tool_and_its_input_and_a_vaguer_notice_does_not_replace_it(lot):
+    await lot.begin()
+    await lot.tell("PermissionRequest", tool_name="Bash", tool_input={"command": "API_KEY=hunter2hunter2 make"})
+    exact = lot.entry.finding
+    assert exact == ScreenFinding("permission", "asks to use Bash: API_KEY=… make")
+    await lot.tell("Notification", notification_type="permission_prompt", message="Claude needs your permission")
+    assert lot.entry.finding == exact
+    # The same once it is recorded, and its words are the screen's to lift.
+    at = "2026-01-01T00:00:00.000Z"
+    await lot.team.roster.commit(lot.entry, blocked.explained(lot.entry.state, exact, at=at))
+    lot.entry.finding = None
+    await lot.tell("Notification", notification_type="permission_prompt", message="Claude needs your permission")
+    assert lot.entry.finding is None
+
+
+async def test_a_notice_that_names_the_tool_is_exact(lot):
+    await lot.begin()
+    details = {"type": "exec", "title": "Confirm Shell Command", "command": "touch a", "rootCommand": "touch"}
+    said = {"notification_type": "ToolPermission", "message": "Tool Confirm Shell Command requires execution"}
+    await lot.tell("Notification", **said, details=details)
+    assert lot.entry.finding == ScreenFinding("permission", "asks to use Shell: touch a")
+    await lot.tell("Notification", **said, details={**details, "command": "touch b"})
+    assert lot.entry.finding == ScreenFinding("permission", "asks to use Shell: touch b")
+
+
+async def test_a_second_question_is_a_second_record_even_if_it_has_the_same_words(lot):
+    await lot.begin()
+    at = "2026-01-01T00:00:00.000Z"
+    for _ in range(2):
+        await lot.tell("PermissionRequest", tool_name="Bash", tool_input={"command": "touch a"})
+        await lot.team.roster.commit(lot.entry, blocked.explained(lot.entry.state, lot.entry.finding, at=at))
+        await lot.team.roster.commit(lot.entry, blocked.explained(lot.entry.state, lot.entry.finding, at=at))
+    assert [record["type"] for record in outbox(lot, "blocked", "unblocked")] == ["blocked", "unblocked", "blocked"]
 
 
 async def test_an_unknown_event_is_answered_and_proves_the_channel(lot):
