@@ -176,6 +176,9 @@ def _last(kind: FindingKind, line: str, reason: str, *, until: int = 0) -> Scree
     return ScreenPattern(kind, line, reason, until=until, unless=later)
 
 
+_RETRYING = r"retrying in (\d[\dhms ]*[hms]) · attempt"
+_ASKED_FOR = r"retrying in ((?:\d+[hm] ?)+(?:\d+s)?|\d\d+s|[3-9]s) · attempt [12]/"
+
 PATTERNS = (
     _dialog("permission", r"^ Do you want to (.+?)\??$", "asks for a permission: {1}"),
     _dialog("trust", r"Yes, I trust this folder", "answer the question in its pane"),
@@ -202,6 +205,13 @@ PATTERNS = (
         "rate_limit", r"^\S (.+ limit) reached · retrying in .*?\(([^)]+)\)", "its {1} is reached", until=2
     ),
     ScreenPattern("login", r"^\S 40[13]\b.* · retrying in ", "the API does not accept its login or key"),
+    ScreenPattern(
+        "rate_limit", rf"^\S 429\b.* · {_RETRYING}", "its rate limit is reached (429); it tries again", until=1
+    ),
+    # It does not name the error of the first two attempts. Its own pauses after them are shorter than three seconds;
+    # a longer one was asked for by the API.
+    ScreenPattern("rate_limit", rf"^\S API error · {_ASKED_FOR}", "the API asks it to wait; it tries again", until=1),
+    ScreenPattern("api_error", r"^\S (API error) · retrying in ", "the API fails; it tries again", vague=True),
     ScreenPattern("api_error", r"^\S (.+?) · retrying in ", "the API fails ({1}); it tries again"),
     _last("rate_limit", r"^  ⎿\s+Credit balance too low", "its credit balance is too low"),
     _last(
@@ -214,6 +224,7 @@ PATTERNS = (
         r"^(?:● |  ⎿\s+).{0,40}Please run /login",
         "run /login in its pane, or give it a key that the API accepts",
     ),
+    _last("rate_limit", r"^● API Error: (?:Request rejected \()?429\b", "its rate limit is reached (429)"),
     _last("api_error", r"^● API Error: (.{1,150})", "the API failed: {1}"),
     _last("interrupted", r"^  ⎿\s+Interrupted · What should Claude do", "a human has interrupted it"),
 )

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -21,7 +22,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain
+from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
 from orchestrator.engines.definition import Engine
 from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.panes.team_panes import TeamPanes
@@ -198,7 +199,7 @@ class ScreenWatch:
                 entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
             )
             return
-        now = explain(row.patterns, screen)
+        now = self._dated(explain(row.patterns, screen))
         entry.seen, hook_finding = now, entry.finding
         kind = now.kind if now is not None else ""
         twice, life.last = life.last == kind, kind
@@ -224,6 +225,13 @@ class ScreenWatch:
         if stale and life.stale and self.on_stale is not None:
             self.on_stale(entry)
         life.stale = stale
+
+    def _dated(self, finding: ScreenFinding | None) -> ScreenFinding | None:
+        """The finding with the time of its end, if the screen counts down to it."""
+        left_s = seconds_left(finding.until) if finding is not None and finding.until else None
+        if finding is None or left_s is None:
+            return finding
+        return finding._replace(until=rfc3339(self._roster.clock.now() + timedelta(seconds=left_s)))
 
     def _at(self) -> str:
         return rfc3339(self._roster.clock.now())

@@ -3,11 +3,12 @@
 import asyncio
 import dataclasses
 import json
+from datetime import datetime, timedelta
 
 import pytest
 
 from orchestrator.core import decisions, records, supervision
-from orchestrator.core.screens import Screen, ScreenFinding, ScreenPattern
+from orchestrator.core.screens import Screen, ScreenFinding, ScreenPattern, seconds_left
 from orchestrator.engines import table
 from orchestrator.team.life import creation, readiness
 from orchestrator.team.life.screen_watch import EVERY_S, ScreenWatch
@@ -231,6 +232,38 @@ async def test_a_limit_keeps_its_end_everywhere(scene):
     assert {key: told[key] for key in ("type", "kind", "until", "reason")} == {
         "type": "blocked", "kind": "rate_limit", "until": "15:00", "reason": "usage limit",
     }  # fmt: skip
+
+
+async def test_a_countdown_on_the_screen_is_recorded_as_the_time_of_its_end(scene, monkeypatch):
+    counting = ScreenPattern("rate_limit", r"retrying in ([\dhms ]+)$", "usage limit", until=1)
+    shell = dataclasses.replace(table.ENGINES["shell"], patterns=(counting,))
+    monkeypatch.setitem(table.ENGINES, "shell", shell)
+    await scene.agent(screen=Screen(lines=("retrying in 1m 5s",)))
+    await scene.looks(5)
+    (record,) = [record for record in scene.records() if record["type"] == "blocked"]
+    left = datetime.fromisoformat(record["until"]) - datetime.fromisoformat(record["at"])
+    assert left == timedelta(seconds=65)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("17s", 17),
+        ("1m 5s", 65),
+        ("1h 2m", 3720),
+        ("20 seconds", 20),
+        ("1.5s", 1.5),
+        ("300ms", 0.3),
+        ("2 hours", 7200),
+    ],
+)
+def test_an_amount_of_time_is_read(text, seconds):
+    assert seconds_left(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "2:08pm (UTC)", "15:00", "tomorrow", "5 soon", "s", "2026-01-01T00:00:00Z"])
+def test_a_time_of_day_is_no_amount(text):
+    assert seconds_left(text) is None
 
 
 async def test_the_screen_does_not_lift_what_the_delivery_rule_says(scene):
