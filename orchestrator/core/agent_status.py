@@ -12,12 +12,16 @@ from orchestrator.core.state import Agent, Proof
 
 
 class Presence(NamedTuple):
-    """What the daemon sees of the agent right now; never stored."""
+    """What the daemon sees of the agent right now; never stored.
+
+    A ``turn`` is ``rested`` after a park that reached its time limit, until the next event of its CLI: the CLI is at
+    its prompt, and a pasted line wakes it.
+    """
 
     waiting: bool = False  # inside wait_for_command
     quiet_s: float | None = None  # since its last call in this daemon's life; None = none yet
     process: str = "unknown"  # alive | gone | unknown
-    turn: str = "unknown"  # of its CLI, as hooks tell it: working | parked | ended | human | unknown
+    turn: str = "unknown"  # of its CLI, as hooks tell it: working | parked | rested | ended | human | unknown
     relaunch_s: float | None = None  # until its next life is launched
 
 
@@ -46,6 +50,8 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
         return "idle", "inside wait_for_command"
     if seen.turn == "parked":
         return "parked", "ended its turn; it is woken when there is work"
+    if seen.turn == "rested" and seen.process == "alive":
+        return "idle", "at its prompt; a task wakes it by a pasted line"
     if seen.quiet_s is not None and seen.quiet_s < BETWEEN_CALLS_S:
         return "idle", "between two calls"
     return "unknown", _SILENT.get(seen.turn, "holds no task and is not waiting for one")

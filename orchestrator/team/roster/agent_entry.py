@@ -49,7 +49,7 @@ class AgentEntry:
         self.session: str | None = None  # of the CLI, preset by the launch or reported by the CLI
         self.listed_epoch = 0  # the last epoch whose CLI has listed our tools
         self.hook_epoch = 0  # the last epoch whose hook or plugin sent a message: its wake channel works
-        self.turn = "unknown"  # of the CLI, as its hooks report it: working | parked | ended | human | unknown
+        self.turn = "unknown"  # of the CLI, as its hooks report it: see `agent_status.Presence`
         self.empty_waits = 0  # consecutive waits without a command
         self.last_word: float | None = None  # monotonic: the last message from or to its hooks
         self.calls = 0  # calls since the daemon started; a wake worked if a call follows

@@ -273,7 +273,8 @@ class Parking:
         outcome = await wait_until(look, entry.changed, self._clock.monotonic() + limit_s, self._clock)
         life.holding = None
         if outcome is None:
-            self._let_go(entry, life, "ended", "one park lasts no longer")
+            pasted = entry.engine is not None and entry.engine.composer is not None
+            self._let_go(entry, life, "rested" if pasted else "ended", "one park lasts no longer")
         elif outcome in ("moved", "over"):
             self._drop(life)
             channel.release()

@@ -114,7 +114,7 @@ class PasteWake:
         # An agent with a task may be working on it: it is only pasted to if its turn is known to be over.
         # The answer with a task it never acknowledged may have been discarded by an Esc (Gemini CLI).
         unheard = agent.lease is not None and agent.lease.state == "delivered"
-        over = entry.turn == "ended" or unheard or _in_trouble(entry)
+        over = entry.turn in ("ended", "rested") or unheard or _in_trouble(entry)
         return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
 
     def _silent_s(self, entry: AgentEntry) -> float:

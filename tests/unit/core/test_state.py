@@ -625,6 +625,7 @@ def test_a_block_is_a_status_with_its_reason(life):
     ("turn", "status"),
     [
         ("parked", "parked"),
+        ("rested", "idle"),
         ("human", "unknown"),
         ("ended", "unknown"),
         ("working", "unknown"),
@@ -635,6 +636,9 @@ def test_the_turn_of_its_cli_explains_an_agent_that_is_silent(desk, turn, status
     silent = derived.Presence(quiet_s=99.0, process="alive", turn=turn)
     assert derived.status(desk.agent, silent)[0] == status
     assert derived.status(desk.agent, silent._replace(waiting=True))[0] == "idle"
+    assert derived.status(desk.agent, silent._replace(process="unknown"))[0] == (
+        "parked" if status == "parked" else "unknown"
+    )
     desk.enqueue("t1")
     desk.wait()
     assert derived.status(desk.agent, silent)[0] == "busy"

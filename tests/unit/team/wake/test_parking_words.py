@@ -1,6 +1,7 @@
 """Every word a hook can be told, over real journals and a clock that moves by hand."""
 
 import asyncio
+import dataclasses
 import json
 import random
 
@@ -10,6 +11,7 @@ from orchestrator.core import blocked, decisions, records, supervision
 from orchestrator.core.screens import ScreenFinding
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_views import status_of
 from orchestrator.team.wake.parking import AFTER_LISTED_S, HEED_S, LISTED_S
 from tests.support.hook_channels import PLUGIN, ROW, Line, Lot
 from tests.support.pure_team import BUDGET
@@ -187,8 +189,21 @@ async def test_one_park_lasts_no_longer_than_the_engine_allows(lot):
     await lot.team.clock.advance(ROW.park_limit_s - 1)
     assert line.said is None
     await lot.team.clock.advance(1)
-    assert (line.said, lot.entry.turn) == ("release", "ended")
-    assert lot.rested[-1] == "ended"
+    assert (line.said, lot.entry.turn) == ("release", "rested")
+    assert lot.rested[-1] == "rested"
+    lot.entry.process = "alive"
+    assert status_of(lot.entry, lot.team.clock) == ("idle", "at its prompt; a task wakes it by a pasted line")
+    await lot.tell("UserPromptSubmit")
+    assert status_of(lot.entry, lot.team.clock)[0] == "unknown"
+
+
+async def test_after_a_park_that_nothing_can_follow_an_agent_is_not_idle(lot, monkeypatch):
+    monkeypatch.setitem(ENGINES, "parker", dataclasses.replace(ROW, composer=None))
+    await lot.begin()
+    await lot.tell("Stop")
+    await lot.team.clock.advance(ROW.park_limit_s)
+    lot.entry.process = "alive"
+    assert (lot.entry.turn, status_of(lot.entry, lot.team.clock)[0]) == ("ended", "unknown")
 
 
 async def test_a_wake_that_no_call_follows_is_taken_for_swallowed(lot):
