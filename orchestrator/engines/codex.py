@@ -14,6 +14,7 @@ from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
 from orchestrator.engines.codex_setup import SETUP, config_file
 from orchestrator.engines.definition import (
+    THEN_TYPE,
     Engine,
     Headless,
     HeadlessCommand,
@@ -314,7 +315,7 @@ PATTERNS = (
         "login",
         # The second form is from the program's texts, not seen.
         r"^■ (?:unexpected status (?:401|403)\b|Your access token could not be refreshed)",
-        "the API does not accept its login or key",
+        f"the API does not accept its login or key{THEN_TYPE}",
     ),
     _retrying("login", r"^  └ Unexpected status (?:401|403)\b", "the API does not accept its login or key"),
     _last(

@@ -59,6 +59,10 @@ class Launch:
     shipped: Mapping[str, str] = field(default_factory=dict)  # of `Engine.ships`: the texts
 
 
+THEN_TYPE = "; when that is fixed, type any word and Enter in its pane"
+"""Follows the reason of a refused login that has ended a turn: nothing but a message begins the next one."""
+
+
 @dataclass(frozen=True)
 class PreparedLaunch:
     """The parts of one launch. ``files`` and ``links`` are relative to the engine directory, files 0600."""

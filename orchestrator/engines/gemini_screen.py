@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
+from orchestrator.engines.definition import THEN_TYPE
 
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
@@ -56,7 +57,9 @@ PATTERNS: tuple[ScreenPattern, ...] = (
     _dialog("loop", r"A potential loop was detected", "asks whether to keep its loop detection"),
     _dialog("dialog", r"\(Press Esc to close\)", "a dialog is open"),
     _last_lines(
-        "login", r"API key not valid|API_KEY_INVALID|\"code\":401|UNAUTHENTICATED", "the API refuses its login"
+        "login",
+        r"API key not valid|API_KEY_INVALID|\"code\":401|UNAUTHENTICATED",
+        f"the API refuses its login{THEN_TYPE}",
     ),
     _last_lines("api_error", r"^✕ \[API Error: .*\"message\":\"([^\"]{1,120})", "API error: {1}"),
     _last_lines("api_error", r"^✕ \[API Error: (.{1,120}?)\]?$", "API error: {1}"),

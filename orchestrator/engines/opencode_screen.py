@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.core.screens import Composer, Screen, ScreenPattern
+from orchestrator.engines.definition import THEN_TYPE
 
 _EDGE = "┃"
 _FLOOR = "╹▀"
@@ -60,7 +61,7 @@ PATTERNS: tuple[ScreenPattern, ...] = (
     ScreenPattern(
         "login",
         r"(?i)┃ +([^┃]*((incorrect|invalid|missing|expired)[^┃]*api.?key|unauthori[sz]ed|authentication fail)[^┃]*)",
-        "{1}",
+        f"{{1}}{THEN_TYPE}",
         within=_RECENT,
     ),
     ScreenPattern("no_tools", r"• +orchestrator +(?!Connected)(\S.*)", "our MCP server: {1}"),

@@ -20,6 +20,7 @@ const SLOW_MS = 5000
 const SETTLE_MS = 5000
 const HEED_MS = 5000
 const CONTENT = "OPENCODE_CONFIG_CONTENT"
+const THEN_TYPE = "; when that is fixed, type any word and Enter in its pane" // as in definition.py
 const LIMITS = /rate.?limit|too many requests|quota|usage limit|overloaded|\b429\b/i
 const OURS = ["orchestrator_wait_for_command", "orchestrator_emit_event"]
 const HOME = path.dirname(fileURLToPath(import.meta.url))
@@ -289,7 +290,8 @@ class Link {
     if (name === "ProviderAuthError" || status === 401 || status === 403) kind = "login"
     else if (status === 429 || LIMITS.test(data.message)) kind = "rate_limit"
     else if (name === "ContextOverflowError") kind = "context_full"
-    this.error = { kind, message: cut(data.message || name) }
+    const next = kind === "login" ? THEN_TYPE : ""
+    this.error = { kind, message: cut(data.message || name).slice(0, CUT - 100) + next }
     if (this.turn !== "session.busy") this.tell("session.error", this.error)
   }
 

@@ -14,7 +14,7 @@ from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen
 from orchestrator.engines import opencode
-from orchestrator.engines.definition import HeadlessRun
+from orchestrator.engines.definition import THEN_TYPE, HeadlessRun
 from tests.support import launches
 from tests.support.launches import ENV, PLACE
 
@@ -139,6 +139,7 @@ def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_
     assert set(re.findall(r'^import .* from "(.*)"$', text, re.MULTILINE)) >= {"node:net", "node:fs"}
     assert all(name.startswith("node:") for name in re.findall(r'from "(.*)"', text))
     assert "console." not in text
+    assert THEN_TYPE in text
     named = set(re.findall(r'"((?:session|permission|question)\.[a-z]+)"', text))
     assert set(opencode.ROW.hook_events) - {"start"} <= named
     assert all(f'"{name}"' in text for name in (*TOOLS, opencode.CONTENT, opencode.RULES, opencode.THEIRS))

@@ -18,7 +18,7 @@ from orchestrator.cli.setup import BUSY_S
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.screens import FindingKind, Screen, explain, stands
 from orchestrator.engines import table
-from orchestrator.engines.definition import APPROVALS, HeadlessRun
+from orchestrator.engines.definition import APPROVALS, THEN_TYPE, HeadlessRun
 from orchestrator.engines.table import ENGINES, SETUPS
 from orchestrator.setup import entries
 from orchestrator.team import agent_tools
@@ -187,7 +187,19 @@ def test_a_recorded_screen_is_explained(path):
     found = explain(row.patterns, screen_of(path))
     assert (found.kind if found else "none") == kind_of(path), found
     if found is not None:
-        assert found.reason and "{" not in found.reason and len(found.reason) <= 200
+        assert found.reason and "{" not in found.reason and len(found.reason) <= 240
+
+
+REFUSED = [
+    "gemini/login-key_refused", "gemini/login-unauthenticated", "codex/login-key_refused",
+    "codex/login-key_refused_narrow", "opencode/login-bad-key",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_login_that_ended_a_turn_says_what_to_type_once_it_is_fixed(name):
+    reason = explain(ENGINES[name.partition("/")[0]].patterns, screen_of(SCREENS / f"{name}.txt")).reason
+    assert reason.endswith(THEN_TYPE)
 
 
 @pytest.mark.parametrize(
