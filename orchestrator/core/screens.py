@@ -69,6 +69,14 @@ class ScreenFinding(NamedTuple):
     vague: bool = False
 
 
+class LogFinding(NamedTuple):
+    """What a CLI's own log explains: since when (RFC 3339), and for how long if nothing more is logged."""
+
+    at: str
+    finding: ScreenFinding
+    holds_s: float
+
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smh])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?)?(?![a-z]) ?")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from orchestrator.core.screens import Composer, Screen, ScreenPattern
+from orchestrator.core.screens import Composer, LogFinding, Screen, ScreenPattern
 from orchestrator.engines.user_setup import UserSetup
 
 
@@ -180,6 +180,8 @@ class Engine:
     quit: str = ""  # the line that makes the CLI quit by itself; needs a `composer`
     stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured
     patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
+    log: str = ""  # a log that the CLI appends to, in the engine directory; asked if the screen explains nothing
+    explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     session_key: str = ""  # where a tool call's ``_meta`` names the CLI's session before anything else does

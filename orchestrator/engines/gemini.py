@@ -26,6 +26,7 @@ from orchestrator.engines.definition import (
     RoleFolder,
     UserFiles,
 )
+from orchestrator.engines.gemini_log import LOG, explain_log
 from orchestrator.engines.gemini_screen import PATTERNS, composer
 from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
@@ -51,6 +52,7 @@ HOOKS = {
     "SessionEnd": 5_000,
 }
 
+LOG_VARIABLE = "GEMINI_DEBUG_LOG_FILE"
 _ONE_PROCESS = {"GEMINI_CLI_NO_RELAUNCH": "true"}  # it starts itself anew otherwise, which takes 130 MB more
 
 # What is not linked: ours, what belongs to one session, and what the CLI replaces by renaming over it.
@@ -95,6 +97,8 @@ def prepare(launch: Launch) -> PreparedLaunch:
         or f"{user}/trustedFolders.json",
     }
     env |= _trust(launch)
+    if LOG_VARIABLE not in launch.env:  # the user's own log stays where the user wants it
+        env[LOG_VARIABLE] = f"{launch.engine_dir}/{LOG}"
 
     files = {
         "settings.json": json.dumps(_merged(launch, mine, server), indent=2, ensure_ascii=False) + "\n",
@@ -119,7 +123,7 @@ def prepare(launch: Launch) -> PreparedLaunch:
     return PreparedLaunch(
         argv=tuple(argv),
         env=env,
-        files={f"{HOME}/.gemini/{name}": text for name, text in files.items()},
+        files={LOG: ""} | {f"{HOME}/.gemini/{name}": text for name, text in files.items()},
         links=links,
         session=launch.resume or launch.session,
     )
@@ -303,6 +307,8 @@ ROW = Engine(
     quit="/quit",
     paste_gap_s=0.4,  # 30 ms after a paste Enter is a new line; under load that takes longer to pass
     patterns=PATTERNS,
+    log=LOG,
+    explain_log=explain_log,
     resumes=True,
     models=True,
     call_limit_s=600.0,
@@ -314,7 +320,7 @@ ROW = Engine(
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
         'Only approval "all" skips the question before a shell command whose text came with a task.',
         "Trusting the folder in an agent's pane restarts the CLI and ends the agent: create it again.",
-        "While it retries the API, its screen looks the same as while it thinks.",
+        "While it retries the API, only its debug log shows it: the daemon reads and shortens the log.",
         "Facts that it saves for all projects are kept only for this agent.",
         "Where the user has switched its hooks off, an idle agent polls.",
         "In a git repository its read_file refuses files below .agents, also artifacts; its shell reads them.",

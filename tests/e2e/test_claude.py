@@ -39,6 +39,14 @@ def test_an_agents_whole_life(make_world):
     assert told["reason"] == f"asks to use Write: {world.root}/new.txt"
     assert (world.root / "new.txt").exists()
 
+    # A limit is waited for by the CLI itself; the time of its next try is told.
+    agent.rests()
+    world.models.brain.trouble(429, times=1, headers={"retry-after": "15"})
+    agent.give("limited", say="five")
+    assert agent.blocked_by("rate_limit")["until"]
+    assert agent.end("limited")["payload"] == {"said": "five"}
+    assert not agent.blocked()
+
     # The user's own hooks run beside ours, and end when they like.
     agent.rests()
     hers = world.home / "hers.log"

@@ -52,6 +52,14 @@ def test_an_agents_whole_life(make_world):
     woken = agent.requests()[-1].turn.messages
     assert sum("call wait_for_command now" in message.text for message in woken if message.role == "user") >= 1
 
+    # A limit is waited for by the CLI itself, which shows it in its own log alone.
+    agent.rests()
+    world.models.brain.trouble(429, times=2)
+    agent.give("limited", say="five")
+    agent.blocked_by("rate_limit")
+    assert agent.end("limited")["payload"] == {"said": "five"}
+    assert not agent.blocked()
+
     # Killed: the next life goes on with the conversation, and has the tools again.
     resumed = agent.dies_and_goes_on()
     assert offered(resumed) == OURS and f"You are agent `{agent.agent_id}`" in resumed.turn.system

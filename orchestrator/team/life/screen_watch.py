@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
 from orchestrator.engines.definition import Engine
+from orchestrator.team.life import cli_logs
 from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -190,6 +191,7 @@ class ScreenWatch:
     async def _judge(self, entry: AgentEntry, life: _WatchedLaunch, screen: Screen) -> None:
         """Judge one look at one agent, which may have called or ended meanwhile."""
         row = entry.engine
+        logged = await self._logged(entry, row) if row is not None and row.log and entry.turn != "parked" else None
         if row is None or not self._wanted(entry, life):
             return
         if entry.turn == "parked":
@@ -199,7 +201,8 @@ class ScreenWatch:
                 entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
             )
             return
-        now = self._dated(explain(row.patterns, screen))
+        seen = explain(row.patterns, screen)
+        now = logged if seen is None else self._dated(seen, self._roster.clock.now())
         entry.seen, hook_finding = now, entry.finding
         kind = now.kind if now is not None else ""
         twice, life.last = life.last == kind, kind
@@ -226,12 +229,23 @@ class ScreenWatch:
             self.on_stale(entry)
         life.stale = stale
 
-    def _dated(self, finding: ScreenFinding | None) -> ScreenFinding | None:
-        """The finding with the time of its end, if the screen counts down to it."""
-        left_s = seconds_left(finding.until) if finding is not None and finding.until else None
-        if finding is None or left_s is None:
-            return finding
-        return finding._replace(until=rfc3339(self._roster.clock.now() + timedelta(seconds=left_s)))
+    async def _logged(self, entry: AgentEntry, row: Engine) -> ScreenFinding | None:
+        """What the CLI's own log explains since the agent's last call."""
+        path = self._roster.paths.engine_dir(entry.agent_id) / row.log
+        logged = row.explain_log(await asyncio.to_thread(cli_logs.end_of, path))
+        now, called = self._roster.clock.now(), entry.last_call_wall
+        if logged is not None:
+            at = datetime.fromisoformat(logged.at)
+            if (called is None or at > called) and timedelta() <= now - at <= timedelta(seconds=logged.holds_s):
+                return self._dated(logged.finding, at)
+        await asyncio.to_thread(cli_logs.empty_if_long, path)
+        return None
+
+    @staticmethod
+    def _dated(finding: ScreenFinding, at: datetime) -> ScreenFinding:
+        """The finding with the time of its end, if the CLI says how far away it was ``at`` that time."""
+        left_s = seconds_left(finding.until) if finding.until else None
+        return finding if left_s is None else finding._replace(until=rfc3339(at + timedelta(seconds=left_s)))
 
     def _at(self) -> str:
         return rfc3339(self._roster.clock.now())

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen, explain
 from orchestrator.engines.definition import HeadlessRun, PreparedLaunch
 from orchestrator.engines.gemini import HOOKS, ROW
+from orchestrator.engines.gemini_log import explain_log
 from orchestrator.team.life.launch_files import _write_files
 from tests.support.launches import HOME, LAUNCH, PLACE, SECRET
 
@@ -192,6 +194,43 @@ def test_settings_of_a_wrong_shape_do_not_stop_a_launch(odd):
 
 BOTTOM = ("", " > and my own draft", "", " ~/p        no sandbox        m")
 TASK = '│ "Do you trust the files? How would you like to authenticate. Usage limit reached for x. " │'
+
+
+RETRYING = (Path(__file__).parents[2] / "fixtures" / "cli_logs" / "gemini.log").read_text("utf-8")
+
+
+def test_a_recorded_log_shows_that_the_api_limits_it():
+    logged = explain_log(RETRYING)
+    assert (logged.at, logged.finding.kind, logged.finding.until) == ("2026-11-26T16:38:47.838Z", "rate_limit", None)
+    assert logged.holds_s > 39
+    assert explain_log(RETRYING[: RETRYING.index("Attempt 1")]) is None
+    assert explain_log("") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "until"),
+    [
+        (
+            "Attempt 2 failed: You exceeded your quota.\nRetry later.. Retrying after 21345ms...",
+            "rate_limit",
+            "21.345s",
+        ),
+        ("Attempt 1 failed with status 503. Retrying with backoff... _ApiError: x", "api_error", None),
+        ("Attempt 1 failed with 429 error (no Retry-After header). Retrying with backoff... E", "rate_limit", None),
+        ("Attempt 1 failed. Retrying with backoff... TypeError: fetch failed", "api_error", None),
+    ],
+)
+def test_the_last_try_in_a_log_is_what_counts(line, kind, until):
+    logged = explain_log(f"{RETRYING}[2026-11-26T17:00:00.000Z] [WARN] {line}\n")
+    assert (logged.at, logged.finding.kind, logged.finding.until) == ("2026-11-26T17:00:00.000Z", kind, until)
+
+
+def test_the_log_is_the_agents_own_and_empty_at_each_launch_unless_the_user_has_one():
+    made = ROW.prepare(LAUNCH)
+    assert made.env["GEMINI_DEBUG_LOG_FILE"] == f"{PLACE}/{ROW.log}"
+    assert made.files[ROW.log] == ""
+    theirs = ROW.prepare(replace(LAUNCH, env={**LAUNCH.env, "GEMINI_DEBUG_LOG_FILE": "/home/ada/debug.log"}))
+    assert "GEMINI_DEBUG_LOG_FILE" not in theirs.env
 
 
 def test_the_text_of_a_task_explains_nothing_while_the_input_line_is_there():

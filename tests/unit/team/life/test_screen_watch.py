@@ -3,14 +3,16 @@
 import asyncio
 import dataclasses
 import json
+import os
 from datetime import datetime, timedelta
 
 import pytest
 
+from orchestrator.base.clock import rfc3339
 from orchestrator.core import decisions, records, supervision
-from orchestrator.core.screens import Screen, ScreenFinding, ScreenPattern, seconds_left
+from orchestrator.core.screens import LogFinding, Screen, ScreenFinding, ScreenPattern, seconds_left
 from orchestrator.engines import table
-from orchestrator.team.life import creation, readiness
+from orchestrator.team.life import cli_logs, creation, readiness
 from orchestrator.team.life.screen_watch import EVERY_S, ScreenWatch
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, row, status_of
@@ -310,6 +312,52 @@ async def test_once_the_screen_shows_what_the_hook_told_it_says_when_it_is_gone(
     scene.panes.screens["a1"] = BUSY
     await scene.looks(2)
     assert scene.told()[-1][0] == "unblocked"
+
+
+async def test_what_the_clis_own_log_shows_counts_while_the_screen_explains_nothing(scene, monkeypatch):
+    def explain_log(text):
+        at, _, kind = text.strip().rpartition("\n")[2].partition(" ")
+        return LogFinding(at, ScreenFinding(kind, "limited", "20s"), 60.0) if kind else None
+
+    async def looks(count):
+        for _ in range(count):
+            await scene.looks(1)
+            await asyncio.gather(*scene.screen_watch._tasks)  # the log is read in a thread
+
+    shell = dataclasses.replace(table.ENGINES["shell"], log="cli.log", explain_log=explain_log)
+    monkeypatch.setitem(table.ENGINES, "shell", shell)
+    entry = await scene.agent(screen=BUSY)
+    log = scene.team.paths.engine_dir("a1") / "cli.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text(f"{rfc3339(scene.team.clock.now())} rate_limit\n")
+    await looks(5)
+    assert scene.told() == [("blocked", "rate_limit", "limited")]
+    assert entry.state.blocked.until == "2026-01-01T00:17:00.000Z"
+    await looks(30)  # nothing more was logged: it goes on
+    assert scene.told()[1:] == [("unblocked", "rate_limit", "no longer on the screen")]
+    # What was logged before the agent's last call is over.
+    await scene.team.clock.advance(1.0)
+    log.write_text(f"{rfc3339(scene.team.clock.now())} rate_limit\n")
+    await scene.team.clock.advance(1.0)
+    entry.touch(scene.team.clock)
+    await looks(6)
+    assert len(scene.told()) == 2
+    log.write_text("x" * (cli_logs.MOST_BYTES + 1))
+    await looks(1)
+    assert log.read_text() == ""
+
+
+def test_only_a_regular_file_is_a_log(tmp_path):
+    for odd in (tmp_path / "absent", tmp_path / "link", tmp_path / "pipe", tmp_path):
+        if odd.name == "link":
+            odd.symlink_to("/etc/passwd")
+        elif odd.name == "pipe":
+            os.mkfifo(odd)
+        assert cli_logs.end_of(odd) == ""
+        cli_logs.empty_if_long(odd)
+    log = tmp_path / "log"
+    log.write_bytes(b"a" * cli_logs.MOST_BYTES + b"\xff end")
+    assert cli_logs.end_of(log).endswith("\ufffd end") and len(cli_logs.end_of(log)) == cli_logs.END_BYTES
 
 
 async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(scene, monkeypatch):
