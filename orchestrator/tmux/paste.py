@@ -17,6 +17,11 @@ from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
 
 RETURN = "\r"
+UNSELECTED = "#{&&:#{!=:#{selection_present},1},#{!=:#{selection_active},1}}"
+"""A condition for tmux: no human selects text in the pane.
+
+From tmux 3.5 on a selection just begun is not yet "present"; one that waits to be copied is no longer "active".
+"""
 
 
 def paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, line: str) -> bool:
@@ -50,5 +55,5 @@ def _paste(socket: TmuxSocket, pane_id: str, whose: PaneTag, text: str, how: lis
 
 def _free(whose: PaneTag) -> str:
     tag = f"#{{&&:#{{==:#{{{AGENT_TAG}}},{literal(whose.agent_id)}}},#{{==:#{{{RUN}}},{literal(whose.run_id)}}}}}"
-    calm = "#{&&:#{==:#{pane_dead},0},#{!=:#{selection_present},1}}"
-    return f"#{{&&:#{{&&:{TAGGED},{tag}}},{calm}}}"
+    free = f"#{{&&:#{{==:#{{pane_dead}},0}},{UNSELECTED}}}"
+    return f"#{{&&:#{{&&:{TAGGED},{tag}}},{free}}}"

@@ -28,6 +28,7 @@ TIMEOUT = 10.0
 _GONE = re.compile(r"no server running|error connecting to|lost server|server exited|no sessions", re.IGNORECASE)
 _MISSING = re.compile(r"(can't find|no such) (pane|window|session)|no current target", re.IGNORECASE)
 # "no current target" is what a server says that has no session at all, for example none yet.
+_FULL = re.compile(r"no space for (a )?new pane")  # tmux 3.7 says "size or position no space for a new pane"
 
 
 def _start(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -147,14 +148,15 @@ class Tmux(libtmux.Server):
                 "see the limits of processes and open files",
             ) from None
         if done.returncode != 0:
-            raise _failure(done.stderr.strip())
+            raise failure(done.stderr.strip())
         return TmuxAnswer(argv, done)
 
 
-def _failure(sentence: str) -> Environment:
+def failure(sentence: str) -> Environment:
+    """What a failed command means, from tmux's sentence on stderr. Pure."""
     if _GONE.search(sentence):
         return Environment("no_tmux", f"tmux has no server: {sentence}", "start tmux again", server_gone=True)
-    if "no space for new pane" in sentence:
+    if _FULL.search(sentence):
         return Environment("no_room", "tmux has no space for a new pane")
     error = Environment("tmux_failed", f"tmux refused: {sentence or 'no reason given'}")
     if _MISSING.search(sentence):

@@ -189,6 +189,26 @@ def test_thirty_agents_fill_a_large_window_in_an_even_grid(private_server: Priva
     assert max(w for w, _ in measured) - min(w for w, _ in measured) <= 1
 
 
+@pytest.mark.parametrize("sentence", ["no space for new pane", "size or position no space for a new pane"])
+def test_a_pane_used_up_by_halving_is_evened_out_whatever_this_tmux_says_of_it(
+    private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch, sentence: str
+) -> None:
+    master = private_server.start(400, 120)
+    real, refused = tmux_server.invoke, []
+
+    def other_version(argv: list[str]) -> object:
+        done = real(argv)
+        if "space for" in done.stderr:
+            refused.append(argv)
+            done.stderr = sentence + "\n"
+        return done
+
+    monkeypatch.setattr(tmux_server, "invoke", other_version)
+    made = create(private_server, master, 30)
+    assert refused
+    assert private_server.panes(master) == [master, *made]
+
+
 def test_agents_added_later_join_the_same_grid(private_server: PrivateServer) -> None:
     user = private_server.start()
     master = private_server.split(user)

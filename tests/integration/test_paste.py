@@ -75,12 +75,33 @@ def test_copy_mode_is_left_as_it_is_and_the_line_still_arrives(scene):
     assert scene.show(scene.ours, "#{pane_in_mode}") == "1"
 
 
-def test_nothing_is_pasted_while_a_human_selects_text(scene):
+@pytest.mark.parametrize("keys", [["begin-selection"], ["begin-selection", "cursor-left"], ["select-line"]])
+def test_nothing_is_pasted_while_a_human_selects_text(scene, keys):
     scene.run("copy-mode", "-t", scene.ours)
-    scene.run("send-keys", "-X", "-t", scene.ours, "begin-selection")
+    for key in keys:
+        scene.run("send-keys", "-X", "-t", scene.ours, key)
     assert not paste.paste(scene.socket, scene.ours, WHOSE, LINE)
     assert not paste.submit(scene.socket, scene.ours, WHOSE)
     assert (read(scene), buffers(scene)) == (b"", "")
+    scene.run("send-keys", "-X", "-t", scene.ours, "clear-selection")
+    assert paste.paste(scene.socket, scene.ours, WHOSE, LINE)
+
+
+@pytest.mark.parametrize(
+    ("present", "active", "free"),
+    [
+        ("", "", True),  # not in copy mode
+        ("0", "0", True),
+        ("1", "0", False),  # up to 3.4 as long as there is a selection; from 3.5 once it holds a letter
+        ("0", "1", False),  # 3.5 to 3.7: a selection just begun
+        ("1", "1", False),
+    ],
+)
+def test_a_selection_is_seen_in_the_words_of_each_version(scene, present, active, free):
+    condition = paste.UNSELECTED.replace("selection_present", "@present").replace("selection_active", "@active")
+    for name, value in (("@present", present), ("@active", active)):
+        scene.run("set-option", "-p", "-t", scene.ours, name, value)
+    assert scene.show(scene.ours, condition) == ("1" if free else "0")
 
 
 @pytest.mark.parametrize("whose", [PaneTag("a2", "run-1"), PaneTag("a1", "run-2"), PaneTag("", "")])
