@@ -281,7 +281,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "no_room": (
         Environment,
         "the window is too small for another agent pane",
-        'enlarge the window, delete an agent, or set overflow = "window"',
+        'make the window larger, delete an agent, or set overflow = "window" or layout = "focus"',
     ),
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
     "pane_unknown": (

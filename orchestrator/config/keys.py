@@ -85,11 +85,31 @@ class Config(BaseModel):
     border: Literal["auto"] | bool = _key(
         "harmless", "auto", "Status line above agent panes; auto: only in windows that have no other panes."
     )
-    overflow: Literal["refuse", "window"] = _key(
-        "harmless", "refuse", "What happens when the window has no room for an agent: refuse, or open another window."
+    layout: Literal["even", "focus"] = _key(
+        "harmless",
+        "even",
+        "How agents share a window that is too small for all; even: as many as fit get equal panes; focus: the agent "
+        "that needs somebody gets a large pane, the others share strips of small panes.",
     )
-    min_pane_width: int = _key("harmless", 30, "Smallest width of an agent pane.", "columns", ge=2, le=1000)
-    min_pane_height: int = _key("harmless", 5, "Smallest height of an agent pane.", "rows", ge=1, le=1000)
+    overflow: Literal["refuse", "window"] = _key(
+        "harmless", "window", "What happens when the window has no room for an agent: refuse, or open another window."
+    )
+    min_pane_width: int = _key(
+        "harmless",
+        0,
+        "Smallest width of an agent pane; 0: as its engine needs (30 for shell, 60 for the others).",
+        "columns",
+        ge=0,
+        le=1000,
+    )
+    min_pane_height: int = _key(
+        "harmless",
+        0,
+        "Smallest height of an agent pane; 0: as its engine needs (5 for shell, 12 for the others).",
+        "rows",
+        ge=0,
+        le=1000,
+    )
     master_share: float = _key(
         "harmless", 0.45, "Smallest share of its own pane that the master keeps.", "share", ge=0.1, le=0.9
     )

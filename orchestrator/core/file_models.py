@@ -145,6 +145,7 @@ class RunFile(BaseModel):
     """Tmux session of the master's window."""
     detached: Annotated[bool, Field(description="the session is ours: the master runs outside tmux")] = False
     changed: Annotated[dict[str, Any] | None, Field(description="window options to put back")] = None
+    windows: Annotated[list[str], Field(description="further windows that were opened for the team's agents")] = []
     agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
     ended_at: At | None = None
     """When the team run ended; null while it lives."""

@@ -182,6 +182,7 @@ class Engine:
     patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
     log: str = ""  # a log that the CLI appends to, in the engine directory; asked if the screen explains nothing
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
+    min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     session_key: str = ""  # where a tool call's ``_meta`` names the CLI's session before anything else does

@@ -88,6 +88,7 @@ SHELL = Engine(
     name="shell",
     prepare=_shell,
     tool_limit_s=600.0,
+    min_pane=(30, 5),
     about="our worker: runs each task's shell command visibly in its pane",
     limits=("Every user of the machine can read a task's command in `ps`, unless the task is private.",),
 )

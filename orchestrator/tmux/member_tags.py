@@ -28,6 +28,7 @@ class NewMemberPane:
     argv: Sequence[str]
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
+    minimum: None = None  # its output can be read in any pane that the layout grants
 
     @property
     def whose(self) -> str:

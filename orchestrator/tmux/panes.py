@@ -20,6 +20,7 @@ from orchestrator.base.public_names import AGENT_TAG
 from orchestrator.tmux.command_words import literal, source, start_words
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
+from orchestrator.tmux.window_layout import PaneSize
 
 RUN = "@orchestrator_run"
 EPOCH = "@orchestrator_epoch"
@@ -79,7 +80,10 @@ class TaggedPane:
 
 @dataclass(frozen=True)
 class NewPane:
-    """An agent pane to be made: its tag, and the argv tmux starts in it without any shell."""
+    """An agent pane to be made: its tag, and the argv tmux starts in it without any shell.
+
+    ``minimum``: the least size at which its program can be read; None: that of the layout's limits.
+    """
 
     agent_id: str
     run_id: str
@@ -87,6 +91,7 @@ class NewPane:
     argv: Sequence[str]
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
+    minimum: PaneSize | None = None
 
     @property
     def whose(self) -> str:
@@ -132,6 +137,13 @@ def pane(socket: TmuxSocket, pane_id: str) -> PaneInfo | None:
     """The pane as it is now, None if it is gone; raises as `Tmux.run`."""
     info = parse_info("\n".join(tmux(socket).pane(pane_id).cmd("display-message", "-p", INFO).stdout))
     return info if info and info.pane_id == pane_id else None
+
+
+def typed_in(socket: TmuxSocket, since: float) -> set[str]:
+    """The panes in which a person has pressed a key since that time (seconds since 1970). Raises as `Tmux.run`."""
+    lines = tmux(socket).run("list-clients", "-F", "#{client_activity} #{pane_id}").split("\n")
+    seen = [line.split(" ") for line in lines if line]
+    return {pane_id for activity, pane_id in seen if activity.isdigit() and int(activity) >= since}
 
 
 def parse_info(line: str) -> PaneInfo | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from orchestrator.base.errors import Environment
 from orchestrator.tmux.command_words import literal, start_words
+from orchestrator.tmux.layout_string import Cell, parse, render
 from orchestrator.tmux.member_tags import TAGGED as MEMBERS
 from orchestrator.tmux.member_tags import NewMemberPane
 from orchestrator.tmux.panes import INFO, NewPane, PaneInfo, list_panes, parse_info, set_tags
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
 from orchestrator.tmux.servers import tmux
-from orchestrator.tmux.window_layout import Border, CarvedLayout, Cell, LayoutLimits, NoRoom, carve, parse, render
+from orchestrator.tmux.window_layout import Border, CarvedLayout, LayoutLimits, NoRoom, PaneSize, carve
 
 HOME = "@orchestrator_home"
+# A condition for tmux, of a window: no pane of it is zoomed or in a mode.
+UNWATCHED = "#{&&:#{==:#{window_zoomed_flag},0},#{==:#{P:#{?pane_in_mode,1,}},}}"
 
 # One split and its layout at a time per server: two plans made from the same picture would overlap.
 _planning: defaultdict[TmuxSocket, threading.Lock] = defaultdict(threading.Lock)
@@ -98,17 +102,19 @@ def create_agents(
     *,
     overflow: bool = False,
     window_id: str = "",
+    opened: Callable[[str, Sequence[str]], None] = lambda _window_id, _panes: None,
 ) -> list[str | Environment]:
     """Make panes next to the master's in its window; returns a pane id or the error for each.
 
     Room is checked before anything changes: panes that do not fit are ``no_room`` or, with ``overflow``, go to
     further windows of the master's session. Every pane is tagged as soon as it exists; sizes are final when this
     returns. ``existing`` are the panes of existing agents, in any window; members' panes are found by their tag. If
-    the master's pane is closed, the new panes join the agents in ``window_id``. Raises as `Tmux.run`, fact
-    ``missing`` if that is gone too.
+    the master's pane is closed, the new panes join the agents in ``window_id``. ``opened`` is called for each further
+    window, with all panes of the team, before it is divided. Raises as `Tmux.run`, fact ``missing`` if the window is
+    gone too.
     """
     with _planning[socket]:
-        team = _Team(master_pane, list(existing), limits)
+        team = _Team(master_pane, list(existing), limits, opened)
         there = {info.pane_id: info for info in list_panes(socket)}
         home = there.get(master_pane) or next((info for info in there.values() if info.window_id == window_id), None)
         target = home.pane_id if home is not None else master_pane
@@ -119,21 +125,43 @@ def create_agents(
 
 
 def room(
-    socket: TmuxSocket, master_pane: str, existing: Collection[str], count: int, limits: LayoutLimits
+    socket: TmuxSocket,
+    master_pane: str,
+    existing: Collection[str],
+    wanted: Sequence[PaneSize | None],
+    limits: LayoutLimits,
 ) -> tuple[int, str]:
-    """How many of ``count`` more agents fit next to the master now, and why not more. Raises as `Tmux.run`."""
+    """How many more agents of these minimum sizes fit next to the master now, and why not more.
+
+    They fit in the order given. Raises as `Tmux.run`.
+    """
     team = _Team(master_pane, list(existing), limits)
-    _, fits, reason = _fit(_window(socket, master_pane), team, count)
+    _, fits, reason = _fit(_window(socket, master_pane), team, wanted)
     return fits, reason
 
 
-@dataclass(frozen=True)
 class _Team:
-    """Whose panes may be moved; ``agents`` grows as panes are made."""
+    """Whose panes may be moved; ``agents`` and the minimums in ``limits`` grow as panes are made."""
 
-    master_pane: str
-    agents: list[str]
-    limits: LayoutLimits
+    def __init__(
+        self,
+        master_pane: str,
+        agents: list[str],
+        limits: LayoutLimits,
+        opened: Callable[[str, Sequence[str]], None] = lambda _window_id, _panes: None,
+    ) -> None:
+        self.master_pane = master_pane
+        self.agents = agents
+        self.limits = limits
+        self.opened = opened
+
+    def add(self, pane_id: str, minimum: PaneSize | None) -> None:
+        self.agents.append(pane_id)
+        self.limits = _with(self.limits, {pane_id: minimum})
+
+
+def _with(limits: LayoutLimits, minimums: Mapping[str, PaneSize | None]) -> LayoutLimits:
+    return replace(limits, of={**limits.of, **{pane: size for pane, size in minimums.items() if size is not None}})
 
 
 def _add(
@@ -141,25 +169,32 @@ def _add(
 ) -> tuple[list[str | Environment], str]:
     """Add as many as fit into the window of ``target``; the outcome of those, and why not more."""
     window = _window(socket, target)
-    after, fits, refusal = _fit(window, team, len(wanted))
+    after, fits, refusal = _fit(window, team, [request.minimum for request in wanted])
     return (_split_all(socket, window.window_id, after, team, wanted[:fits]) if fits else []), refusal
 
 
-def _fit(window: _Window, team: _Team, count: int) -> tuple[str, int, str]:
-    """The pane to split first, how many of ``count`` agents fit, and why not more."""
+def _fit(window: _Window, team: _Team, wanted: Sequence[PaneSize | None]) -> tuple[str, int, str]:
+    """The pane to split first, how many of the wanted agents fit, and why not more."""
     refusal = ""
-    for fits in range(count, 0, -1):
-        names = [f"new{number}" for number in range(fits)]
-        plan = _plan(window, team, names)
+    for fits in range(len(wanted), 0, -1):
+        new = {f"new{number}": size for number, size in enumerate(wanted[:fits])}
+        plan = _plan(window, team, new)
         if isinstance(plan, CarvedLayout):
             return plan.after, fits, refusal
-        refusal = plan.reason
+        width, height = _with(team.limits, new).minimum(f"new{fits - 1}")
+        refusal = (
+            f"{fits - 1} of {len(wanted)} new agents fit in this window of {window.tree.width}x{window.tree.height}, "
+            f"where each needs at least {width}x{height}"
+        )
     return "", 0, refusal
 
 
-def _plan(window: _Window, team: _Team, new: Sequence[str] = ()) -> CarvedLayout | NoRoom:
+def _plan(
+    window: _Window, team: _Team, new: Mapping[str, PaneSize | None] = MappingProxyType({})
+) -> CarvedLayout | NoRoom:
     ours = [*team.agents, *window.members]
-    return carve(window.tree, team.master_pane, ours, team.limits, new=new, border=window.border)
+    limits = _with(team.limits, new)
+    return carve(window.tree, team.master_pane, ours, limits, new=list(new), border=window.border)
 
 
 def _split_all(
@@ -208,27 +243,31 @@ def _tag(socket: TmuxSocket, pane_id: str, team: _Team, new: PaneRequest) -> str
         if error.facts.get("missing"):
             raise Environment("launch_failed", f"the program of {new.whose} ended at once") from None
         raise
-    team.agents.append(pane_id)
+    team.add(pane_id, new.minimum)
     return pane_id
 
 
 def _add_elsewhere(
     socket: TmuxSocket, team: _Team, home: PaneInfo, wanted: Sequence[PaneRequest]
 ) -> list[str | Environment]:
-    """Put agents into the windows other than ``home``'s that hold some of the team, then into new ones."""
+    """Put agents into the windows other than ``home``'s that hold some of the team, then into new windows."""
     every = {info.pane_id: info for info in list_panes(socket)}
     others = [every[pane_id].window_id for pane_id in team.agents if pane_id in every]
     outcome: list[str | Environment] = []
     for window_id in dict.fromkeys(others):
-        if window_id != home.window_id:
+        if window_id != home.window_id and len(outcome) < len(wanted):
+            team.opened(window_id, team.agents)
             outcome += _add(socket, window_id, team, wanted[len(outcome) :])[0]
     while len(outcome) < len(wanted):
         new = wanted[len(outcome)]
         # No -a: inserting after the master's window would renumber the user's windows.
-        command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", "#{pane_id}"]
+        form = "#{pane_id} #{window_id}"
+        command = ["new-window", "-d", "-n", "agents", "-t", f"{home.session_id}:", "-P", "-F", form]
         try:
-            pane_id = tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
+            made = tmux(socket).run(*command, *start_words(new.argv, new.cwd, new.env))
+            pane_id, window_id = made.split(" ")
             outcome.append(_tag(socket, pane_id, team, new))
+            team.opened(window_id, team.agents)
         except Environment as error:
             outcome.append(error)
             continue
@@ -237,19 +276,26 @@ def _add_elsewhere(
 
 
 def arrange(
-    socket: TmuxSocket, window_id: str, master_pane: str, agents: Collection[str], limits: LayoutLimits
+    socket: TmuxSocket,
+    window_id: str,
+    master_pane: str,
+    agents: Collection[str],
+    limits: LayoutLimits,
+    *,
+    unless_watched: bool = False,
 ) -> bool:
     """Even out the agents' and members' panes of one window; everything else keeps its cell, focus and zoom.
 
     False if they keep the cells tmux gave them: no grid within the limits fits (the window was made
-    smaller), the user keeps changing the window meanwhile, or its panes are in an order no layout can keep.
-    Raises as `Tmux.run`, fact ``missing`` if the window is gone.
+    smaller), the user keeps changing the window meanwhile, or its panes are in an order no layout can keep. With
+    ``unless_watched`` also if a person has zoomed a pane of the window or is in copy mode there. Raises as
+    `Tmux.run`, fact ``missing`` if the window is gone.
     """
     with _planning[socket]:
-        return _arrange(socket, window_id, _Team(master_pane, list(agents), limits))
+        return _arrange(socket, window_id, _Team(master_pane, list(agents), limits), unless_watched=unless_watched)
 
 
-def _arrange(socket: TmuxSocket, window_id: str, team: _Team) -> bool:
+def _arrange(socket: TmuxSocket, window_id: str, team: _Team, *, unless_watched: bool = False) -> bool:
     for _ in range(3):
         window = _window(socket, window_id)
         if window.panes != [leaf.pane for leaf in window.tree.leaves()]:
@@ -263,6 +309,8 @@ def _arrange(socket: TmuxSocket, window_id: str, team: _Team) -> bool:
         unchanged = (
             f"#{{==:#{{window_layout}} #{{window_zoomed_flag}},{literal(window.layout)} {int(window.zoomed)}}}"
         )
+        if unless_watched:
+            unchanged = f"#{{&&:{unchanged},{UNWATCHED}}}"
         change = [["select-layout", "-t", window_id, render(plan.tree)]]
         if window.zoomed:
             change.append(["resize-pane", "-Z", "-t", window_id])

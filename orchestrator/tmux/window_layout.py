@@ -1,54 +1,54 @@
-"""Window layouts as values: read tmux's layout string, divide the master's cell, write it back. Pure.
+"""Plans where agent panes go in a window: an even grid, or one large pane between strips of small ones. Pure.
 
-A tmux layout is a tree of cells: a *row* puts its children side by side, a *column* one above the other, one
-line of border between neighbours. ``carve`` plans where agent panes go; it changes only cells that belong to
-the master and its agents. tmux hands the leaves of a layout string to the panes of the window in window
-order, whatever ids the string carries, so every plan keeps the leaves in the order the panes are in.
+``carve`` changes only cells that belong to the master and its agents. tmux hands the leaves of a layout string to the
+panes of the window in window order, whatever ids the string carries, so every plan keeps the leaves in the order the
+panes are in.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
-CellKind = Literal["pane", "row", "column"]
+from orchestrator.tmux.layout_string import Cell, CellKind
+
 Border = Literal["off", "top", "bottom"]
 
-_CELL = re.compile(r"(\d+)x(\d+),(\d+),(\d+)(?:,(\d+)(?!x))?")
-_OPEN: dict[str, CellKind] = {"{": "row", "[": "column"}
-_BRACKETS: dict[CellKind, tuple[str, str]] = {"row": ("{", "}"), "column": ("[", "]")}
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One rectangle of a window, in columns and rows; a leaf names its pane (``%5``), a node has children.
-
-    ``height`` is the cell's: with a border line on top, the pane of a cell at ``y == 0`` is one row smaller.
-    """
+class PaneSize(NamedTuple):
+    """Columns and rows of a pane, without its border line."""
 
     width: int
     height: int
-    x: int
-    y: int
-    kind: CellKind = "pane"
-    pane: str = ""
-    children: tuple[Cell, ...] = ()
 
-    def leaves(self) -> list[Cell]:
-        """The pane cells in reading order, which is the window's pane order."""
-        return [self] if self.kind == "pane" else [leaf for child in self.children for leaf in child.leaves()]
+
+STRIP = PaneSize(30, 5)
+"""The least that a pane of a strip gets: the end of its screen can still be read, by a person and by the daemon."""
 
 
 @dataclass(frozen=True)
 class LayoutLimits:
-    """What a layout must grant: every agent ``min_width`` x ``min_height``, the master ``master_share``."""
+    """What a layout must grant: every agent its minimum, the master ``master_share``.
 
-    min_width: int = 30
-    min_height: int = 5
+    A pane's minimum is that in ``of``, else ``min_width`` x ``min_height``. ``focus`` are the panes that stay large
+    where not all get their minimum; None: no pane is preferred.
+    """
+
+    min_width: int = STRIP.width
+    min_height: int = STRIP.height
     master_share: float = 0.45
+    of: Mapping[str, PaneSize] = field(default_factory=dict)
+    focus: Collection[str] | None = None
+
+    def minimum(self, pane: str) -> PaneSize:
+        return self.of.get(pane) or PaneSize(self.min_width, self.min_height)
+
+    def strip(self, pane: str) -> PaneSize:
+        """The least that the pane gets while another pane is large."""
+        own = self.minimum(pane)
+        return PaneSize(min(own.width, STRIP.width), min(own.height, STRIP.height))
 
 
 @dataclass(frozen=True)
@@ -66,55 +66,6 @@ class NoRoom:
     reason: str
 
 
-def checksum(layout: str) -> str:
-    """The four hex digits tmux puts before a layout string."""
-    value = 0
-    for byte in layout.encode("ascii"):
-        value = ((value >> 1) + ((value & 1) << 15) + byte) & 0xFFFF
-    return f"{value:04x}"
-
-
-def parse(text: str) -> Cell:
-    """The tree of tmux's ``#{window_layout}``; raises ``ValueError`` on anything else."""
-    cell, end = _parse_cell(text, 5)
-    if end != len(text) or text[4:5] != "," or checksum(text[5:]) != text[:4]:
-        raise ValueError(f"not a tmux layout: {text!r}")
-    return cell
-
-
-def _parse_cell(text: str, at: int) -> tuple[Cell, int]:
-    match = _CELL.match(text, at)
-    if match is None:
-        raise ValueError(f"not a tmux layout: {text!r}")
-    width, height, x, y = (int(part) for part in match.group(1, 2, 3, 4))
-    at = match.end()
-    kind = _OPEN.get(text[at : at + 1])
-    if kind is None:
-        return Cell(width, height, x, y, pane=f"%{match.group(5)}" if match.group(5) else ""), at
-    children: list[Cell] = []
-    while text[at : at + 1] in ("{", "[", ","):
-        child, at = _parse_cell(text, at + 1)
-        children.append(child)
-    if text[at : at + 1] != _BRACKETS[kind][1]:
-        raise ValueError(f"not a tmux layout: {text!r}")
-    return Cell(width, height, x, y, kind, children=tuple(children)), at + 1
-
-
-def render(cell: Cell) -> str:
-    """The layout string ``select-layout`` takes; panes not yet made are written with the id 0."""
-    body = _render_cell(cell)
-    return f"{checksum(body)},{body}"
-
-
-def _render_cell(cell: Cell) -> str:
-    own = f"{cell.width}x{cell.height},{cell.x},{cell.y}"
-    if cell.kind == "pane":
-        number = cell.pane.removeprefix("%")
-        return f"{own},{number if number.isdigit() else 0}"
-    left, right = _BRACKETS[cell.kind]
-    return own + left + ",".join(_render_cell(child) for child in cell.children) + right
-
-
 def carve(
     tree: Cell,
     master: str,
@@ -127,10 +78,12 @@ def carve(
     """Plan the window with ``new`` agent panes added (``new=()``: even out the existing panes).
 
     The agents form an even grid next to the master (on its right if the cell is wide, else below it); of their common
-    cell the master keeps at least ``master_share``. Every pane that is neither the master nor one of ``agents`` keeps
-    its exact cell. Agents that the user has moved elsewhere stay there; new agents join them only if the master's own
-    cell has no agent. ``agents`` that are not in this window are ignored. Without ``new``, groups of agents that do
-    not fit keep the cells that tmux gave them; ``NoRoom`` if none fits.
+    cell the master keeps at least ``master_share``. Where not all get their minimum and the limits have a ``focus``,
+    one agent keeps a large pane, and the others form strips above and below it. Every pane that is neither the master
+    nor one of ``agents`` keeps its exact cell. Agents that the user has moved elsewhere stay there; new agents join
+    them only if the master's own cell has no agent. ``agents`` that are not in this window are ignored. Without
+    ``new``, groups of agents get less than their minimum if they must; those that do not fit into strips either keep
+    the cells that tmux gave them; ``NoRoom`` if none fits.
     """
     rules = _Rules(master, limits, border, tree.height)
     order = [leaf.pane for leaf in tree.leaves()]
@@ -147,7 +100,7 @@ def carve(
             filled = _fill(tree, region, (), rules)
             fitted += filled is not None
             tree = filled or tree
-        return CarvedLayout(tree, "") if fitted or not regions else NoRoom(_no_room(regions[0], len(here), limits))
+        return CarvedLayout(tree, "") if fitted or not regions else NoRoom(_no_room(regions[0], here, limits))
     if home is None and not blocks:
         return NoRoom("the window holds neither the master's pane nor one of its agents")
     regions = [*blocks, home] if home and len(at_home) == 1 else [home, *blocks] if home else blocks
@@ -155,12 +108,13 @@ def carve(
         filled = _fill(tree, region, new, rules)
         if filled is not None:
             return CarvedLayout(filled, region.leaves[-1].pane)
-    return NoRoom(_no_room(home or blocks[0], len(here) + len(new), limits))
+    return NoRoom(_no_room(home or blocks[0], [*here, *new], limits))
 
 
-def _no_room(region: _Region, agents: int, limits: LayoutLimits) -> str:
+def _no_room(region: _Region, agents: Collection[str], limits: LayoutLimits) -> str:
+    width, height = max(map(limits.minimum, agents))
     return (
-        f"{agents} agent panes of at least {limits.min_width}x{limits.min_height} do not fit into the "
+        f"{len(agents)} agent panes of at least {width}x{height} do not fit into the "
         f"{region.cell.width}x{region.cell.height} cells that the master's pane and its agents share"
     )
 
@@ -245,43 +199,76 @@ class _Rules:
     def taken_below(self, area: Cell) -> int:
         return int(self.border == "bottom" and area.y + area.height == self.window_height)
 
+    def inside(self, leaf: Cell) -> PaneSize:
+        """The size of the pane in a cell, without its border line."""
+        return PaneSize(leaf.width, leaf.height - self.taken_above(leaf) - self.taken_below(leaf))
+
 
 def _fill(tree: Cell, region: _Region, new: Sequence[str], rules: _Rules) -> Cell | None:
     """The tree with the region divided again, or None if its agents and the new ones do not fit."""
     panes = [leaf.pane for leaf in region.leaves] + list(new)
     area = region.cell
-    if panes[0] != rules.master:
-        grid = _grid(area, panes, rules)
-        return _put(tree, region.path, region, grid) if grid else None
+    divisions: list[_Division] = [_grid]
+    if rules.limits.focus is not None:
+        # An agent is added only if each of them can become the large one later.
+        divisions.append(_focused_any if new else _focused)
+    if not new:
+        divisions.append(_small_grid)
     directions: tuple[CellKind, ...] = ("row", "column") if area.width >= 2 * area.height else ("column", "row")
-    for kind in directions:
-        divided = _beside_master(area, kind, panes, rules)
-        if divided is not None:
-            return _put(tree, region.path, region, divided)
+    for divide in divisions:
+        if panes[0] != rules.master:
+            divided = divide(area, panes, rules)
+            if divided is not None:
+                return _put(tree, region.path, region, divided)
+            continue
+        for kind in directions:
+            divided = _beside_master(area, kind, panes, rules, divide)
+            if divided is not None:
+                return _put(tree, region.path, region, divided)
     return None
 
 
-def _beside_master(area: Cell, kind: CellKind, panes: Sequence[str], rules: _Rules) -> Cell | None:
+_Division = Callable[[Cell, Sequence[str], _Rules], Cell | None]
+"""A way to divide an area among agents; None where they do not fit."""
+
+
+def _beside_master(area: Cell, kind: CellKind, panes: Sequence[str], rules: _Rules, divide: _Division) -> Cell | None:
     length = area.width if kind == "row" else area.height
-    # A single agent gets no more than the master; more agents get all the master can spare.
-    own = max(math.ceil(length * rules.limits.master_share), math.ceil((length - 1) / len(panes)))
-    rest = length - own - 1
-    if rest < 1:
-        return None
+    least = math.ceil(length * rules.limits.master_share)
+    # A single agent gets no more than the master, unless it needs more; more agents get all the master can spare.
+    for own in dict.fromkeys((max(least, math.ceil((length - 1) / len(panes))), least)):
+        if length - own - 1 < 1:
+            continue
+        head, rest = _cut(area, kind, own)
+        divided = divide(rest, panes[1:], rules)
+        if divided is not None:
+            tail = divided.children if divided.kind == kind else (divided,)
+            return replace(area, kind=kind, pane="", children=(replace(head, pane=panes[0]), *tail))
+    return None
+
+
+def _cut(area: Cell, kind: CellKind, first: int) -> tuple[Cell, Cell]:
+    """The area as two cells side by side (row) or one above the other; the first has that length."""
     if kind == "row":
-        head = Cell(own, area.height, area.x, area.y, pane=panes[0])
-        agents_area = Cell(rest, area.height, area.x + own + 1, area.y)
-    else:
-        head = Cell(area.width, own, area.x, area.y, pane=panes[0])
-        agents_area = Cell(area.width, rest, area.x, area.y + own + 1)
-    grid = _grid(agents_area, panes[1:], rules)
-    if grid is None:
-        return None
-    tail = grid.children if grid.kind == kind else (grid,)
-    return replace(area, kind=kind, pane="", children=(head, *tail))
+        return (
+            Cell(first, area.height, area.x, area.y),
+            Cell(area.width - first - 1, area.height, area.x + first + 1, area.y),
+        )
+    return (
+        Cell(area.width, first, area.x, area.y),
+        Cell(area.width, area.height - first - 1, area.x, area.y + first + 1),
+    )
 
 
 def _grid(area: Cell, panes: Sequence[str], rules: _Rules) -> Cell | None:
+    return _even(area, panes, rules, rules.limits.minimum)
+
+
+def _small_grid(area: Cell, panes: Sequence[str], rules: _Rules) -> Cell | None:
+    return _even(area, panes, rules, rules.limits.strip)
+
+
+def _even(area: Cell, panes: Sequence[str], rules: _Rules, minimum: Callable[[str], PaneSize]) -> Cell | None:
     """The grid of rows that leaves its smallest pane the largest, or None where some pane is too small."""
     above, below = rules.taken_above(area), rules.taken_below(area)
     best: tuple[tuple[float, bool], Cell] | None = None
@@ -289,14 +276,55 @@ def _grid(area: Cell, panes: Sequence[str], rules: _Rules) -> Cell | None:
         rows = math.ceil(len(panes) / columns)
         heights = _spread(area.height, rows, above, below)
         sizes = _spread(len(panes) + rows - 1, rows)
-        lowest = min(heights[0] - above, heights[-1] - below, *heights)
-        narrowest = min(_spread(area.width, max(sizes)))
-        room = min(narrowest / rules.limits.min_width, lowest / rules.limits.min_height)
+        grid = _rows(area, panes, heights, sizes)
+        room = min(
+            size / least
+            for leaf in grid.leaves()
+            for size, least in zip(rules.inside(leaf), minimum(leaf.pane), strict=True)
+        )
         # On a tie equal panes look better than a last row of wider ones.
         rank = (room, len(panes) % rows == 0)
         if room >= 1 and (best is None or rank > best[0]):
-            best = (rank, _rows(area, panes, heights, sizes))
+            best = (rank, grid)
     return best[1] if best else None
+
+
+def _focused(area: Cell, panes: Sequence[str], rules: _Rules) -> Cell | None:
+    """One pane as wide as the area, the others in strips above and below it; the panes keep their order."""
+    focus = rules.limits.focus or ()
+    return _strips(area, panes, rules, next((at for at, pane in enumerate(panes) if pane in focus), 0))
+
+
+def _focused_any(area: Cell, panes: Sequence[str], rules: _Rules) -> Cell | None:
+    """As ``_focused``, but only if each of the panes could be the large one."""
+    if any(_strips(area, panes, rules, at) is None for at in range(len(panes))):
+        return None
+    return _focused(area, panes, rules)
+
+
+def _strips(area: Cell, panes: Sequence[str], rules: _Rules, large: int) -> Cell | None:
+    """The area with the pane at index ``large`` as high as can be; None where it or a strip is too small."""
+    strip = PaneSize(*map(max, zip(*map(rules.limits.strip, panes), strict=True)))
+    columns = (area.width + 1) // (strip.width + 1)
+    if columns < 1:
+        return None
+    upper, lower = (_rows_of(count, columns) for count in (large, len(panes) - large - 1))
+    sizes = [*upper, 1, *lower]
+    heights = [strip.height] * len(sizes)
+    heights[0] += rules.taken_above(area)
+    heights[-1] += rules.taken_below(area)
+    heights[len(upper)] += area.height - (len(sizes) - 1) - sum(heights)
+    if min(heights) < 1:
+        return None
+    divided = _rows(area, panes, heights, sizes)
+    leaf, least = divided.leaves()[large], rules.limits.minimum(panes[large])
+    return divided if all(size >= need for size, need in zip(rules.inside(leaf), least, strict=True)) else None
+
+
+def _rows_of(count: int, columns: int) -> list[int]:
+    """How many panes each row gets if a row takes up to ``columns``."""
+    rows = math.ceil(count / columns)
+    return _spread(count + rows - 1, rows) if rows else []
 
 
 def _spread(total: int, parts: int, first_extra: int = 0, last_extra: int = 0) -> list[int]:

@@ -1,6 +1,7 @@
 """AC1: agents appear as panes in the master's own window, ready once each, and the user's panes stay as they were."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -212,7 +213,8 @@ def test_a_masters_pane_that_moves_to_another_window_gets_its_next_agents_there(
     assert stage.server.panes(new) == [master]
 
 
-def test_a_window_too_small_is_refused_and_nothing_is_written(stage):
+def test_a_window_too_small_is_refused_and_nothing_is_written(make_stage):
+    stage = make_stage('overflow = "refuse"\n')
     master = stage.server.start(50, 10)
     window = window_of(stage, master)
     before, written = user_panes(stage, window), tree(stage.root)
@@ -220,6 +222,9 @@ def test_a_window_too_small_is_refused_and_nothing_is_written(stage):
     assert wire.tool("agent_create", {"name": "a", "role": "r"})["error"]["code"] == "no_room"
     many = wire.tool("agents_create", {"agents": TEAM})
     assert [row["error"]["code"] for row in many["agents"]] == ["no_room"] * 3
+    sentences = [row["error"]["message"] for row in many["agents"]]
+    assert sentences[0].startswith("0 of 3 new agents fit in this window of 50x10")
+    assert not any("fit in" in sentence for sentence in sentences[1:])
     assert user_panes(stage, window) == before
     assert tree(stage.root) == written
     # Three agents do not fit where one does: the first gets its pane, the others are told.
@@ -228,7 +233,46 @@ def test_a_window_too_small_is_refused_and_nothing_is_written(stage):
     made = [row for row in some if "agent_id" in row]
     assert 1 <= len(made) < 3
     assert {row["error"]["code"] for row in some if "error" in row} == {"no_room"}
+    explained = [row for row in some if "error" in row and "of 3 new agents" in row["error"]["message"]]
+    assert len(explained) == 1
     assert set(stage.tagged().values()) == {row["agent_id"] for row in made}
+
+
+def test_agents_of_a_further_window_have_their_labels_and_it_is_left_as_a_user_may_need_it(stage):
+    master = stage.server.start(80, 24)
+    wire = stage.begun(stage.inside(master))
+    made = wire.tool("agents_create", {"agents": [{"name": f"w{n}", "role": "r"} for n in range(6)]})["agents"]
+    assert all(row["ready"] for row in made), made
+    windows = list(dict.fromkeys(window_of(stage, row["tmux_pane_id"]) for row in made))
+    assert windows[0] == window_of(stage, master)
+    assert len(windows) == 2
+    for window in windows:
+        assert stage.server.show(window, "#{pane-border-status}") == "top"
+    for row in made:
+        until(lambda pane=row["tmux_pane_id"], name=row["agent_id"]: name in border(stage, pane))
+    # A person puts a pane of their own beside the agents: their window, once the agents have left.
+    there = [row for row in made if window_of(stage, row["tmux_pane_id"]) == windows[1]]
+    mine = stage.server.split(there[0]["tmux_pane_id"])
+    for row in there:
+        assert wire.tool("agent_delete", {"agent_id": row["agent_id"]})["ok"]
+    assert stage.server.panes(windows[1]) == [mine]
+    assert stage.server.show(windows[1], "#{pane-border-status}") == "off"
+    assert stage.server.show(windows[0], "#{pane-border-status}") == "top"
+    assert stage.run_files()[0]["windows"] == []
+
+
+def border(stage, pane):
+    return stage.server.show(pane, "#{E:pane-border-format}")
+
+
+def test_a_create_that_fails_outside_tmux_leaves_no_session(stage):
+    # The setting that names the server is in the directory that is not there.
+    wire = stage.begun({**stage.env, "ORCHESTRATOR_TMUX_SOCKET": stage.server.socket.name})
+    shutil.rmtree(stage.root / ".agents")
+    (stage.root / ".agents").write_text("not a directory")
+    answer = wire.tool("agent_create", {"name": "a", "role": "r"})
+    assert "error" in answer, answer
+    until(lambda: gone(stage.server))
 
 
 def test_a_zoomed_pane_stays_zoomed_and_the_agents_come_behind_it(stage):

@@ -99,6 +99,33 @@ def place(make_stage):
     return make
 
 
+def test_with_focus_a_blocked_agent_gets_the_large_pane_when_nobody_is_in_the_window(place):
+    here = place(
+        'layout = "focus"\nmin_pane_width = 60\nmin_pane_height = 12\nsession_width = 120\nsession_height = 40\n'
+        + LONG
+    )
+    boss, server = here.boss, here.stage.server
+    made = boss.tool("agents_create", {"agents": [{"name": f"w{n}", "role": "r"} for n in range(5)]})["agents"]
+    panes = [row["tmux_pane_id"] for row in made]
+
+    def large() -> list[str]:
+        rows = server.run("list-panes", "-t", panes[0], "-F", "#{pane_id} #{pane_height}").split("\n")[1:]
+        return [pane for pane, height in (row.split(" ") for row in rows) if int(height) >= 12]
+
+    assert large() == panes[:1]
+    server.run("copy-mode", "-t", panes[0])
+    here.create(TRUST)
+    until(lambda: here.meta()["status"] == "blocked")
+    mine = here.meta()["tmux_pane_id"]
+    active = server.show(server.show(mine, "#{window_id}"), "#{pane_id}")
+    assert large() == panes[:1], "a person reads in copy mode"
+    server.run("send-keys", "-X", "-t", panes[0], "cancel")
+    until(lambda: large() == [mine])
+    assert server.panes(mine)[1:] == [*panes, mine]
+    assert server.show(server.show(mine, "#{window_id}"), "#{pane_id}") == active
+    assert boss.tool("agent_delete", {"agent_id": "c", "force": True, "confirm": "c"})["ok"]
+
+
 def test_a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call(place):
     here = place(f"border = true\n{LONG}")
     made = here.create(TRUST)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
+import subprocess
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import libtmux
@@ -15,7 +19,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.tmux import panes, splits, tmux_server
 from orchestrator.tmux.panes import NewPane, TaggedPane
 from orchestrator.tmux.servers import tmux
-from orchestrator.tmux.window_layout import LayoutLimits
+from orchestrator.tmux.window_layout import LayoutLimits, PaneSize
 from tests.support.tmux_server import BOUND, PrivateServer, private_server, until
 
 __all__ = ["private_server"]
@@ -151,13 +155,15 @@ def test_those_that_do_not_fit_fail_alone(private_server: PrivateServer) -> None
 def test_how_many_fit_is_known_before_anything_changes(private_server: PrivateServer) -> None:
     master = private_server.start(80, 24)
     before = picture(private_server, master)
-    assert splits.room(private_server.socket, master, [], 4, LIMITS) == (4, "")
-    fits, reason = splits.room(private_server.socket, master, [], 6, LIMITS)
+    assert splits.room(private_server.socket, master, [], [None] * 4, LIMITS) == (4, "")
+    fits, reason = splits.room(private_server.socket, master, [], [None] * 6, LIMITS)
     assert fits == 4
+    assert reason.startswith("4 of 6 new agents fit in this window of 80x24")
     assert "30x5" in reason
+    assert splits.room(private_server.socket, master, [], [PaneSize(60, 12)] * 2, LIMITS)[0] == 1
     assert picture(private_server, master) == before
     made = create(private_server, master, 3)
-    assert splits.room(private_server.socket, master, made, 3, LIMITS)[0] == 1
+    assert splits.room(private_server.socket, master, made, [None] * 3, LIMITS)[0] == 1
 
 
 def test_a_program_that_cannot_live_fails_alone(private_server: PrivateServer) -> None:
@@ -293,6 +299,97 @@ def test_with_overflow_the_rest_goes_to_a_further_window_without_renumbering(pri
     )
     assert len(private_server.panes(str(made[5]))) == 3
     assert str(more[0]) in private_server.panes(str(made[5]))
+
+
+def test_each_further_window_is_named_before_it_is_divided(private_server: PrivateServer) -> None:
+    master = private_server.start(80, 24)
+    seen: list[tuple[str, int, bool]] = []
+
+    def opened(window_id: str, team: Sequence[str]) -> None:
+        there = private_server.panes(window_id)
+        seen.append((window_id, len(there), set(there) <= set(team)))
+
+    wanted = [agent(f"a{number}") for number in range(8)]
+    made = splits.create_agents(private_server.socket, master, [], wanted, LIMITS, overflow=True, opened=opened)
+    windows = list(dict.fromkeys(private_server.show(str(one), "#{window_id}") for one in made))
+    assert seen == [(windows[1], 1, True)]
+    assert len(private_server.panes(windows[1])) == 4
+
+
+def test_an_agent_that_needs_more_room_goes_to_a_further_window_where_it_has_that(
+    private_server: PrivateServer,
+) -> None:
+    master = private_server.start(120, 30)
+    needs = PaneSize(60, 12)
+    wanted = [replace(agent(f"a{number}"), minimum=needs) for number in range(5)]
+    made = splits.create_agents(private_server.socket, master, [], wanted, LIMITS, overflow=True)
+    for one in made:
+        width, height = private_server.show(str(one), "#{pane_width} #{pane_height}").split(" ")
+        assert (int(width), int(height)) >= needs
+    assert len({private_server.show(str(one), "#{window_id}") for one in made}) > 1
+
+
+def focused(server: PrivateServer, master: str, made: list[str], large: str, *, unless_watched: bool = True) -> bool:
+    limits = LayoutLimits(60, 12, focus={large})
+    window = server.show(master, "#{window_id}")
+    return splits.arrange(server.socket, window, master, made, limits, unless_watched=unless_watched)
+
+
+def test_a_large_pane_follows_without_moving_a_pane_or_the_active_one(private_server: PrivateServer) -> None:
+    master = private_server.start(120, 40)
+    made = create(private_server, master, 6)
+    for large in (made[0], made[3], made[5]):
+        assert focused(private_server, master, made, large)
+        assert private_server.panes(master) == [master, *made]
+        assert private_server.show(f"{private_server.show(master, '#{window_id}')}", "#{pane_id}") == master
+        heights = dict(zip(made, [h for _, h in sizes(private_server, made, master)], strict=True))
+        assert heights[large] >= 12
+        assert {height for pane, height in heights.items() if pane != large} == {5}
+
+
+@pytest.mark.parametrize("watching", ["zoom", "copy mode"])
+def test_a_large_pane_stays_while_a_person_is_in_the_window(private_server: PrivateServer, watching: str) -> None:
+    master = private_server.start(120, 40)
+    made = create(private_server, master, 6)
+    assert focused(private_server, master, made, made[0])
+    before = private_server.show(master, "#{window_layout}")
+    begin = ["resize-pane", "-Z"] if watching == "zoom" else ["copy-mode"]
+    private_server.run(*begin, "-t", made[2])
+    assert not focused(private_server, master, made, made[5])
+    assert private_server.show(master, "#{window_layout}") == before
+    end = ["resize-pane", "-Z"] if watching == "zoom" else ["send-keys", "-X"]
+    private_server.run(*end, "-t", made[2], *([] if watching == "zoom" else ["cancel"]))
+    assert focused(private_server, master, made, made[5])
+    assert private_server.show(master, "#{window_layout}") != before
+
+
+def test_the_pane_in_which_a_person_types_is_known(private_server: PrivateServer) -> None:
+    first = private_server.start(session="user")
+    second = private_server.split(first)
+    assert panes.typed_in(private_server.socket, 0) == set()
+    terminal, inner = os.openpty()
+    attach = ["tmux", "-L", str(private_server.socket.name), "attach", "-t", "user"]
+    env = {**os.environ, "TERM": "xterm"}
+    client = subprocess.Popen(attach, stdin=inner, stdout=inner, stderr=inner, env=env, start_new_session=True)
+    try:
+        os.set_blocking(terminal, False)
+
+        def drained() -> set[str]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(terminal, 1 << 16)
+            return panes.typed_in(private_server.socket, 0)
+
+        assert until(drained) == {second}
+        private_server.run("select-pane", "-t", first)
+        assert drained() == {first}
+        active = int(private_server.run("list-clients", "-F", "#{client_activity}"))
+        assert panes.typed_in(private_server.socket, active) == {first}
+        assert panes.typed_in(private_server.socket, active + 1) == set()
+    finally:
+        client.kill()
+        client.wait()
+        os.close(terminal)
+        os.close(inner)
 
 
 def test_the_argv_reaches_the_program_unchanged_and_through_no_shell(

@@ -159,6 +159,7 @@ PROMISES: dict[str, Promise] = {
         (
             f"{AC1}outside_tmux_two_masters_at_once_get_one_session_which_ends_with_the_last_agent",
             f"{AC1}the_session_outside_tmux_shows_its_own_team_beside_another",
+            f"{AC1}a_create_that_fails_outside_tmux_leaves_no_session",
         ),
     ),
     "B1.16": Promise(
@@ -169,6 +170,8 @@ PROMISES: dict[str, Promise] = {
             f"{AC1}a_zoomed_pane_stays_zoomed_and_the_agents_come_behind_it",
             f"{AC1}window_options_are_put_back_after_kill_9_of_the_daemon_a_restart_and_the_last_delete",
             f"{PANES}other_panes_of_the_user_keep_id_order_size_title_and_focus",
+            f"{PANES}a_large_pane_follows_without_moving_a_pane_or_the_active_one",
+            f"{AC1}agents_of_a_further_window_have_their_labels_and_it_is_left_as_a_user_may_need_it",
         ),
     ),
     "B1.17": Promise(

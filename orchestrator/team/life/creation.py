@@ -134,8 +134,7 @@ async def _make(
             call = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
             await _place(supervisor, call, plans, made)
         except OrchestratorError as error:
-            for plan in plans:
-                made[plan.at] = made[plan.at] or error
+            _refuse(plans, error, made)
     answered = [
         outcome if outcome is not None else Environment("internal", "an agent was neither made nor refused")
         for outcome in made
@@ -206,6 +205,15 @@ def _withheld(
         yield PROJECT_FILE, "trust"
 
 
+def _refuse(plans: _Plans, error: OrchestratorError, made: list[_Made | None]) -> None:
+    """Answer the plans that have no answer yet with the error; a lack of room is explained once, by the first."""
+    for plan in plans:
+        if made[plan.at] is None:
+            made[plan.at] = error
+            if error.code == "no_room":
+                error = Environment("no_room", "it does not fit either", "see the first agent that does not fit")
+
+
 @dataclass(frozen=True)
 class _Existing:
     """An agent that existed before the call."""
@@ -250,7 +258,12 @@ async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, mad
             plans = _missing(roster, here, plans, made)
             if not plans:
                 return
-        run, entries = await _enter(supervisor, call, (place, here), plans, made)
+        try:
+            run, entries = await _enter(supervisor, call, (place, here), plans, made)
+        except OrchestratorError:
+            if place.made:  # for this call; no run is in it
+                await team_panes.end_abandoned()
+            raise
         if not entries:
             await team_panes.end_run_of_nobody(run)
             return
@@ -280,15 +293,14 @@ async def _enter(
     """Write durable intents for the agents that fit into the master's window, in its run."""
     roster, team_panes = supervisor.roster, supervisor.team_panes
     place, here = where
-    fits, why = await team_panes.room(place, here, len(plans))
+    engines = [table.engine(plan.fields["engine"]) for plan in plans]
+    fits, why = await team_panes.room(place, here, engines)
     if not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await team_panes.run_for(place, call.master)
     entries: list[AgentEntry] = []
-    for count, plan in enumerate(plans):
-        if count >= fits:
-            made[plan.at] = Environment("no_room", why)
-            continue
+    _refuse(plans[fits:], Environment("no_room", why), made)
+    for plan in plans[:fits]:
         whole = plan.fields
         try:
             agent_id = roster.new_id(plan.spec.name)

@@ -30,6 +30,7 @@ from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.life.restart_pause import RestartPauses
 from orchestrator.team.life.screen_watch import ScreenWatch
 from orchestrator.team.panes.border_lines import BorderLines
+from orchestrator.team.panes.pane_focus import PaneFocus
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
@@ -58,10 +59,12 @@ class Supervisor:
         self._deletion = DeletionLadder(roster, team_panes)
         self._meta_files = MetaFiles(roster)
         self._border_lines = BorderLines(roster)
+        self._pane_focus = PaneFocus(roster, team_panes)
         self.screen_watch = ScreenWatch(roster, team_panes, self.tend)
         self.screen_watch.on_look = self._process_exits.look_for_panes
         self.deadlines = Deadlines(roster, team_panes, self.tend)
         roster.listeners.append(self._border_lines.repaint)
+        roster.listeners.append(self._pane_focus.seen)
         roster.listeners.append(self._meta_files.changed)
         roster.listeners.append(self.deadlines.seen)
 
@@ -93,6 +96,7 @@ class Supervisor:
                 entry.state.epoch,
                 self.launch_argv(entry.agent_id, entry.state.epoch),
                 str(entry.state.spec["cwd"]),
+                minimum=self.team_panes.minimum(entry.engine),
             )
             for entry in entries
         ]
@@ -409,3 +413,4 @@ class Supervisor:
         await self.deadlines.close()
         await self._meta_files.close()
         self._border_lines.close()
+        self._pane_focus.close()

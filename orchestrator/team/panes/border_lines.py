@@ -48,7 +48,7 @@ class BorderLines:
 
     async def _paint(self) -> None:
         for run in list(self._roster.runs.values()):
-            if not run.live or run.file["changed"] is None:
+            if not run.live or (run.file["changed"] is None and not run.file.get("windows")):
                 continue
             lines: dict[str, str] = {}
             for agent_id, pane_id in run.file["agents"].items():
@@ -73,16 +73,20 @@ class BorderLines:
 
 
 def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
-    """The text above the pane: agent, role, status, why it is blocked, task, queue depth. Pure."""
+    """The text above the pane: agent, status, why it is blocked, task, queue depth, role. Pure.
+
+    What a person needs first comes first: a narrow pane cuts the end.
+    """
     state = entry.state
     status_text = f"{GLYPHS.get(status, '?')} {status}"
     if status == "blocked" and reason:
         status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
-    parts = [entry.agent_id, str(state.spec.get("role", "")), status_text]
+    parts = [entry.agent_id, status_text]
     lease = state.lease
     if lease is not None:
         parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))
     queued = len(state.unfinished) - (1 if lease is not None else 0)
     if queued:
         parts.append(f"{queued} queued")
+    parts.append(str(state.spec.get("role", "")))
     return " " + " · ".join(part for part in parts if part) + " "

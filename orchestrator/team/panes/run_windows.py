@@ -36,11 +36,15 @@ SAVED_AGAIN_S = 2.0
 
 @dataclass(frozen=True)
 class MasterWindow:
-    """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux."""
+    """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux.
+
+    ``made``: this look made the session.
+    """
 
     socket: TmuxSocket
     pane: PaneInfo
     detached: bool
+    made: bool = False
 
 
 class RunWindows:
@@ -51,6 +55,7 @@ class RunWindows:
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
         self._late: dict[str, asyncio.Task[None]] = {}  # by run id: its run.json could not be written yet
+        self.large: dict[str, dict[str, str]] = {}  # by run and window id: the pane that stays large (pane_focus)
         self.placing = asyncio.Lock()  # held while agents enter a run, and while a run is checked for being empty
 
     # -- finding the window -------------------------------------------------------------------------------------
@@ -74,12 +79,12 @@ class RunWindows:
         config = self._roster.config()
         socket = TmuxSocket(name=config.tmux_socket or None)
         name = self.session_name()
-        if not make:
-            try:
-                pane = splits.find_detached(socket, name)
-            except Environment:
-                return None
-            return MasterWindow(socket, pane, detached=True) if pane is not None else None
+        try:
+            existing = splits.find_detached(socket, name)
+        except Environment:
+            existing = None
+        if existing is not None or not make:
+            return MasterWindow(socket, existing, detached=True) if existing is not None else None
         pane = splits.make_detached(
             socket,
             name,
@@ -88,7 +93,7 @@ class RunWindows:
             width=config.session_width,
             height=config.session_height,
         )
-        return MasterWindow(socket, pane, detached=True)
+        return MasterWindow(socket, pane, detached=True, made=True)
 
     def session_name(self) -> str:
         """The name of the one session outside tmux: the project's name and a hash of its path."""
@@ -279,6 +284,7 @@ class RunWindows:
             "session": place.pane.session_name,
             "detached": place.detached,
             "changed": None,
+            "windows": [],
             # The panes of the old server are gone; on the new server their ids may belong to other panes.
             "agents": dict.fromkeys(run.file["agents"], ""),
             "ended_at": None,
@@ -308,12 +314,30 @@ class RunWindows:
                 # If members are still shown, the window is restored when the last of them is hidden.
                 if changed is not None and not await asyncio.to_thread(member_tags.list_members, socket, window):
                     await asyncio.to_thread(borders.restore_window, socket, window, changed)
+                await self.leave_windows(run)
                 if run.file["detached"]:
                     await asyncio.to_thread(splits.end_detached, socket, run.file["session"])
             failpoints.passed("window:restored")
             run.file["changed"] = None
             run.file["ended_at"] = rfc3339(self._roster.clock.now())
             await self.save(run)
+
+    async def leave_windows(self, run: TeamRun) -> None:
+        """Restore the further windows that no agent of the run is in any more. The caller holds `lock`."""
+        further: list[str] = run.file.get("windows", [])
+        if not further:
+            return
+        socket, ours = self.socket_of(run), set(run.file["agents"].values())
+        try:
+            every = await asyncio.to_thread(panes.list_panes, socket)
+        except Environment as error:
+            if error.facts.get("server_gone"):
+                return
+            raise
+        held = {info.window_id for info in every if info.pane_id in ours}
+        for window_id in [window_id for window_id in further if window_id not in held]:
+            await asyncio.to_thread(borders.restore_window, socket, window_id)
+            further.remove(window_id)
 
     async def end_abandoned(self) -> None:
         """End our session outside tmux if it has no run: its daemon died before it could make the run."""

@@ -7,6 +7,7 @@ other, so that no two plans use the same picture of a window.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -16,13 +17,14 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.screens import Screen, readable
+from orchestrator.engines.definition import Engine
 from orchestrator.team.panes.run_windows import MasterWindow, RunWindows
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits
 from orchestrator.tmux.panes import NewPane, TaggedPane
-from orchestrator.tmux.server_address import TmuxSocket
-from orchestrator.tmux.window_layout import LayoutLimits
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.window_layout import STRIP, LayoutLimits, PaneSize
 
 log = structlog.get_logger()
 
@@ -43,9 +45,21 @@ class TeamPanes(RunWindows):
 
     # -- panes --------------------------------------------------------------------------------------------------
 
-    def limits(self) -> LayoutLimits:
+    def minimum(self, engine: Engine | None) -> PaneSize:
+        """The smallest pane of an agent of that engine; of a squad member or an unknown CLI for None."""
         config = self._roster.config()
-        return LayoutLimits(config.min_pane_width, config.min_pane_height, config.master_share)
+        width, height = engine.min_pane if engine is not None else STRIP
+        return PaneSize(config.min_pane_width or width, config.min_pane_height or height)
+
+    def limits(self, run: TeamRun | None = None) -> LayoutLimits:
+        """What a layout must grant the agents of the run and other panes of ours."""
+        config, others = self._roster.config(), self.minimum(None)
+        own: dict[str, PaneSize] = {}
+        for agent_id, pane_id in run.file["agents"].items() if run is not None else ():
+            entry = self._roster.agents.get(agent_id)
+            own[pane_id] = self.minimum(entry.engine if entry is not None else None)
+        large = set(self.large.get(run.run_id, {}).values()) if run is not None else set()
+        return LayoutLimits(*others, config.master_share, own, large if config.layout == "focus" else None)
 
     def agents_of(self, run: TeamRun) -> list[str]:
         """The panes of the run's agents that have one."""
@@ -58,27 +72,41 @@ class TeamPanes(RunWindows):
             run.file["agents"].pop(agent_id, None)
             await asyncio.to_thread(run.save)
 
-    async def room(self, place: MasterWindow, run: TeamRun | None, count: int) -> tuple[int, str]:
-        """How many of ``count`` more agents fit now, and why not more; checked before anything is written."""
+    async def room(
+        self, place: MasterWindow, run: TeamRun | None, engines: Sequence[Engine | None]
+    ) -> tuple[int, str]:
+        """How many more agents of these engines fit now, and why not more; checked before anything is written."""
         if self._roster.config().overflow == "window":
-            return count, ""
+            return len(engines), ""
         agents = self.agents_of(run) if run is not None else []
-        return await asyncio.to_thread(splits.room, place.socket, place.pane.pane_id, agents, count, self.limits())
+        wanted = [self.minimum(engine) for engine in engines]
+        return await asyncio.to_thread(
+            splits.room, place.socket, place.pane.pane_id, agents, wanted, self.limits(run)
+        )
 
     async def make(self, run: TeamRun, wanted: Sequence[NewPane]) -> list[str | Environment]:
         """Make panes for new agents, tagged and with their final size; returns a pane id or an error for each."""
         async with self.lock(run):
-            socket = self.socket_of(run)
+            socket, mode = self.socket_of(run), self._roster.config().border
             await self.borders_on(run, len(wanted))
+
+            def opened(window_id: str, team: Sequence[str]) -> None:
+                if window_id not in run.file.setdefault("windows", []):
+                    run.file["windows"].append(window_id)
+                with contextlib.suppress(Environment):  # the agents matter more than their labels
+                    if mode is not False and lines_wanted(mode, socket, window_id, team):
+                        borders.set_borders(socket, window_id)
+
             outcome = await asyncio.to_thread(
                 splits.create_agents,
                 socket,
                 run.file["master_pane"],
                 self.agents_of(run),
                 wanted,
-                self.limits(),
+                self.limits(run),
                 overflow=self._roster.config().overflow == "window",
                 window_id=run.file["window_id"],
+                opened=opened,
             )
             for new, made in zip(wanted, outcome, strict=True):
                 if isinstance(made, str):
@@ -199,20 +227,23 @@ class TeamPanes(RunWindows):
                 failpoints.passed("tmux:kill-pane")
             run.file["agents"].pop(agent_id, None)
             if same:
+                await self.leave_windows(run)
                 await self.arrange(run)
             await self.save(run)
 
-    async def arrange(self, run: TeamRun) -> None:
-        """Even out our panes in the run's window; does nothing if it is gone. The caller holds `lock`."""
-        try:
-            await asyncio.to_thread(
-                splits.arrange,
-                self.socket_of(run),
-                run.file["window_id"],
-                run.file["master_pane"],
-                self.agents_of(run),
-                self.limits(),
-            )
-        except Environment as error:
-            if not (error.facts.get("missing") or error.facts.get("server_gone")):
-                raise
+    async def arrange(self, run: TeamRun, window_id: str = "", *, unless_watched: bool = False) -> bool:
+        """Even out our panes in that window of the run, else in all of them; the caller holds `lock`.
+
+        Windows that are gone are passed over. False if a window stayed as it was; see `splits.arrange`.
+        """
+        done = True
+        for window in [window_id] if window_id else [run.file["window_id"], *run.file.get("windows", [])]:
+            arrange = partial(splits.arrange, self.socket_of(run), window, run.file["master_pane"])
+            try:
+                done &= await asyncio.to_thread(
+                    arrange, self.agents_of(run), self.limits(run), unless_watched=unless_watched
+                )
+            except Environment as error:
+                if not is_gone(error):
+                    raise
+        return done

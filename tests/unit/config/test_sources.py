@@ -58,7 +58,7 @@ def test_each_source_wins_over_the_one_below_it_and_is_named(root: Path, home: P
         found = load(root, env, flags, home)
         return found.config.min_pane_width, found.sources["min_pane_width"]
 
-    assert value() == (30, "default")
+    assert value() == (0, "default")
     write(user, "min_pane_width = 31\n")
     assert value() == (31, f"user config {user}")
     write(project, "min_pane_width = 32\n")
@@ -180,8 +180,8 @@ def test_every_key_says_what_it_does_in_its_unit_and_where_it_holds() -> None:
 
 def test_the_defaults_are_those_the_design_names() -> None:
     given = Config()
-    assert (given.durability, given.overflow, given.on_lost, given.max_attempts) == ("fsync", "refuse", "requeue", 2)
-    assert (given.min_pane_width, given.min_pane_height, given.master_share) == (30, 5, 0.45)
+    assert (given.durability, given.overflow, given.on_lost, given.max_attempts) == ("fsync", "window", "requeue", 2)
+    assert (given.min_pane_width, given.min_pane_height, given.master_share) == (0, 0, 0.45)
     assert (given.ready_wait_ms, given.poll_cap_ms, given.max_unfinished_tasks) == (45000, 45000, 1000)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.tmux.window_layout import CarvedLayout, Cell, LayoutLimits, NoRoom, carve, checksum, parse, render
+from orchestrator.tmux.layout_string import Cell, checksum, parse, render
+from orchestrator.tmux.window_layout import CarvedLayout, LayoutLimits, NoRoom, PaneSize, carve
 
 LIMITS = LayoutLimits()
 TWO_COLUMNS = "4c71,220x60,0,0{55x60,0,0,3,54x60,56,0,0,109x60,111,0[109x30,111,0,1,109x29,111,31,2]}"
@@ -192,3 +193,61 @@ def test_a_window_without_master_and_agents_has_no_room() -> None:
 def test_without_agents_nothing_is_changed() -> None:
     tree = parse(TWO_COLUMNS)
     assert carved(tree, "%0", [], LIMITS).tree == tree
+
+
+# --- panes that need different sizes, one large pane, strips ----------------------------------------------
+
+READABLE = PaneSize(60, 12)
+
+
+def readable(panes: list[str], focus: set[str] | None = None) -> LayoutLimits:
+    return LayoutLimits(of=dict.fromkeys(panes, READABLE), focus=focus)
+
+
+@pytest.mark.parametrize(("size", "fits"), [((80, 24), 1), ((120, 40), 3), ((220, 60), 6)])
+def test_panes_that_need_60x12_get_it_or_are_refused(size: tuple[int, int], fits: int) -> None:
+    for count in (fits, fits + 1):
+        plan = carve(window(*size), "%0", [], readable(named(count)), new=named(count))
+        assert isinstance(plan, CarvedLayout) == (count == fits)
+        if isinstance(plan, CarvedLayout):
+            assert all(w >= 60 and h >= 12 for _, (w, h, _, _) in list(cells(plan.tree).items())[1:])
+
+
+def test_small_panes_beside_one_that_needs_more_are_as_high_as_it() -> None:
+    limits = readable(["%10"])
+    sizes = cells(carved(window(120, 40), "%0", [], limits, new=named(3)).tree)
+    assert all(sizes[pane][:2] >= READABLE for pane in named(3))
+
+
+def test_a_focus_gives_one_pane_the_room_and_the_others_a_strip_in_their_order() -> None:
+    panes = named(7)
+    plan = carved(window(120, 40), "%0", [], readable(panes, {"%13"}), new=panes)
+    sizes = cells(plan.tree)
+    assert list(sizes) == ["%0", *panes]
+    assert sizes["%13"][:2] == (65, 16)
+    assert {sizes[pane][:2] for pane in panes if pane != "%13"} == {(65, 5), (32, 5)}
+
+
+def test_what_fits_readably_is_even_also_with_a_focus() -> None:
+    panes = named(3)
+    with_focus = carved(window(120, 40), "%0", [], readable(panes, {"%11"}), new=panes)
+    assert with_focus == carved(window(120, 40), "%0", [], readable(panes), new=panes)
+
+
+def test_a_focus_elsewhere_makes_the_first_pane_large() -> None:
+    panes = named(6)
+    sizes = cells(carved(window(120, 40), "%0", [], readable(panes, {"%99"}), new=panes).tree)
+    assert max(sizes, key=lambda pane: sizes[pane][1] if pane != "%0" else 0) == "%10"
+
+
+def test_agents_are_evened_out_below_their_minimum_when_the_window_became_smaller() -> None:
+    panes = named(4)
+    tree = carved(window(80, 24), "%0", [], LIMITS, new=panes).tree
+    lopsided = carved(window(220, 60), "%0", [], readable(panes), new=panes).tree
+    assert cells(carved(tree, "%0", panes, readable(panes)).tree) == cells(tree)
+    assert carved(lopsided, "%0", panes, readable(panes)).tree == lopsided
+
+
+def test_an_agent_gets_the_row_that_it_needs_from_a_master_who_has_more_than_its_share() -> None:
+    sizes = cells(carved(window(80, 24), "%0", [], readable(["%10"]), new=["%10"]).tree)
+    assert (sizes["%0"][1], sizes["%10"][1]) == (11, 12)
